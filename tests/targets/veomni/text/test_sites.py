@@ -301,7 +301,7 @@ def attending(model: UpstreamModel, old: str, new: str) -> tuple[str, str]:
     return site.decision, site.reason
 
 
-_SCALE, _SELECTED = "self.scaling = self.head_dim**-0.5", "index_mask + causal_mask"
+_SCALE, _MASK = "self.scaling = self.head_dim**-0.5", "            attention_mask,\n            dropout="
 
 
 def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models) -> None:
@@ -309,6 +309,7 @@ def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models
         ("gemma2", "softcap=self.attn_logit_softcapping", "softcap=self.config.attn_logit_softcapping"),
         ("gpt_oss", "s_aux=self.sinks", "s_aux=self.sinks.clone()"),
         ("llama", "* scaling\n", "* (1.0 * scaling)\n"),
+        ("llama", _MASK, _MASK.replace("mask,", "mask[..., : key_states.shape[-2]],")),
         ("llama", _SCALE, f'{_SCALE} * (1.0 if config.rope_parameters["rope_type"] == "default" else 2.0)'),
     ):
         assert attending(model(name), spelt, otherwise)[0] == "upstream", name
@@ -319,7 +320,8 @@ def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models
     [
         ("gpt_oss", "s_aux=self.sinks,", ""),  # upstream's own function takes the sinks of the module
         ("llama", "* scaling\n", "* scaling + 0.1 * torch.arange(key.shape[2])\n"),
-        ("glm_moe_dsa", _SELECTED, f'{_SELECTED} if self.config._attn_implementation == "eager" else causal_mask'),
+        ("llama", _MASK, _MASK.replace("mask,", "mask + 0.1 * key_states.shape[-2] * attention_mask.triu(),")),
+        ("glm_moe_dsa", "index_mask + causal_mask", "causal_mask + index_mask"),  # the mask of the selection is lost
     ],
 )
 def test_attention_that_veomni_would_change_is_named(model: Models, name: str, spelt: str, otherwise: str) -> None:

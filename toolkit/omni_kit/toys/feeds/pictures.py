@@ -73,11 +73,14 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
     pixels = _pixels(model, names[0], film)
     make = _Maker(pixels, model.config)
     grid = next((name for name in names if name.endswith("grid_thw")), None)
+    places = next((name for name in names if name.endswith("_position_ids")), None)
     if grid is not None:
         merges = next((name for name in names if name.endswith("merge_sizes")), None)
         for sizes in (_FILMS, _PAIRED_FILMS) if film else (_IMAGES,):
             for width in make.widths():
                 yield Form(make.patches(grid, merges, sizes, width), aside=make.seconds(sizes) if film else _nothing)
+    elif places is not None:
+        yield from (Form(make.placed(places, width)) for width in make.widths())
     elif film:
         yield Form(make.frames())
     elif "spatial_shapes" in names:
@@ -179,6 +182,22 @@ class _Maker:
                 "spatial_shapes": torch.tensor([[rows, columns]]),
                 "pixel_attention_mask": torch.ones(1, rows * columns, dtype=torch.long),
             }
+
+        return piece
+
+    def placed(self, places: str, width: tuple[int, ...]) -> Piece:
+        """Flat patches with the column and row of each, padded to as many as the largest picture has."""
+        side = self._merge * (_first(self._vision, "pooling_kernel_size") or 1)
+        most = max(rows * columns for rows, columns in _NATIVE) * side**2
+
+        def piece(number: int) -> Tensors:
+            rows, columns = (side * one for one in _NATIVE[number % len(_NATIVE)])
+            row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+            patches = torch.zeros(1, most, *width)
+            patches[:, : rows * columns] = self._values(number, (1, rows * columns, *width))
+            at = torch.full((1, most, 2), -1)
+            at[:, : rows * columns] = torch.stack([column.flatten(), row.flatten()], -1)
+            return {self._pixels: patches, places: at}
 
         return piece
 

@@ -22,6 +22,7 @@ _ROUND_THEIR_OWN_WAY = frozenset({"load-balancing-loss", "attention"})
 _REFERENCE = "omni_kit_reference"
 _SEEN = 0.37
 """An epsilon and a limit that are seen in the numbers."""
+_TOKENS = 11  # of a sequence: more than the selections of toys keep, or nothing would be selected
 _SCALES = (1.0, 30.0, 0.3)
 """How large inputs are: large ones show a clamp, small ones an epsilon."""
 
@@ -194,10 +195,11 @@ def _attention(module: Any, epsilon: str, inputs: Inputs) -> Pair:
     module.eval()  # no dropout, under whatever name it has one
     width = next(one for one in module.modules() if isinstance(one, nn.Linear)).in_features
     # small, so that the softmax is not the step that makes much of rounding
-    given = replace(inputs, scale=0.02 * inputs.scale).tensor(2, 5, width)
+    given = replace(inputs, scale=0.02 * inputs.scale).tensor(2, _TOKENS, width)
     taken, config = inspect.signature(module.forward).parameters, module.config
-    positions, turns = torch.arange(5).expand(2, -1), [one for name, one in inputs.parts.items() if "Rotary" in name]
-    mask = torch.full((5, 5), torch.finfo(inputs.dtype).min).triu(1).expand(2, 1, -1, -1)
+    positions = torch.arange(_TOKENS).expand(2, -1)
+    turns = [one for name, one in inputs.parts.items() if "Rotary" in name]
+    mask = torch.full((_TOKENS, _TOKENS), torch.finfo(inputs.dtype).min).triu(1).expand(2, 1, -1, -1)
     named = {"hidden_states": given, "attention_mask": mask, "position_ids": positions}
     if "position_embeddings" in taken:
         by_layer = "layer_type" in inspect.signature(turns[0].forward).parameters

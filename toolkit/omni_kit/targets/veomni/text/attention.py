@@ -77,7 +77,7 @@ def _with_both(attention: Module, width: int, turned: int, trial: Trial) -> tupl
         return result[0] if isinstance(result, list | tuple) else result
 
     with trial.reference():
-        wanted = run("flash_attention_2", Native(partial(_fused, trial)))
+        wanted = run("flash_attention_2", Native(partial(_fused, trial, given.get("attention_mask"))))
     return run("eager", None), wanted
 
 
@@ -107,6 +107,7 @@ def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapp
 
 def _fused(
     trial: Trial,
+    mask: Tensor | None,
     module: Module,
     query: Tensor,
     key: Tensor,
@@ -119,7 +120,10 @@ def _fused(
     s_aux: Tensor | None = None,
     **dropped: Any,
 ) -> tuple[Tensor, None]:
-    """VeOmni's attention: [batch, heads, tokens, channels] to [batch, tokens, heads, channels]."""
+    """VeOmni's attention: [batch, heads, tokens, channels] to [batch, tokens, heads, channels].
+
+    It makes its own causal mask: what a class adds to the mask that it was given is lost.
+    """
     groups = query.shape[1] // key.shape[1]
     key, value = (trial.call("repeat_interleave", one, groups, 1) for one in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -127,7 +131,7 @@ def _fused(
     if softcap is not None:
         scores = trial.call("mul", trial.call("tanh", trial.call("mul", scores, 1 / softcap)), softcap)
     if attention_mask is not None:
-        scores = trial.call("add", scores, trial.expect(attention_mask))
+        scores = trial.call("add", scores, trial.expect(attention_mask if mask is None else mask))
     if s_aux is not None:
         sinks = call("expand", [call("reshape", [s_aux, 1, -1, 1, 1], {}), *scores.shape[:3], 1], {})
         scores = trial.call("cat", [scores, sinks], -1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.sites import Site
+from omni_kit.upstream.skeleton import Parameter
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 # Parameters of layers that mix neighbouring tokens otherwise than by attention: convolutions over time, and states.
@@ -53,7 +54,7 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
     """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
     source = model.source
     place = source.where(source.tree)
-    mixing = next((p for p in model.skeleton.parameters if _MIXES_TOKENS.search(p.name)), None)
+    mixing = next((p for p in _of_text(model.skeleton.parameters) if _MIXES_TOKENS.search(p.name)), None)
     if mixing is not None:
         yield f"{mixing.owner} mixes neighbouring tokens, whoever's they are", mixing.where
     types = model.find("layer_types", "layers_block_type")
@@ -78,6 +79,13 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
     taken = {argument.arg for argument in [*forward.args.args, *forward.args.kwonlyargs]} if forward else set()
     if "position_ids" not in taken:
         yield "no position_ids are taken, so whatever a process has is counted on from zero", place
+
+
+def _of_text(parameters: Sequence[Parameter]) -> list[Parameter]:
+    """The parameters of the module that embeds tokens: beside it there may be towers, whose inputs are no tokens."""
+    embeddings = [(one.shape[0] or 0, one.name) for one in parameters if "embed" in one.name and one.shape]
+    holder = max(embeddings, default=(0, ""))[1].split(".")[:-2]
+    return [one for one in parameters if one.name.split(".")[: len(holder)] == holder]
 
 
 def built_classes(source: SourceFile, name: str) -> list[str]:
