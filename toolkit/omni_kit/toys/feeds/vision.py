@@ -114,14 +114,14 @@ class _Media:
         return MediaTokens.of(self.model.config)
 
 
-_KNOWN: WeakKeyDictionary[Any, _Media] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Any, dict[str, _Medium | None]] = WeakKeyDictionary()  # no value may refer to its model
 GETTERS = {"I": "get_image_features", "V": "get_video_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
     """What a model takes, found by trying, once."""
+    media = _Media(model, text, _KNOWN.get(model, {}))
     if model not in _KNOWN:
-        media = _Media(model, text)
         image, video = media.tokens.image, media.tokens.video
         media.taken |= _first_accepted(media, "I", [image])
         media.taken |= _first_accepted(media, "V", [video, image]) if video is not None else {}
@@ -129,8 +129,8 @@ def _media_of(model: Any, text: list[int]) -> _Media:
             del media.taken["V"]
         if media.tokens.audio is not None and _window(model.config) is not None:
             media.taken["S"] = None
-        _KNOWN[model] = media
-    return _KNOWN[model]
+        _KNOWN[model] = media.taken
+    return media
 
 
 def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
