@@ -108,6 +108,7 @@ def test_a_sample_of_rewritings(model: Models) -> None:
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(3600)  # hundreds of mutants, each judged by running it
 @pytest.mark.parametrize(("kind", "rewritings", "least"), [("keeping", KEEPING, 200), ("changing", CHANGING, 100)])
 def test_rewritings_of_many_models(model: Models, kind: str, rewritings: dict[str, Rewrite], least: int) -> None:
     rng = random.Random(7)
