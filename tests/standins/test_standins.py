@@ -11,6 +11,7 @@ from torch import nn
 from omni_kit.standins import ROOT, stand_ins
 from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_func, flash_attn_varlen_func
 from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
+from omni_kit.standins.flash_attn.modules.mha import FlashCrossAttention, FlashSelfAttention
 from omni_kit.standins.mmengine import Registry
 from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
 from omni_kit.upstream.repositories.names import in_stand_ins
@@ -32,6 +33,8 @@ def qkv() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_flash_attention_is_attention(qkv: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
     torch.testing.assert_close(flash_attn_func(*qkv), attended(*qkv))
     torch.testing.assert_close(flash_attn_qkvpacked_func(torch.stack(qkv, dim=2)), attended(*qkv))
+    torch.testing.assert_close(FlashSelfAttention()(torch.stack(qkv, dim=2)), attended(*qkv))
+    torch.testing.assert_close(FlashCrossAttention()(qkv[0], torch.stack(qkv[1:], dim=2)), attended(*qkv))
 
 
 def test_the_last_query_of_causal_attention_sees_every_key(qkv: tuple[torch.Tensor, ...]) -> None:

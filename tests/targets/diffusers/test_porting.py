@@ -27,6 +27,26 @@ def ported(folder: Path, text: str, head: str = HEAD, name: str = "Net") -> Port
     return port(find_reference(f"{folder}::{name}"), "Tiny", find_library("diffusers"), "diffusers")
 
 
+NAMESPACE = """
+class Net(nn.Module):
+    def __init__(self, args, patch=2):
+        super().__init__()
+        self.args = args
+        self.width = width = args.width
+        self.proj = nn.Linear(width, args.out)
+
+    def forward(self, x, t):
+        return self.proj(x) * self.args.scale
+"""
+
+
+def test_attributes_of_a_namespace_are_arguments(tmp_path: Path) -> None:
+    found = ported(tmp_path, NAMESPACE)
+    assert "def __init__(self, width, out, scale, patch=2):" in found.text
+    assert "* self.config.scale" in found.text
+    assert "args" not in found.text.partition("class Tiny")[2]
+
+
 def attention(init: str, forward: str) -> str:
     lines = "\n".join(f"        {line}" for line in init.splitlines())
     body = "\n".join(f"        {line}" for line in forward.splitlines())

@@ -2,9 +2,10 @@
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
-from omni_kit.toys.configs.denoiser import INNER
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, INNER
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.protocol import Feed
@@ -24,7 +25,7 @@ from omni_kit.toys.weights import fill
 from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
-_WIDER = (128, 256)  # heads of 32 and of 64
+_WIDER = (HEADS * 16, HEADS * 32)  # for a toy whose heads are refused: kernels take multiples of 8, 16 or 32
 WEIGHTS = "model.safetensors"
 
 
@@ -99,7 +100,7 @@ class RepositoryBuilder:
     def make_toy(self, source: str, feed: Feed) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         torch.manual_seed(0)
-        model = self._built(Path(source))
+        model = self._built(Path(source), _WIDER)
         fill(model)
         return model
 
@@ -113,22 +114,39 @@ class RepositoryBuilder:
             self._authors = Authors(reference)
         return self._authors
 
-    def _built(self, file: Path) -> nn.Module:
+    def _built(self, file: Path, more_widths: Sequence[int] = ()) -> nn.Module:
         values = read_mapping(file)
         reference = find_reference(self._told) if self._told else recorded_reference(file)
-        given = {name: value for name, value in values.items() if not name.startswith("_")}
-        model = made(reference, given, self._authors_of(reference))
-        setattr(
-            model,
-            ARGUMENTS,
-            {SIGNED: f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", **values_of(values)},
-        )
+        given, authors = values_of(values), self._authors_of(reference)
+        model, taken = _first_made(reference, [given, *(_as_wide(given, width) for width in more_widths)], authors)
+        signed = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
+        setattr(model, ARGUMENTS, {SIGNED: signed, **taken})
         return model.train().to(self._device)
+
+
+def _first_made(
+    reference: Reference, choices: Sequence[Mapping[str, Any]], authors: Authors
+) -> tuple[nn.Module, Mapping[str, Any]]:
+    """The first of several sets of arguments that the authors' class takes, and the model made of it.
+
+    Raises:
+        BrokenReference: it takes none; what is wrong with the first.
+    """
+    refused: BrokenReference | None = None
+    for given in choices:
+        try:
+            return made(reference, {k: v for k, v in given.items() if not k.startswith("_")}, authors), given
+        except BrokenReference as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def _as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
     """The values of a toy with another width of the whole: some code takes heads of certain sizes alone."""
-    return {name: width if value == INNER and not isinstance(value, bool) else value for name, value in values.items()}
+    widths = {INNER: width, HEAD_DIM: width // HEADS}
+    return {name: value if isinstance(value, bool) or not isinstance(value, int) else widths.get(value, value)
+            for name, value in values.items()}  # fmt: skip
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,14 +155,17 @@ def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn.Module:
-    """The authors' class with these arguments, or with these values in its dataclass.
+    """The authors' class with these arguments, or with these values in its dataclass or its namespace.
 
     Raises:
         ImportError: their code needs what is not installed.
         BrokenReference: their code cannot be imported for another reason, or takes other arguments.
     """
     values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
-    settings = reference.settings
+    settings, namespace = reference.settings, reference.namespace
+    if namespace is not None:
+        read = SimpleNamespace(**{name: values.pop(name) for name in namespace.fields if name in values})
+        values = {namespace.argument: read, **values}
     stay_on_cpu()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)

@@ -74,7 +74,7 @@ IS_TEXT_LENGTH = re.compile(
 )
 _TEXT_LENGTH, _FRAMES = 9, 3
 _IS_LAYERS = re.compile(r"(layers|depths?|_blocks|num_scale|n_layer)$")
-_IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads$|^n_head$|^heads$")
+_IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^n?heads(_num)?$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")

@@ -10,6 +10,7 @@ from omni_kit.pysource.eval import Domain, Frame, Native, Unknown, Unreadable, e
 from omni_kit.pysource.eval.python import BUILTINS
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truediv": "/"}
@@ -61,6 +62,11 @@ class _Worded(Domain):
         root = self.closure.definitions[-1]
         return settings_of(ClassRef(root.source, root.node)) if isinstance(root.node, ast.ClassDef) else None
 
+    @property
+    def _namespace(self) -> Namespace | None:
+        root = self.closure.definitions[-1]
+        return namespace_of(ClassRef(root.source, root.node)) if isinstance(root.node, ast.ClassDef) else None
+
     def told(self, node: ast.expr, home: Defined, function: ast.FunctionDef) -> str:
         """An expression of a method, over `config`."""
         return _text(evaluate(node, self, home=(home, function)))
@@ -79,8 +85,8 @@ class _Worded(Domain):
         if home is not self.closure.definitions[-1]:
             told = {self.told(value, maker, init) for value, maker, init in self._handed(name, home, function)}
             return _Words(_only(sorted(told), name))
-        settings = self._settings
-        return _WHOLE if settings is not None and settings.argument == name else _Words(f'config["{name}"]')
+        whole = self._settings or self._namespace
+        return _WHOLE if whole is not None and whole.argument == name else _Words(f'config["{name}"]')
 
     def attribute(self, base: Any, name: str, frame: Frame) -> Any:
         """See `Domain`."""

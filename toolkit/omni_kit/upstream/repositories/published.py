@@ -55,6 +55,36 @@ def published(repository: Repository, cls: str, names: Collection[str], more: Co
     return Published(kept, best.where, best.calls)
 
 
+def options(repository: Repository, names: Collection[str]) -> Published | None:
+    """Return what a command line gives these names by default; None where no file has most of them.
+
+    Args:
+        names: options, with underscores.
+    """
+    found = [Published(values, repository.show(file)) for file in repository.files[:_MOST_FILES]
+             if _ADDS in (text := _text(file)) and _speaks_of(text, "", names)
+             for values in [_options(repository, file)]]  # fmt: skip
+    shared = [(len(one.values.keys() & set(names)), one) for one in found]
+    most, best = max(shared, key=lambda one: one[0], default=(0, None))
+    if best is None or 2 * most < len(names):
+        return None
+    return Published({name: value for name, value in best.values.items() if name in names}, best.where)
+
+
+def _options(repository: Repository, file: Path) -> dict[str, Any]:
+    """What the parsers of a file give each option by default; `set_defaults` counts for more."""
+    added: dict[str, Any] = {}
+    set_apart: dict[str, Any] = {}
+    with suppress(BadInput):
+        for node in ast.walk(read_source(repository, file).tree):
+            name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and name == _ADDS:
+                added = _argument(node) | added
+            elif isinstance(node, ast.Call) and name == "set_defaults":
+                set_apart |= _keywords(node)
+    return added | set_apart
+
+
 def _fits(one: Published, names: Collection[str]) -> bool:
     shared = len(one.values.keys() & set(names))
     return shared >= min(_FEWEST, len(names)) and (one.calls or 2 * shared >= len(one.values))
@@ -96,9 +126,12 @@ def _entries(node: ast.Dict) -> dict[str, Any]:
 
 def _argument(call: ast.Call) -> dict[str, Any]:
     """What `add_argument` gives an option by default."""
+    given = {one.arg: literal(one.value) for one in call.keywords if one.arg}
     names = [value for one in call.args if isinstance(value := literal(one), str) and value.startswith("--")]
-    default = next((literal(one.value) for one in call.keywords if one.arg == "default"), UNKNOWN)
-    return {names[0].lstrip("-").replace("-", "_"): default} if names and default is not UNKNOWN else {}
+    switched = {"store_true": False, "store_false": True}.get(str(given.get("action")))
+    default = given.get("default", UNKNOWN if given.get("required") else switched)
+    name = given.get("dest") or (names[0].lstrip("-").replace("-", "_") if names else "")
+    return {str(name): default} if name and default is not UNKNOWN else {}
 
 
 def _text(file: Path) -> str:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.published import Published, published
+from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
+from omni_kit.upstream.repositories.published import Published, options, published
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
 
@@ -56,18 +58,34 @@ class Reference:
         return settings_of(self.cls)
 
     @cached_property
+    def namespace(self) -> Namespace | None:
+        """The argument of which the class only reads attributes; None where it has none."""
+        return namespace_of(self.cls) if self.settings is None else None
+
+    @cached_property
     def arguments(self) -> Mapping[str, Argument]:
         """What has to be said to make one: the constructor's arguments with what it hands on, or what its dataclass
-        holds.
+        or its namespace holds.
         """
-        own = self.settings.fields if self.settings is not None else arguments(self.cls)
-        return {**own, **self.handed_on}
+        return {**self._own, **self.handed_on}
+
+    @cached_property
+    def _own(self) -> Mapping[str, Argument]:
+        if self.settings is not None:
+            return self.settings.fields
+        own = arguments(self.cls)
+        if self.namespace is None:
+            return own
+        given = options(self.repository, self.namespace.fields)
+        values = given.values if given is not None else {}
+        fields = {name: Argument(name, values.get(name, UNKNOWN), name not in values, "", where)
+                  for name, where in self.namespace.fields.items()}  # fmt: skip
+        return {**fields, **{name: one for name, one in own.items() if name != self.namespace.argument}}
 
     @cached_property
     def published(self) -> Published | None:
         """What the repository says that the model is made of."""
-        own = self.settings.fields if self.settings is not None else arguments(self.cls)
-        return published(self.repository, self.made_as, own, self._inner if self.hands_on else ())
+        return published(self.repository, self.made_as, self._own, self._inner if self.hands_on else ())
 
     @property
     def made_as(self) -> str:
@@ -85,8 +103,8 @@ class Reference:
         """What the published config has for the classes within, which the constructor only hands on."""
         if not self.hands_on or self.published is None:
             return {}
-        own, where = arguments(self.cls), self.published.where
-        given = {name: value for name, value in self.published.values.items() if name not in own}
+        where = self.published.where
+        given = {name: value for name, value in self.published.values.items() if name not in self._own}
         return {name: Argument(name, value, False, "", where) for name, value in given.items()}
 
     @cached_property

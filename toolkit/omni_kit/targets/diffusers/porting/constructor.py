@@ -20,6 +20,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.repositories.namespace import Namespace
 from omni_kit.upstream.repositories.reference import Reference
 
 MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
@@ -47,6 +48,8 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     root = parts.root
     assert root.cls is not None
     node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in MIXINS])
+    if (namespace := reference.namespace) is not None:
+        node = _without_namespace(node, namespace, reference)
     node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
     stolen = sorted(_assigned(node) & set(taken))
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
@@ -99,6 +102,40 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
     body.append(statement("self.gradient_checkpointing = False"))
     decorated = [cst.Decorator(cst.Name("register_to_config"))]
     return init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
+
+
+def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
+    """The class with an argument for each attribute that it reads of its namespace."""
+    fields = [reference.arguments[name] for name in namespace.fields]
+
+    def flat(init: cst.FunctionDef) -> cst.FunctionDef:
+        given = init.params
+        first, others = given.params[0], given.params[2:]
+        ordered = sorted([*map(_parameter, fields), *others], key=lambda one: one.default is not None)
+        body = [
+            one for one in body_of(init) if code(one).strip() != f"self.{namespace.argument} = {namespace.argument}"
+        ]
+        body = [visited(one, _Flat({namespace.argument: ""})) for one in body]
+        body = [one for one in body if code(one).strip() not in {f"{name} = {name}" for name in namespace.fields}]
+        return init.with_changes(params=given.with_changes(params=[first, *ordered]), body=cst.IndentedBlock(body))
+
+    return visited(with_method(node, "__init__", flat), _Flat({f"self.{namespace.argument}": "self.config"}))
+
+
+class _Flat(cst.CSTTransformer):
+    """Attributes of one thing as attributes of another, or as variables."""
+
+    def __init__(self, holders: dict[str, str]) -> None:
+        self.holders = holders
+
+    def leave_Attribute(  # noqa: N802
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
+        """One of them."""
+        holder = self.holders.get(code(updated_node.value))
+        if holder is None:
+            return updated_node
+        return expression(f"{holder}.{updated_node.attr.value}") if holder else updated_node.attr
 
 
 def _spelled_out(

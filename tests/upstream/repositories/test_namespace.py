@@ -1,0 +1,63 @@
+"""A constructor's argument of which only attributes are read: `args`, or a config."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.upstream.repositories.reference import find_reference
+
+MODEL = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, args, depth=2):
+        super().__init__()
+        self.args = args
+        self.proj = nn.Linear(args.hidden_size, args.hidden_size)
+        {more}
+
+    def forward(self, x, t):
+        return self.proj(x) * self.args.scale
+"""
+PARSER = """
+parser.add_argument("--hidden-size", type=int, default=384)
+parser.add_argument("--scale", type=float, default=1.0)
+parser.add_argument("--fp16", action="store_true")
+parser.set_defaults(scale=0.5)
+"""
+
+
+def written(place: Path, more: str = "pass", parser: str = "") -> str:
+    (place / "model.py").write_text(MODEL.format(more=more))
+    (place / "train.py").write_text(parser)
+    return f"{place}/model.py::Net"
+
+
+def test_each_attribute_is_an_argument(tmp_path: Path) -> None:
+    found = find_reference(written(tmp_path, "self.half = args.fp16", PARSER))
+    assert found.namespace is not None
+    assert found.namespace.argument == "args"
+    assert {name: one.default for name, one in found.arguments.items()} == {
+        "hidden_size": 384, "fp16": False, "scale": 0.5, "depth": 2,
+    }  # fmt: skip
+
+
+def test_what_no_command_line_gives_has_no_default(tmp_path: Path) -> None:
+    found = find_reference(written(tmp_path))
+    assert {name: one.required for name, one in found.arguments.items()} == {
+        "hidden_size": True, "scale": True, "depth": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [
+    "self.inner = Inner(args)",
+    "self.width = args.get('width', 4)",
+    "self.width = args.model.width",
+    "self.depth = args.depth",
+    "args.scale = 2",
+])  # fmt: skip
+def test_an_object_that_is_used_otherwise_stays(tmp_path: Path, more: str) -> None:
+    found = find_reference(written(tmp_path, more, PARSER))
+    assert found.namespace is None
+    assert [*found.arguments] == ["args", "depth"]
