@@ -1,10 +1,12 @@
 """What the templates of a model of conditions are rendered with."""
 
+import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.dit.transformer import TransformerContext
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import FRAMES, frames_of
@@ -23,6 +25,7 @@ class ConditionContext:
     Attributes:
         name, class_name, upstream, veomni: as those of the transformer; `key`, as which it is registered.
         pipeline, denoiser, vae: the class of the pipeline, and two of its components; empty without a pipeline.
+        asks_early: the pipeline reads its denoiser while it is made.
         parts: the components that have a folder of their own, save the denoiser.
         latents, step, conditions: the arguments of the transformer's forward; `listed`, that latents come in a list.
         convention, convention_where, mean_of, deviation_of, scaled: how latents are scaled; see `LatentScale`.
@@ -42,6 +45,7 @@ class ConditionContext:
     pipeline: str
     denoiser: str
     vae: str
+    asks_early: bool
     parts: Sequence[str]
     latents: str
     step: str
@@ -98,6 +102,7 @@ class Conditions:
             pipeline=self.pipeline.cls.node.name if self.pipeline is not None else "",
             denoiser=self.pipeline.denoiser.name if self.pipeline is not None else "",
             vae=denoising.autoencoder if denoising is not None else "",
+            asks_early=self._asks_early,
             parts=self._parts,
             latents=first,
             step=step,
@@ -122,6 +127,15 @@ class Conditions:
     def _parts(self) -> list[str]:
         components = self.pipeline.components if self.pipeline is not None else ()
         return [one.name for one in components if one.role not in _WITHOUT_FILES]
+
+    @property
+    def _asks_early(self) -> bool:
+        """Whether the pipeline's constructor reads an attribute of its denoiser, as sizes from its config."""
+        found = self.pipeline.cls.method("__init__") if self.pipeline is not None else None
+        if self.pipeline is None or found is None:
+            return False
+        own = f"self.{self.pipeline.denoiser.name}"
+        return any(isinstance(node, ast.Attribute) and dotted(node.value) == own for node in ast.walk(found[1]))
 
     @property
     def _patch(self) -> int:

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,17 +67,17 @@ class TrainingBatch:
         shapes = [drawn_shape(self.pipeline, size) if self.own_size else (FRAME_COUNT, *size) for size in sizes]
         return media(self.pipeline, shapes)
 
-    @property
+    @cached_property
     def arguments(self) -> list[str]:
         """Of the transformer's forward."""
         return list(inspect.signature(type(self.denoiser).forward).parameters)[1:]
 
-    @property
+    @cached_property
     def step(self) -> str:
         """What forward calls the time."""
         return next(name for name in self.arguments if name in STEP_NAMES)
 
-    @property
+    @cached_property
     def denoiser(self) -> Any:
         """The pipeline's transformer."""
         return getattr(self.pipeline, read_pipeline(type(self.pipeline).__name__).denoiser.name)
@@ -324,16 +325,17 @@ def _answering(
 ) -> Callable[[Any], Any]:
     """The pipeline's transformer answers what was learned."""
     signature = inspect.signature(type(taught.denoiser).forward)
+    own = taught.denoiser.forward
 
     def forward(*args: Any, return_dict: bool = True, **kwargs: Any) -> Any:
         given = signature.bind(None, *args, **kwargs).arguments
         noisy, time = given[taught.arguments[0]], torch.as_tensor(given[taught.step]).flatten()[0]
         answers = [learned(one, time).to(one.dtype) for one in (noisy if isinstance(noisy, list) else [noisy])]
-        config = taught.denoiser.config
-        if config.get("out_channels") == 2 * (config.get("in_channels") or 0) and answers[0].dim() > 3:
-            answers = [
-                torch.cat([one, torch.zeros_like(one)], dim=1) for one in answers
-            ]  # a variance, which is not taught
+        usual = own(*args, return_dict=False, **kwargs)[0]
+        shapes = [one.shape for one in (usual if isinstance(usual, list) else [usual])]
+        # behind what is predicted there may be a variance, which is not taught
+        answers = [torch.cat([one, torch.zeros_like(one)], dim=1) if shape[1] == 2 * one.shape[1] else one
+                   for one, shape in zip(answers, shapes, strict=True)]  # fmt: skip
         return (answers if isinstance(noisy, list) else answers[0],)
 
     return lambda pipeline: replaced(taught.denoiser, "forward", forward)

@@ -213,8 +213,9 @@ def _keys(entry: ast.Dict) -> list[object]:
 
 
 def _learns_variance(model: ComponentModel) -> bool:
-    """Whether as many channels again come out as go in."""
+    """Whether as many channels again come out as go in, or may: a class may leave both to its config."""
     values: Mapping[str, object] = {name: model.value(name)[0] for name in ("in_channels", "out_channels")}
     taken, given = values["in_channels"], values["out_channels"]
     doubled = isinstance(taken, int) and isinstance(given, int) and given == 2 * taken
-    return doubled or model.value("learn_sigma")[0] is True
+    open_ = taken is None and given is None and {"in_channels", "out_channels"} <= arguments(model.cls).keys()
+    return doubled or open_ or model.value("learn_sigma")[0] is True
