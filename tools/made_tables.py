@@ -73,7 +73,7 @@ def _rules(targets: list[str]) -> list[str]:
 
 def _proven(_: list[str]) -> list[str]:
     """What the pages that go over every model of a library say of it: how many are proven, refused, and so on."""
-    rows = ["| every | in | proven | refused, with the reason | otherwise |", "|---|---|---|---|---|"]
+    rows = ["| models | target | verified | refused, with the reason | other |", "|---|---|---|---|---|"]
     for page in ("docs/models.md", "docs/dit-models.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         counts = {what: int(number) for number, what in re.findall(r"^- \*\*(\d+) ([\w ]+)\*\*:", text, re.MULTILINE)}
