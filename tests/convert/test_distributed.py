@@ -113,7 +113,10 @@ def test_what_is_in_doubt_is_not_written(save: Save, tmp_path: Path) -> None:
     source = save(state(*trained("gate", 0), False))
     for maps, reason in (
         ({"small": {"layers.*.down.weight": "layers.*.out.weight"}}, "none of the names that changed"),
-        ({"small": {"layers.*.gate.weight": "layers.*.up.weight"}}, "would both be called model.layers.0.up.weight"),
+        (
+            {"small": {"layers.*.gate.weight": "layers.*.up.weight"}},
+            "would both be renamed to model.layers.0.up.weight",
+        ),
     ):
         with pytest.raises(BadInput, match=reason):
             apply_renames(str(source), maps, tmp_path / "out")

@@ -190,7 +190,7 @@ def test_scales_of_rows_that_alternate_are_refused() -> None:
         {"gate_up_proj": whole("x", (EXPERTS, 8, HIDDEN)), "gate_up_proj_scale_inv": whole("s", (EXPERTS, 4, 5))}
     )
     assert encode(fine, Memory.transposed, CANONICAL_PAIR)["gate_up_proj_scale_inv"].shape == (EXPERTS, 5, 4)
-    with pytest.raises(BadInput, match="rows that alternate"):
+    with pytest.raises(BadInput, match="interleaved gate and up rows"):
         encode(fine, Memory.transposed_interleaved, CANONICAL_PAIR)
 
 

@@ -233,14 +233,14 @@ def test_without_a_config(toy: Toys, stored: Stored, tmp_path: Path) -> None:
     convert(str(place), tmp_path / "out", to="canonical")
     assert_equal(load(tmp_path / "out"), loaded(toy("qwen3_moe")))
     for form in ("memory", "hub"):
-        with pytest.raises(BadInput, match="says which model"):
+        with pytest.raises(BadInput, match="names the model"):
             convert(str(place), tmp_path / form, to=form)
 
 
 def test_without_a_config_nothing_says_whether_rows_alternate(toy: Toys, stored: Stored, tmp_path: Path) -> None:
     place = stored("gpt_oss", load(toy("gpt_oss")))
     (place / "config.json").unlink()
-    with pytest.raises(BadInput, match="nothing says whether gate and up alternate"):
+    with pytest.raises(BadInput, match="required to know whether gate and up are interleaved"):
         convert(str(place), tmp_path / "out", to="canonical")
 
 

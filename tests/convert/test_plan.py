@@ -148,7 +148,7 @@ def test_elements_smaller_than_a_byte_only_pass_through(tmp_path: Path, model: M
 def test_an_index_alone_is_refused(toy: Toys, model: Models, tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_bytes((toy("qwen3_moe") / index.name).read_bytes())
-    with pytest.raises(BadInput, match="index without its shards"):
+    with pytest.raises(BadInput, match="index whose shards are missing"):
         planned(index, model)
 
 
@@ -162,5 +162,5 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "5 gigabytes", "0", "1e9"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(BadInput, match="is not a size"):
+    with pytest.raises(BadInput, match="is not a valid shard size"):
         parse_size(text)

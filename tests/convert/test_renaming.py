@@ -99,19 +99,19 @@ def test_the_model_is_the_one_whose_names_it_has(single: Path, tmp_path: Path) -
     maps = {"another": {"visual.*.weight": "vision.*.weight"}, **MAPS}
     assert apply_renames(str(single), maps, tmp_path / "out").model_type == "small"
     both = {"another": {GATE: "model.layers.*.mlp.chooser.weight"}, **MAPS}
-    with pytest.raises(BadInput, match="names of several models that changed: another, small"):
+    with pytest.raises(BadInput, match="renamed keys of several models: another, small"):
         apply_renames(str(single), both, tmp_path / "out-2")
 
 
 @pytest.mark.parametrize(
     ("maps", "reason"),
     [
-        ({}, "no parameter has another name"),
+        ({}, "no parameter was renamed"),
         ({"small": {"model.norm.weight": "model.last.weight"}}, "none of the names that changed"),
-        ({"small": {GATE: "model.layers.*.mlp.*.weight"}}, "more numbers on one side"),
+        ({"small": {GATE: "model.layers.*.mlp.*.weight"}}, "more index groups on one side"),
         (
             {"small": {"model.layers.0.mlp.gate.weight": "model.embed.weight"}},
-            "would both be called model.embed.weight",
+            "would both be renamed to model.embed.weight",
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_without_resume_it_is_refused(toy: Toys, tmp_path: Path, monkeypatch: py
     place = tmp_path / "out"
     place.mkdir()
     (place / STATE).write_bytes(state)
-    with pytest.raises(BadInput, match="holds an interrupted conversion"):
+    with pytest.raises(BadInput, match="contains an interrupted conversion"):
         convert(str(toy("qwen3_moe")), place, to="canonical", shard_size="50KB")
 
 

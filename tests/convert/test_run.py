@@ -131,7 +131,7 @@ def test_a_cast_of_transposed_columns(toy: Toys, tmp_path: Path) -> None:
     [
         (["--to", "nowhere"], "unknown form 'nowhere'"),
         (["--to", "hub", "--dtype", "int8"], "unknown dtype 'int8'"),
-        (["--to", "hub", "--shard-size", "big"], "is not a size"),
+        (["--to", "hub", "--shard-size", "big"], "is not a valid shard size"),
         (["--to", "hub", "--jobs", "0"], "jobs"),
         ([], "--to"),
     ],

@@ -196,4 +196,4 @@ def test_a_class_can_be_given_for_a_file_that_does_not_say_it(wan: Path, tmp_pat
 def test_the_proof_by_transformers_loader_is_not_for_models_of_diffusers(wan: Path) -> None:
     code, answer = run_cli("check-layout", str(wan), "--against-model")
     assert code == 2
-    assert "proves models of transformers" in answer["error"]
+    assert "supports transformers models only" in answer["error"]

@@ -43,5 +43,5 @@ def test_a_name_without_weights_has_nothing_to_load() -> None:
 
 
 def test_a_name_that_nobody_loads_under() -> None:
-    with pytest.raises(BadInput, match="nothing loads checkpoints under that name"):
+    with pytest.raises(BadInput, match="no loader has that name"):
         consumer_of("nobody")

@@ -40,7 +40,7 @@ def test_of_a_model_type() -> None:
     assert (code, data["verdict"], data["converter"]) == (0, "convertible", "merge-concat")
     assert data["subtrees"][0]["num_experts"] == 64
     assert data["keys"]["proof"] == ""
-    assert "no checkpoint was looked at" in data["findings"][0]["message"]
+    assert "no checkpoint given" in data["findings"][0]["message"]
 
 
 def test_what_the_recipe_transposes_is_published_transposed() -> None:
@@ -50,9 +50,9 @@ def test_what_the_recipe_transposes_is_published_transposed() -> None:
 
 def test_no_layout_can_be_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 4}))
-    with pytest.raises(BadInput, match="has no safetensors files"):
+    with pytest.raises(BadInput, match="contains no safetensors files"):
         check_layout(str(tmp_path / "config.json"))
-    with pytest.raises(BadInput, match="has no safetensors files"):
+    with pytest.raises(BadInput, match="contains no safetensors files"):
         check_layout("olmoe", against_model=True)
 
 

@@ -94,7 +94,7 @@ def test_damaged_files_are_refused(tmp_path: Path, header: Any, body: bytes, say
 def test_lying_header_length(tmp_path: Path, length: int) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(struct.pack("<Q", length) + b"{}")
-    with pytest.raises(BadInput, match="truncated or no safetensors file"):
+    with pytest.raises(BadInput, match="truncated or not a safetensors file"):
         read_header(path)
 
 

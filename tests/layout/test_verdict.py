@@ -215,7 +215,10 @@ def test_fused_index_alone_is_ambiguous_unless_assumed(edited: Callable[[str, Ed
 
 @pytest.mark.parametrize(
     ("model_type", "unknown"),
-    [("gpt_oss", "whether gate and up alternate, nor what form the biases take"), ("llama4_text", "alternate")],
+    [
+        ("gpt_oss", "whether gate and up are interleaved, or in which form the biases are stored"),
+        ("llama4_text", "alternate"),
+    ],
 )
 def test_without_a_config_it_says_what_it_cannot_know(
     edited: Callable[[str, Edit], Path], tmp_path: Path, model_type: str, unknown: str
@@ -227,7 +230,7 @@ def test_without_a_config_it_says_what_it_cannot_know(
     (finding,) = verdict.findings
     assert finding.code == "no-config"
     assert unknown in finding.message
-    with pytest.raises(BadInput, match="whether gate and up alternate"):
+    with pytest.raises(BadInput, match="whether gate and up are interleaved"):
         convert(str(place), tmp_path / "out", to="canonical")
 
 

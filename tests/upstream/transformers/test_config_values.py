@@ -98,7 +98,7 @@ def test_types_are_refused_where_transformers_refuses_them(library: Library, whi
         (
             "olmoe",
             {"num_experts": 10**30},
-            "num_experts is a whole number of more than 64 bits, expected at most 65536",
+            "num_experts is an integer of more than 64 bits, expected at most 65536",
         ),
         ("mixtral", {"num_local_experts": 10**9}, "expected at most"),
         ("gpt2", {"n_layer": 10**9}, "n_layer is 1000000000, expected at most 1000"),

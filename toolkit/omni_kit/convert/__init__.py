@@ -55,7 +55,9 @@ def convert(
     size = parse_size(shard_size)
     subject = open_source(source, transformers=transformers, diffusers=diffusers)
     if subject.weights is None or subject.directory is None:
-        raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
+        raise BadInput(
+            f"{source} contains no safetensors files to convert", "pass a checkpoint directory, file or index"
+        )
     checkpoint = read_weights(subject)
     notes = (*subject.notes, *_whole(checkpoint, subject.known_model))
     plan = replace(make_plan(checkpoint, subject.known_model, form, target, size), notes=notes)

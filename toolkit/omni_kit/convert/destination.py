@@ -75,11 +75,11 @@ class Destination:
     def _refuse_place(self) -> None:
         """Raises where the directory is, or lies in, the source, or where something else is."""
         if self.path == self.source:
-            raise BadInput(f"{self.path} is the source", "give a new directory")
+            raise BadInput(f"{self.path} is the source", "pass a new directory")
         if self.path.is_relative_to(self.source):
-            raise BadInput(f"{self.path} lies in the source", "give a directory next to it")
+            raise BadInput(f"{self.path} is inside the source directory", "pass a directory outside it")
         if self.path.exists() and not self.path.is_dir():
-            raise BadInput(f"{self.path} is a file", "give a new directory")
+            raise BadInput(f"{self.path} is a file", "pass a new directory")
 
     def open(self, resume: bool, boots: Sequence[str]) -> bool:
         """Prepares the directory; returns whether there was something to resume.
@@ -100,8 +100,8 @@ class Destination:
                 there = set()
             self._check_shards()
         elif there and not (resume and self._complete()):
-            hint = "only an interrupted conversion can be resumed" if resume else "give a new directory"
-            raise BadInput(f"{self.path} is not empty: it holds {min(there)}", hint)
+            hint = "only an interrupted conversion can be resumed" if resume else "pass a new directory"
+            raise BadInput(f"{self.path} is not empty: it contains {min(there)}", hint)
         elif not resume and self._contents():
             raise BadInput(f"{self.path} has {self._contents()[0].name} of an interrupted conversion", "--resume it")
         self._check_room()
@@ -129,7 +129,7 @@ class Destination:
                 self._refuse_other(self.path / item.name, self._companion(item))
 
     def _refuse_other(self, place: Path, content: bytes) -> None:
-        """Raises where another file lies in the place of one that is to be written."""
+        """Raises where another file is in the way of one that is to be written."""
         if place.exists() and place.read_bytes() != content:
             raise BadInput(f"{place} is not what was written", "start again in a new directory")
 
@@ -142,14 +142,14 @@ class Destination:
 
     def _read_state(self, resume: bool) -> dict[str, Any]:
         if not resume:
-            raise BadInput(f"{self.path} holds an interrupted conversion", "--resume it, or give a new directory")
+            raise BadInput(f"{self.path} contains an interrupted conversion", "--resume it, or pass a new directory")
         try:
             state = read_json((self.path / STATE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot read {self.path / STATE}: {error}", "start again in a new directory") from error
         if not isinstance(state, dict) or state.get("fingerprint") != self.plan.fingerprint:
             raise BadInput(
-                f"{self.path} was begun with another source or other options",
+                f"{self.path} was started with another source or other options",
                 "resume with the same command, or start again in a new directory",
             )
         return state
@@ -199,7 +199,7 @@ class Destination:
         os.close(descriptor)
         place = self.path / shard.name
         if os.path.lexists(place):
-            raise BadInput(f"{place} was put there while it was written", "start again in a new directory")
+            raise BadInput(f"{place} appeared while the conversion was running", "start again in a new directory")
         self._temporary(shard.name).rename(place)
 
     def sync(self, shards: Iterable[Shard]) -> None:

@@ -67,7 +67,7 @@ class Distributed:
             if hasattr(kinds[index.fqn], "size"):
                 continue
             if getattr(info, "transform_descriptors", None):
-                raise Refusal(f"{index.fqn} is compressed: names in it cannot be seen", "save it without extensions")
+                raise Refusal(f"{index.fqn} is compressed, so its names cannot be read", "save it without extensions")
             with (self.folder / info.relative_path).open("rb") as stream:
                 stream.seek(info.offset)
                 content = stream.read(info.length)
@@ -98,7 +98,7 @@ class Distributed:
             yield from (file for name in sorted(names) if (file := Path(place, name)) != self.folder / METADATA)
 
     def _metadata_with(self, renamed: dict[str, str], moved: dict[str, dict[str, Any]], names: Names) -> Any:
-        """The metadata under other names, with the places of values that were written anew."""
+        """The metadata under other names, with the places of values that were written again."""
         old = self._metadata
         planned = old.planner_data
         if isinstance(planned, dict):
@@ -123,8 +123,8 @@ def _rewritten(key: str, content: bytes, names: Names) -> bytes:
     try:
         value = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # unpickling raises whatever the bytes lead to
-        why = f"{key} holds names of parameters, and only running what is pickled there would read it"
-        raise Refusal(why, "save model and optimizer by their state dicts") from error
+        why = f"{key} contains parameter names that only unpickling would reveal"
+        raise Refusal(why, "save the model and optimizer as state dicts") from error
     stream = io.BytesIO()
     torch.save(names.within(value), stream)
     return stream.getvalue()

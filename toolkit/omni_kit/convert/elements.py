@@ -1,6 +1,6 @@
 """Where every single element of a checkpoint goes when a function converts it, and the way back.
 
-A conversion that only renames, cuts, joins, turns and reorders moves elements. Fed with numbers in the place of
+A conversion that only renames, cuts, joins, turns and reorders moves elements. Fed with numbers instead of
 weights, it shows where each one goes; so what was converted can be put back without a second function.
 """
 
@@ -87,6 +87,6 @@ def placement_of(convert: Conversion, shapes: Mapping[str, Sequence[int]]) -> Pl
     for name, tensor in converted.items():
         exact = tensor.double()
         if not bool((exact == exact.round()).all()) or not bool(((exact >= 1) & (exact <= total)).all()):
-            raise BadInput(f"the conversion computes {name}, and does not only move what is in the checkpoint")
+            raise BadInput(f"the conversion computes {name}, which is more than moving checkpoint tensors")
         found[name] = tensor.long() - 1
     return Placement(shapes, found)

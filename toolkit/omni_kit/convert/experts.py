@@ -89,7 +89,9 @@ def encode(experts: Experts, memory: Memory, names: tuple[str, str]) -> dict[str
         x = tensor
         if memory is Memory.transposed_interleaved and base == CANONICAL_PAIR[0]:
             if ending == SCALE:
-                raise BadInput(f"{name} cannot follow rows that alternate: a block's scale would cover gate and up")
+                raise BadInput(
+                    f"{name} cannot be reordered: one block's scale would cover interleaved gate and up rows"
+                )
             x = interleave(x, 1)
         if memory.startswith("transposed") and ending != BIAS:
             x = transpose(x)

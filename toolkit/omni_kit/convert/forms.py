@@ -60,9 +60,9 @@ class Former:
             BadInput: the checkpoint's layout has no such form, or cannot be brought there exactly.
         """
         if self.model is None and form is not Form.canonical:
-            raise BadInput(f"no config.json says which model this is: what its {form} form is cannot be known")
+            raise BadInput(f"no config.json names the model, so its {form} form is unknown")
         if form is not Form.canonical and (why := packed_weight(self.checkpoint)):
-            raise BadInput(f"{why}: only its quantiser knows its {form} form", "dequantise the checkpoint first")
+            raise BadInput(f"{why}: only its quantizer defines its {form} form", "dequantise the checkpoint first")
         boxes = [box for group in self.groups if (box := self._box(group, form)) is not None]
         taken = {key for box in boxes for key in box.experts.keys}
         others = {
@@ -111,7 +111,7 @@ class Former:
         by_recipe = "ErnieFuseAndSplitTextVisionExperts" in names and reading.disk is Disk.per_expert_two_width
         if form is Form.canonical and not by_recipe and not self.checkpoint.canonical:
             shown = reading.disk or f"of no known layout ({'; '.join(reading.evidence)})"
-            raise BadInput(f"{group.prefix} is {shown}: it has no canonical form", "omni-kit check-layout says more")
+            raise BadInput(f"{group.prefix} is {shown}, which has no canonical form", "see omni-kit check-layout")
 
     def _refuse_loss(self, group: ExpertGroup, reading: DiskReading, form: Form) -> None:
         """Experts that cannot be moved exactly; those that are canonical already need not be, unless for the hub."""

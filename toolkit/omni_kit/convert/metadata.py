@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from omni_kit.errors import BadInput, MissingRequirement
 
-_HINT = "give a checkpoint that torch.distributed wrote"
+_HINT = "pass a checkpoint that torch.distributed wrote"
 METADATA = ".metadata"
 _STATE, _FILES = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
 _ALLOWED: Mapping[str, frozenset[str]] = {
@@ -76,7 +76,7 @@ class _Reader(pickle._Unpickler):
             return found
         if module.partition(".")[0] == "pathlib" and name in {"PosixPath", "WindowsPath", "PurePosixPath"}:
             return PurePosixPath
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which no metadata of a checkpoint holds")
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which checkpoint metadata never contains")
 
 
 def _check_keys(keys: Sequence[Any]) -> None:
@@ -100,7 +100,7 @@ def read_metadata(path: Path) -> Any:
         from torch.distributed.checkpoint.metadata import Metadata
     except ImportError as error:
         raise MissingRequirement(
-            "torch is not installed, and reads checkpoints of torch.distributed", "pip install torch"
+            "reading torch.distributed checkpoints requires torch, which is not installed", "pip install torch"
         ) from error
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:

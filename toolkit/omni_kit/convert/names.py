@@ -21,7 +21,7 @@ class Names:
     def __init__(self, patterns: Mapping[str, str]) -> None:
         wrong = next((f"{old} -> {new}" for old, new in patterns.items() if old.count("*") != new.count("*")), None)
         if wrong is not None:
-            raise BadInput(f"{wrong} has more numbers on one side", "rename these parameters by hand")
+            raise BadInput(f"{wrong} has more index groups on one side", "rename these parameters by hand")
         self._patterns = patterns
         self._forms = {old: re.escape(old).replace(r"\*", "([0-9]+)") for old in patterns}
         self._found: set[str] = set()
@@ -71,6 +71,6 @@ def distinct(renamed: dict[str, str]) -> dict[str, str]:
     owners: dict[str, str] = {}
     for old, new in renamed.items():
         if new in owners:
-            raise BadInput(f"{owners[new]} and {old} would both be called {new}", "remove the one that is left over")
+            raise BadInput(f"{owners[new]} and {old} would both be renamed to {new}", "remove the unused one")
         owners[new] = old
     return renamed

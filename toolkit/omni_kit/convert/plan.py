@@ -177,7 +177,7 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, TensorInfo]:
     """
     found = {key: info for key, info in checkpoint.tensors.items() if info is not None}
     if len(found) != len(checkpoint.tensors):
-        raise BadInput(f"{checkpoint.path.name} is an index without its shards: there is nothing to convert")
+        raise BadInput(f"{checkpoint.path.name} is an index whose shards are missing")
     if not found:
         raise BadInput(f"{checkpoint.path} contains no tensors")
     return found
@@ -186,7 +186,7 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, TensorInfo]:
 def _output(name: str, x: Expression, sources: Mapping[str, TensorInfo], dtype: str | None, buffer: bool) -> Output:
     found = {sources[piece.key].dtype for piece in x.pieces}
     if len(found) != 1:
-        raise BadInput(f"{name} would be made of tensors of different dtypes: {', '.join(sorted(found))}")
+        raise BadInput(f"{name} would combine tensors of different dtypes: {', '.join(sorted(found))}")
     source = found.pop()
     target = dtype if dtype and casts(name, source, buffer) else source
     same = target == source and (key := x.unmoved) is not None and sources[key].shape == x.shape
@@ -205,7 +205,7 @@ def _check_complete(outputs: Sequence[Output], sources: Mapping[str, TensorInfo]
             moved[piece.key] += piece.size
             filled += piece.size
         if filled != output.expression.size:
-            raise BadInput(f"{output.name} would have {output.expression.size - filled} elements that nothing fills")
+            raise BadInput(f"{output.name} would have {output.expression.size - filled} unfilled elements")
     for key, info in sources.items():
         size = (info.end - info.begin) * 8 // DTYPE_BITS[info.dtype]
         if moved[key] != size:
@@ -248,5 +248,5 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.match(text.strip().upper())
     if match is None or not (size := int(float(match[1]) * _UNITS[match[2].removesuffix("B")])):
-        raise BadInput(f"'{text}' is not a size of a shard", "for example 5GB or 500MB")
+        raise BadInput(f"'{text}' is not a valid shard size", "for example 5GB or 500MB")
     return size

@@ -84,7 +84,7 @@ class _Flat:
         try:
             done = run_plan(plan, self.folder, folder, resume=False, verify=False, jobs=JOBS, progress=progress)
         except BadInput as why:  # nothing stays that could be resumed
-            raise BadInput(why.message, "fix that, and give the command again") from why
+            raise BadInput(why.message, "fix that and run the command again") from why
         return list(done.notes)
 
     def _plan(self, renamed: Mapping[str, str]) -> ConversionPlan:
@@ -136,10 +136,10 @@ def apply_renames(
         MissingRequirement: a DCP directory without torch.
     """
     if not maps:
-        raise BadInput("no parameter has another name in the newer version", "the checkpoint can stay as it is")
+        raise BadInput("no parameter was renamed in the newer version", "the checkpoint needs no change")
     saved = _open(checkpoint)
     if into.resolve().is_relative_to(saved.folder.resolve()):
-        raise BadInput(f"{into} lies in {saved.folder}, which is read", "give a directory next to it")
+        raise BadInput(f"{into} lies in {saved.folder}, which is read", "pass a directory outside it")
     refuse_taken(into)
     model_type, names, renamed = _fitting(checkpoint, saved, maps)
     notes: list[str] = []
@@ -155,12 +155,12 @@ def apply_renames(
 def _open(given: str) -> _Saved:
     place = path_of(given)
     if place is None:
-        raise BadInput(f"there is no {given}", "give the directory of a checkpoint")
+        raise BadInput(f"there is no {given}", "pass the directory of a checkpoint")
     if (place / METADATA).is_file():
         return _Nested(place)
     weights = weights_at(place, given)
     if weights is None:
-        raise BadInput(f"{given} has no weights", "give a directory of safetensors, or of torch.distributed.checkpoint")
+        raise BadInput(f"{given} has no weights", "pass a directory of safetensors, or of torch.distributed.checkpoint")
     return _Flat(weights.parent if one_of_several(weights) else weights)
 
 
@@ -175,9 +175,9 @@ def _fitting(given: str, saved: _Saved, maps: Mapping[str, Mapping[str, str]]) -
     if not found:
         known = ", ".join(maps) or "no model"
         raise BadInput(
-            f"{given} has none of the names that changed ({known})", "it can stay as it is, if it is of these"
+            f"{given} has none of the names that changed ({known})", "if it belongs to these models, it needs no change"
         )
     if any(renamed != found[0][2] for _, _, renamed in found):
         both = ", ".join(model_type for model_type, _, _ in found)
-        raise BadInput(f"{given} has names of several models that changed: {both}", "name the patch config of one")
+        raise BadInput(f"{given} contains renamed keys of several models: {both}", "pass one patch config")
     return found[0]

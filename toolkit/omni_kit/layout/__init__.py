@@ -34,7 +34,7 @@ def check_layout(
         source: a checkpoint directory, a safetensors file, an index, a config.json, a model_type, a class of diffusers,
             a model_index.json or a pipeline's directory, of which the denoiser is looked at.
         model_type: instead of the one in the config.
-        config: a config.json to use instead of the one beside the weights.
+        config: a config.json to use instead of the one next to the weights.
         assume: the layout to take where the file leaves it open.
         against_model: prove it with transformers' own loader on the meta device; needs torch.
         consumer: who loads it, where that is another than the library whose classes it is of.
@@ -47,7 +47,9 @@ def check_layout(
     """
     subject = open_source(source, transformers=transformers, diffusers=diffusers, config=config, model_type=model_type)
     if subject.weights is None and consumer is not None:
-        raise BadInput(f"{subject.given} has no weights for {consumer.name} to load", "give a checkpoint directory")
+        raise BadInput(
+            f"{subject.given} contains no weights for {consumer.name} to load", "pass a checkpoint directory"
+        )
     if subject.weights is None:
         if (path := path_of(source)) is not None and path.is_dir():
             refuse_pickles(path)
@@ -65,6 +67,6 @@ def check_layout(
 def _expected(subject: Subject, against_model: bool) -> LayoutVerdict:
     """What the library declares for a model of which there are no weights to look at."""
     if against_model or (model := subject.loaded) is None:
-        raise BadInput(f"{subject.given} has no safetensors files to look at", "give a checkpoint directory or index")
+        raise BadInput(f"{subject.given} contains no safetensors files", "pass a checkpoint directory or index")
     with without_collection():
         return expect(model)

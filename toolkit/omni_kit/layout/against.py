@@ -53,7 +53,7 @@ def prove_loading(checkpoint: Checkpoint, model: UpstreamModel, accounting: Acco
         BadInput: only an index is there, or the model cannot be built.
     """
     if checkpoint.names_only:
-        raise BadInput("--against-model needs shapes, and an index has none", "give the shards")
+        raise BadInput("--against-model needs shapes, and an index has none", "pass the shards")
     if importlib.util.find_spec("torch") is None:
         raise MissingRequirement("--against-model needs torch", "pip install torch accelerate")
     ignored = accounting.ignored_keys

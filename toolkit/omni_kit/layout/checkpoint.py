@@ -89,7 +89,7 @@ def _refuse_gaps(files: Sequence[Path]) -> None:
             names = (f"{match['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1))
             absent = next((other for other in names if other not in there), None)
             if absent is not None:
-                raise BadInput(f"{name} has a sister {absent}, which is missing", "download the checkpoint again")
+                raise BadInput(f"{name} has a companion {absent}, which is missing", "download the checkpoint again")
 
 
 def _from_hub(repo: HubRepo) -> Checkpoint:
@@ -99,7 +99,7 @@ def _from_hub(repo: HubRepo) -> Checkpoint:
     for name, entries in headers.items():
         for key, (dtype, shape, begin, end) in entries.items():
             if key in tensors:
-                raise BadInput(f"{key} stands in both {tensors[key].file.name} and {name}")
+                raise BadInput(f"{key} is in both {tensors[key].file.name} and {name}")
             tensors[key] = TensorInfo(dtype, shape, Path(name), begin, end)
     return Checkpoint(Path(str(repo)), tensors, tuple(Path(name) for name in headers), metadata)
 
@@ -112,7 +112,7 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
     shards = dict.fromkeys(weight_map.values())
     outside = next((shard for shard in shards if Path(shard).name != shard or shard == ".."), None)
     if outside is not None:
-        raise BadInput(f"{index.name} names '{outside}', which is not a file next to it")
+        raise BadInput(f"{index.name} names '{outside}', which is not next to it")
     files = [index.parent / shard for shard in shards]
     absent = [file.name for file in files if not is_file(file)]
     if len(absent) == len(files) and not shards_needed:
@@ -122,7 +122,7 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
     tensors, _, metadata = _read_files(files, weight_map, index.name)
     lost = weight_map.keys() - tensors.keys()
     if lost:
-        raise BadInput(f"{index.name} lists {min(lost)}, which no shard holds", "rebuild the index from the shards")
+        raise BadInput(f"{index.name} lists {min(lost)}, which no shard contains", "rebuild the index from the shards")
     return Checkpoint(index.parent, tensors, tuple(files), metadata)
 
 
@@ -142,9 +142,9 @@ def _read_files(
             name = file.name
             if twice := tensors.keys() & found.keys():
                 key = min(twice)
-                raise BadInput(f"{key} stands in both {tensors[key].file.name} and {name}")
+                raise BadInput(f"{key} is in both {tensors[key].file.name} and {name}")
             if weight_map is not None and {*map(weight_map.get, found)} - {name}:
                 strange = next(key for key in found if weight_map.get(key) != name)
-                raise BadInput(f"{name} holds {strange}, which {index} places elsewhere or not at all")
+                raise BadInput(f"{name} holds {strange}, which {index} maps elsewhere or omits")
             tensors.update(found)
     return tensors, tuple(files), metadata

@@ -38,7 +38,7 @@ class LibraryConsumer:
     def consume(self, subject: Subject, checkpoint: Checkpoint, verdict: LayoutVerdict) -> LayoutVerdict:
         """See `Consumer.consume`."""
         if subject.library.name != self.name:
-            raise BadInput(f"{subject.given} is of {subject.library.name}: {self.name} has no class that loads it")
+            raise BadInput(f"{subject.given} is of {subject.library.name}: {self.name} cannot load it")
         return verdict
 
 
@@ -64,7 +64,7 @@ class ConvertingConsumer:
 
 
 def accounted(verdict: LayoutVerdict, accounting: Accounting) -> LayoutVerdict:
-    """The verdict with a consumer's own account in the place of the library's."""
+    """The verdict with a consumer's own account instead of the library's."""
     if verdict.accounting is None:
         replaced: set[LayoutFinding] = {one for one in verdict.findings if one.code == "no-config"}
     else:

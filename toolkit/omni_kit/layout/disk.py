@@ -130,19 +130,19 @@ def _pair(
     names = tuple(leaves[name] for name in pair)
     gate_up, down = (checkpoint.shape(group.stacked[name]) for name in names)
     if gate_up is None or down is None:
-        seen = f"{group.prefix}.{names[0]} is named, its shape is not known: the orientation cannot be seen"
+        seen = f"{group.prefix}.{names[0]} has no known shape, so its orientation is undetermined"
         return DiskReading(Disk.fused, names, 0, True, (seen,))
     evidence = [f"{names[0]} {list(gate_up)}, {names[1]} {list(down)}"]
     has_bias = any(leaf.endswith("bias") and leaf != "bias" for leaf in leaves)
     if interleaved:
-        evidence.append("gate and up alternate: that is known from the recipe or the module, shapes do not show it")
+        evidence.append("gate and up rows are interleaved according to the recipe or the module; shapes do not show it")
     if names[0].endswith("_blocks"):
-        evidence.append("packed blocks: rows of 2I, as the stacked weight has them")
+        evidence.append("packed blocks with 2I rows, like the stacked weight")
         disk: Disk | None = Disk.fused_interleaved_rows if interleaved else Disk.fused
     else:
         disk = _oriented(pair_orientation(gate_up, down), pair, has_bias, interleaved)
         if disk is None and gate_up[1:] == down[:0:-1] and "attention" in group.prefix:
-            evidence.append("projections of attention, without a gate: outside the canonical form")
+            evidence.append("attention projections without a gate, outside the canonical form")
             disk = Disk.fused_renamed
     return DiskReading(disk, names, gate_up[0], False, tuple(evidence))
 

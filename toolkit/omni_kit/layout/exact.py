@@ -55,12 +55,12 @@ def open_without_model(reading: DiskReading, checkpoint: Checkpoint) -> str:
     """What of a layout cannot be known without the model; empty where nothing is open."""
     if reading.disk not in PAIRED or checkpoint.canonical:
         return ""
-    biases = ", nor what form the biases take" if reading.disk is Disk.fused_transposed_bias else ""
-    return f"without config.json nothing says whether gate and up alternate{biases}"
+    biases = ", or in which form the biases are stored" if reading.disk is Disk.fused_transposed_bias else ""
+    return f"config.json is required to know whether gate and up are interleaved{biases}"
 
 
 def keys_of(group: ExpertGroup, reading: DiskReading, ending: str) -> list[list[str]]:
-    """By leaf, what the weights are called, or what stands beside them, be it there or not; in the experts' order."""
+    """By leaf, what the weights are called, or what is next to them, be it there or not; in the experts' order."""
     if group.split:
         return [[f"{key}{ending}" for _, key in sorted(group.split[leaf].items())] for leaf in reading.names]
     return [[f"{group.stacked[leaf]}{ending}"] for leaf in reading.names]
@@ -80,7 +80,7 @@ def _obstacles(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint,
         yield from _half(leaves, checkpoint)
         parts = [[key for key in leaf if key in checkpoint.tensors] for leaf in leaves]
         if any(parts) and ending == SCALE and reading.disk in INTERLEAVED:
-            yield f"{prefix}: gate and up alternate, and one scale covers a block of both"
+            yield f"{prefix}: gate and up are interleaved, and one scale covers a block of both"
         yield from _uneven(parts, checkpoint)
     known = {key for leaves in keys.values() for leaf in leaves for key in leaf}
     yield from _leftovers(group, reading, known)
@@ -110,18 +110,18 @@ def _uneven(parts: Sequence[Sequence[str]], checkpoint: Checkpoint) -> Iterator[
 
 
 def _other(keys: Sequence[str], of: Callable[[str], object]) -> str | None:
-    """The first key for which something is otherwise than for the first of all."""
+    """The first key for which something differs from the first one."""
     first = of(keys[0]) if keys else None
     return next((key for key in keys if of(key) != first), None)
 
 
 def _leftovers(group: ExpertGroup, reading: DiskReading, known: set[str]) -> Iterator[str]:
-    """What belongs to a weight, and has no place beside it in another layout: biases and scales of other sorts."""
+    """What belongs to a weight, and has no place next to it in another layout: biases and scales of other sorts."""
     stems = tuple(plain(leaf) for leaf in reading.names)
     for key in group.members():
         leaf = _NUMBER_AHEAD.sub("", key.removeprefix(f"{group.prefix}."))
         if key not in known and leaf.startswith(stems):
-            yield f"{key} belongs to an expert weight and has no place in another layout"
+            yield f"{key} belongs to an expert weight and does not exist in another layout"
 
 
 def _blocks(prefix: str, reading: DiskReading, weight: str, checkpoint: Checkpoint, block: int | None) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _blocks(prefix: str, reading: DiskReading, weight: str, checkpoint: Checkpoi
     if shape is None or scale is None or reading.disk is Disk.per_expert_no_gate:
         return
     if len(scale) != len(shape):
-        yield f"{weight}{SCALE} is {list(scale)}: no scale for each block of rows and columns"
+        yield f"{weight}{SCALE} is {list(scale)}: not one scale per block of rows and columns"
         return
     row, column = (-1, -2) if reading.disk in TURNED else (-2, -1)
     shared = 2 if reading.disk in PAIRED else 1  # gate and up lie in one tensor
@@ -140,4 +140,4 @@ def _blocks(prefix: str, reading: DiskReading, weight: str, checkpoint: Checkpoi
     square = block is not None or (size and -(-shape[column] // size) == scale[column])
     if not size or not square or size * scales != both or (both // 2) % size:
         shown = f"blocks of {size} rows" if size and square else f"{scales} blocks"
-        yield f"{prefix}: {both // 2} rows of gate are not whole {shown}; one scale would cover gate and up"
+        yield f"{prefix}: {both // 2} rows of gate do not fill whole {shown}; one scale would cover gate and up"

@@ -18,10 +18,10 @@ def expect(model: Model) -> LayoutVerdict:
     """The verdict on the checkpoint that the library declares for a model, said to be that.
 
     Raises:
-        BadInput: the recipe cannot be read backwards.
+        BadInput: the recipe cannot be reversed.
     """
     verdict = judge(expected_checkpoint(model), model)
-    message = f"no checkpoint was looked at: so {model.library.name} {model.library.version} declares it"
+    message = f"no checkpoint given; layout as declared by {model.library.name} {model.library.version}"
     accounting = replace(verdict.accounting, proof="") if verdict.accounting is not None else None
     findings = (LayoutFinding("no-checkpoint", "info", message), *verdict.findings)
     return replace(verdict, accounting=accounting, findings=findings)
@@ -31,7 +31,7 @@ def expected_checkpoint(model: Model) -> Checkpoint:
     """Names and shapes of the tensors that loading would turn into the model's parameters.
 
     Raises:
-        BadInput: the recipe cannot be read backwards.
+        BadInput: the recipe cannot be reversed.
     """
     skeleton, recipe = model.skeleton, with_heads(model)
     shapes = {p.name: p.shape for p in skeleton.parameters if p.certain and p.name not in skeleton.tied}
@@ -39,8 +39,8 @@ def expected_checkpoint(model: Model) -> Checkpoint:
     try:
         tensors = to_hub(recipe, held, shapes)
     except BadInput as error:
-        reason = f"{error.message}: the recipe of {model.class_name} cannot be read backwards"
-        raise BadInput(reason, "give a checkpoint") from error
+        reason = f"{error.message}: the recipe of {model.class_name} cannot be reversed"
+        raise BadInput(reason, "pass a checkpoint") from error
     file = Path(model.class_name)
     infos = {name: TensorInfo("", tensor.shape, file, 0, 0) for name, tensor in tensors.items()}
     return Checkpoint(file, infos, (file,))

@@ -104,7 +104,7 @@ def _obstacles(judged: Sequence[JudgedGroup]) -> Iterator[LayoutFinding]:
 
 def _without_model(judged: Sequence[JudgedGroup]) -> LayoutFinding:
     unknown = dict.fromkeys(one.open_question for one in judged if one.open_question)
-    message = "; ".join(("no config.json: which parameter each key feeds cannot be known", *unknown))
+    message = "; ".join(("no config.json, so keys cannot be mapped to parameters", *unknown))
     return LayoutFinding("no-config", "warning", message)
 
 
@@ -113,28 +113,28 @@ def _against_recipe(subtree: Subtree, model: Model, marked: bool) -> Iterator[La
     operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
     prefix = subtree.prefix
     if marked and subtree.disk is Disk.fused and subtree.memory.startswith("transposed"):
-        message = f"{prefix} is canonical; transformers wants it {subtree.memory}: convert --to memory"
+        message = f"{prefix} is canonical; transformers expects it {subtree.memory}: convert --to memory"
         yield LayoutFinding("canonical-form", "info", message)
     known = subtree.memory not in {Memory.none, Memory.module_dict}
     if known and subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
-        message = f"{prefix} is split by expert, and transformers {model.library.version} has no recipe for it"
+        message = f"{prefix} is stored per expert, and transformers {model.library.version} has no recipe for it"
         yield LayoutFinding("no-recipe", "error", message)
     transposes = "Transpose" in operations or subtree.memory.startswith("transposed")
     if subtree.disk is Disk.fused_transposed and known and not transposes:
-        message = f"{prefix} is transposed on disk; the recipe and the module say that it is not"
+        message = f"{prefix} is transposed on disk, but not in the recipe and the module"
         yield LayoutFinding("recipe-disagrees", "error", message)
     if subtree.disk in {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}:
-        message = f"{prefix} has biases, for which the canonical form has no place: they need their own"
+        message = f"{prefix} has biases, which the canonical form cannot store"
         yield LayoutFinding("expert-biases", "warning", message)
     if subtree.ambiguous:
-        message = f"{prefix}: fused or fused-transposed; give the shards, or --assume one of them"
+        message = f"{prefix}: fused or fused-transposed; pass the shards, or --assume one of them"
         yield LayoutFinding("ambiguous-orientation", "error", message)
 
 
 def _keys(accounting: Accounting) -> Iterator[LayoutFinding]:
     if accounting.extra:
         names = ", ".join(accounting.extra[:3]) + (", ..." if len(accounting.extra) > 3 else "")
-        message = f"{names} of the file: the model has no such layer, and nothing says that it predicts further tokens"
+        message = f"{names} of the file: the model has no such layer, and the config declares no multi-token prediction"
         yield LayoutFinding("extra-layers", "error", message)
     if accounting.unmapped:
         count, first = len(accounting.unmapped), accounting.unmapped[0]

@@ -74,7 +74,7 @@ class Feeds:
                 yield from self._of_bucket(transform, bucket)
         for name, count in fed.items():
             if count > 1:
-                yield Misfit(self._parameters[name], "fed-twice", f"is fed {count} times: whichever comes last counts")
+                yield Misfit(self._parameters[name], "fed-twice", f"is fed {count} times: the last one wins")
 
     def _compare(self, name: str, found: Shape | None) -> Iterator[Misfit]:
         parameter = self._parameters[name]

@@ -46,13 +46,13 @@ def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
             leave holes or reach outside the file.
     """
     if path.exists() and not is_file(path):
-        raise BadInput(f"{path} is not a file", "give a safetensors file")
+        raise BadInput(f"{path} is not a file", "pass a safetensors file")
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(MAX_HEADER, size - 8):
-                raise BadInput(f"{path.name} is truncated or no safetensors file", "copy or download it again")
+                raise BadInput(f"{path.name} is truncated or not a safetensors file", "copy or download the file again")
             text = stream.read(length)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
@@ -67,7 +67,7 @@ def _parse(text: bytes, name: str) -> dict[str, Any]:
     try:
         header = json.loads(text.decode("utf-8"))
         if not isinstance(header, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         if b"\\u" in text:
             json.dumps(header, ensure_ascii=False).encode()  # the library takes no half of a character
         if text.count(b'":') != _pairs(header):
@@ -136,4 +136,4 @@ def _check_spans(spans: list[tuple[int, int]], size: int, name: str) -> None:
             raise BadInput(f"{name} has tensors that overlap or leave a hole at byte {position}")
         position = end
     if position != size:
-        raise BadInput(f"{name} is truncated: its header promises {position} bytes of tensors, it has {size}")
+        raise BadInput(f"{name} is truncated: its header declares {position} bytes of tensors, it has {size}")

@@ -43,7 +43,7 @@ class Ignoring:
         if part in _SPEECH and not self._builds(part):
             return f"the talker: {self._model.class_name} does not build it"
         if beside(key):
-            return "quantisation: it rides beside a weight"
+            return "quantization data of a weight"
         return "computed when the model is built" if key.endswith("rotary_emb.inv_freq") else None
 
     def unread(self, names: tuple[str, ...]) -> str | None:

@@ -66,7 +66,7 @@ def loading(verdict: LayoutVerdict) -> Loading:
     if not subtrees:
         return Loading(Converter.none, "the checkpoint has no experts", Disk.none, evidence="headers")
     if isinstance(verdict.model, ComponentModel):
-        return Loading(Converter.none, f"{verdict.model.library.name} loads its checkpoints as they lie", Disk.none)
+        return Loading(Converter.none, f"{verdict.model.library.name} loads its checkpoints unchanged", Disk.none)
     if (refusal := _refusal(subtrees)) is not None:
         return refusal
     others = [subtree for subtree in subtrees if not _as_held(subtree)]
@@ -75,11 +75,15 @@ def loading(verdict: LayoutVerdict) -> Loading:
     if not others:
         reason = f"the modules hold them {subtree.memory}, as they lie on disk"
         return Loading(Converter.none, reason, subtree.disk, subtree.names, evidence=evidence)
-    reason = f"experts lie {subtree.disk or 'in no known layout'} on disk, and the modules hold them {subtree.memory}"
+    reason = (
+        f"experts are stored {subtree.disk or 'in no known layout'} on disk, and the modules hold them {subtree.memory}"
+    )
     if len({subtree.converter for subtree in others}) > 1 or subtree.memory not in _MADE:
         shown = ", ".join(dict.fromkeys(f"{s.prefix}: {s.disk or 'unknown'}" for s in others))
         hint = "convert the checkpoint instead: omni-kit convert --to memory"
-        return Loading(Converter.unsupported, f"{reason} ({shown}): no converter makes that", subtree.disk, hint=hint)
+        return Loading(
+            Converter.unsupported, f"{reason} ({shown}), which no converter produces", subtree.disk, hint=hint
+        )
     prefixes = tuple(dict.fromkeys(s.prefix for s in others))
     return Loading(subtree.converter, reason, subtree.disk, subtree.names, prefixes, evidence)
 
@@ -89,12 +93,12 @@ def _refusal(subtrees: Sequence[Subtree]) -> Loading | None:
     for subtree in subtrees:
         evidence = "; ".join(subtree.evidence)
         if subtree.ambiguous:
-            reason = f"the layout of {subtree.prefix} is open: {evidence}"
+            reason = f"the layout of {subtree.prefix} is ambiguous: {evidence}"
             return Loading(Converter.unsupported, reason, subtree.disk, hint="see omni-kit check-layout")
         if subtree.quantized:
             kind = subtree.quantized
             reason = f"the experts of {subtree.prefix} are quantised ({kind}): a converter would drop their scales"
-            hint = "dequantise the checkpoint first, or take an unquantised one"
+            hint = "dequantise the checkpoint first, or use an unquantized one"
             return Loading(Converter.unsupported, reason, subtree.disk, evidence=evidence, hint=hint)
     return None
 

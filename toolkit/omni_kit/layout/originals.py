@@ -17,7 +17,7 @@ def read_weights(subject: Subject) -> Checkpoint:
             diffusers, which has a conversion for them.
     """
     if subject.weights is None:
-        raise BadInput(f"{subject.given} has no safetensors files to look at", "give a checkpoint directory or index")
+        raise BadInput(f"{subject.given} contains no safetensors files", "pass a checkpoint directory or index")
     checkpoint = read_checkpoint(subject.weights)
     library = _diffusers(subject)
     if library is None:
@@ -26,7 +26,7 @@ def read_weights(subject: Subject) -> Checkpoint:
     found = original_layout(library, tensors, subject.component if subject.known_class else None)
     if found is not None:
         raise BadInput(
-            f"{subject.given} is in the layout of its original authors, which {DIFFUSERS} calls '{found.name}', "
+            f"{subject.given} is in its original authors' layout, which {DIFFUSERS} calls '{found.name}', "
             f"and not in that of {DIFFUSERS}",
             _way(found, checkpoint, subject),
         )

@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint are no plain weights: weights packed into another form, and what rides beside them."""
+"""Which tensors of a checkpoint are no plain weights: weights packed into another form, and what rides next to them."""
 
 # A packed weight's ending -> that of the weight that it stands for.
 _PACKED = {".qweight": ".weight", ".weight_packed": ".weight", "_blocks": ""}
@@ -14,7 +14,7 @@ _PACKING = frozenset({"U8", "U16", "U32", "I16", "I32", "F4", "F6_E2M3", "F6_E3M
 
 
 def beside(name: str) -> bool:
-    """Whether a tensor of this name rides beside a quantised weight, or holds one in packed blocks."""
+    """Whether a tensor of this name rides next to a quantised weight, or holds one in packed blocks."""
     return name.endswith(_BESIDE) or _STATE in name
 
 

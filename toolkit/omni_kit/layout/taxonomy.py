@@ -11,7 +11,7 @@ from omni_kit.layout.quantised import unpacked
 
 
 class Disk(StrEnum):
-    """How a subtree's experts lie in the file."""
+    """How a subtree's experts are stored in the file."""
 
     per_expert = "per-expert"
     per_expert_no_gate = "per-expert-no-gate"

@@ -77,7 +77,7 @@ class LayoutVerdict:
 
     def _proof(self) -> str:
         if self.accounting is None:
-            return "none: no config, so no model to account against"
+            return "none: no config, so keys cannot be checked against a model"
         if self.load_proof is None or self.model is None:
             return self.accounting.proof
         if not self.load_proof.complete:
@@ -169,7 +169,7 @@ def _believe(model: Model, checkpoint: Checkpoint) -> None:
         found = config.find(*names)
         if found is not None and isinstance(found.value, int) and found.value > max(most, MOST_BELIEVED):
             message = f"{found.evidence} is {found.value}, and {checkpoint.path.name} has {counted(tensors, 'tensor')}"
-            raise BadInput(message, "give the config of this checkpoint")
+            raise BadInput(message, "pass this checkpoint's config")
 
 
 def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
@@ -180,10 +180,10 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
         MissingRequirement: torch is not installed.
     """
     if verdict.model is None or verdict.accounting is None:
-        raise BadInput("--against-model needs to know the model", "give --model-type, or --config FILE")
+        raise BadInput("--against-model requires a known model", "pass --model-type or --config FILE")
     if not isinstance(verdict.model, UpstreamModel):
         name = verdict.model.class_name
-        raise BadInput(f"--against-model proves models of transformers; {name} is none", "leave the option out")
+        raise BadInput(f"--against-model supports transformers models only; {name} is none", "remove the option")
     proof = prove_loading(checkpoint, verdict.model, verdict.accounting)
     found = [
         LayoutFinding(f"load-{what}", "error", f"{counted(names, 'parameter')} {said}, {names[0]} first")
@@ -191,7 +191,7 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
             ("missing", "would be newly initialised", proof.missing),
             ("unexpected", "would be left over", proof.unexpected),
             ("mismatched", "would get another shape", proof.mismatched),
-            ("twice", "are fed by two keys", proof.twice),
+            ("twice", "are filled by two keys", proof.twice),
         )
         if names
     ]

@@ -61,7 +61,7 @@ def auto_class(library: Library, table: str, cls: ConfigClass) -> tuple[SourceFi
 
 
 def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
-    """The class `name` in the modeling files beside a config class."""
+    """The class `name` in the modeling files next to a config class."""
     for file in files_matching(cls.folder, "modeling_*.py"):
         source = read_source(cls.source.library, file)
         if name in source.classes:

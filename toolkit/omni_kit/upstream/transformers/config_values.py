@@ -92,7 +92,7 @@ def _part(cls: ConfigClass, key: str, value: Any) -> ConfigClass | None:
 def shown(value: Any) -> str:
     """A value as a message cites it: shortened, and told by its kind where it is long."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MOST:
-        return "a whole number of more than 64 bits"
+        return "an integer of more than 64 bits"
     text = json.dumps(value, ensure_ascii=True, default=repr)
     return f"{text[:60]}..." if len(text) > 60 else text
 

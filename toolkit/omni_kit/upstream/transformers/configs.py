@@ -269,5 +269,5 @@ def _target(item: ast.stmt) -> str | None:
 def _suggest(library: Library, model_type: str) -> str:
     close = difflib.get_close_matches(model_type, model_types(library), n=3)
     return (
-        f"did you mean {', '.join(close)}?" if close else "give a config.json of the model, or another --transformers"
+        f"did you mean {', '.join(close)}?" if close else "pass a config.json of the model, or another --transformers"
     )

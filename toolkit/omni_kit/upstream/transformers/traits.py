@@ -57,7 +57,7 @@ def expert_parameters(skeleton: Skeleton) -> list[Parameter]:
 
 
 def stacked_parameters(skeleton: Skeleton) -> list[Parameter]:
-    """Everything that has a row for each expert, by pattern: the stacked weights, and the biases beside them."""
+    """Everything that has a row for each expert, by pattern: the stacked weights, and the biases next to them."""
     counts = {weight.name.rpartition(".")[0]: weight.shape[0] for weight in expert_parameters(skeleton) if weight.shape}
     return [
         parameter

@@ -63,9 +63,7 @@ def run_operation(operation: Operation, slots: Slots, goals: Goals) -> Slots:
     arguments = _arguments(operation)
     run = _OPERATIONS.get(operation.name)
     if run is None or arguments.get("num_shards_attribute"):
-        raise BadInput(
-            f"the recipe has {operation}, which does more than rearrange: it cannot be done without the model"
-        )
+        raise BadInput(f"the recipe has {operation}, which does more than rearrange, so it requires the model")
     return run(slots, arguments, goals)
 
 
@@ -164,7 +162,7 @@ def _separate_text_and_vision(slots: Slots, arguments: _Arguments, goals: Goals)
 
 def _sole(parts: list[Expression]) -> Expression:
     if len(parts) != 1:
-        raise ValueError(f"{len(parts)} tensors where one is meant")
+        raise ValueError(f"{len(parts)} tensors instead of one")
     return parts[0]
 
 

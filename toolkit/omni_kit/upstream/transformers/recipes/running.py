@@ -64,7 +64,7 @@ def _renamed(recipe: Recipe, key: str, shapes: Shapes) -> str:
     name = key
     for transform, changed in recipe.renamings(key):
         if transform.kind not in _PLAIN:
-            raise BadInput(f"{key} goes through the recipe's {transform.kind}, which is more than a renaming")
+            raise BadInput(f"{key} goes through the recipe's {transform.kind}, which does more than rename")
         name = changed
     return key if key in shapes and name not in shapes else name
 
@@ -98,7 +98,9 @@ def _refuse_mixed_blocks(scales: Tensors, converters: Sequence[Transform]) -> No
     for name in scales:
         place = _place(name, converters)
         if place and any("nterleave" in operation.name for operation in converters[place[0]].operations):
-            raise BadInput(f"{name}{SCALE} cannot follow rows that alternate: a block's scale would cover gate and up")
+            raise BadInput(
+                f"{name}{SCALE} cannot be reordered: one block's scale would cover interleaved gate and up rows"
+            )
 
 
 def _hub_name(recipe: Recipe, inverses: Sequence[Transform], name: str, shapes: Shapes) -> str:
@@ -109,7 +111,7 @@ def _hub_name(recipe: Recipe, inverses: Sequence[Transform], name: str, shapes: 
         found = _renamed(recipe, candidate, shapes)
         if name in {found, found.partition(".")[2]}:  # a base model's own keys go without its prefix
             return candidate
-    raise BadInput(f"{name} cannot be named as on the hub: the recipe's renamings lead from {key} elsewhere")
+    raise BadInput(f"{name} cannot be renamed to hub names: the recipe maps {key} elsewhere")
 
 
 def _converted(tensors: Tensors, converters: Sequence[Transform], shapes: Shapes) -> Tensors:
@@ -143,7 +145,7 @@ def _apply(bucket: _Bucket, target: str, shapes: Shapes) -> list[tuple[str, Expr
     transform = bucket.transform
     lost = [source for slot, source in enumerate(transform.sources) if slot not in bucket.members]
     if lost:
-        raise BadInput(f"{target} needs {lost[0]}, which is not there")
+        raise BadInput(f"{target} needs {lost[0]}, which is missing")
     slots = [_ordered(bucket.members[slot]) for slot in range(len(transform.sources))]
     first = transform.sources[next(iter(bucket.members))]
     names = [_target(transform, first, bucket.name, goal) for goal in transform.targets]
