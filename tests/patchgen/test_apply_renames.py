@@ -67,7 +67,7 @@ def test_what_the_map_does_not_settle_is_exit_1(renamed: Path, saved: Path, tmp_
 
 def test_the_same_names_leave_nothing_to_apply(newer: Path, saved: Path, tmp_path: Path) -> None:
     code, data = run_cli(*drift(newer, "--apply", str(saved), "--into", str(tmp_path / "out")))
-    assert (code, data["error"]) == (2, "no parameter has another name in the newer version")
+    assert (code, data["error"]) == (2, "no parameter was renamed in the newer version")
     assert not (tmp_path / "out").exists()
 
 

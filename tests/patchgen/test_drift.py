@@ -257,7 +257,7 @@ def test_decorators_inside_a_class_are_decorators(then: str, now: str, rank: str
 def test_a_file_without_hashes_is_said(versions: tuple[Path, Path, Path]) -> None:
     report = drift_report([versions[2]], None, versions[1], "lib")
     assert not report.ok
-    assert "keeps no hashes" in report.failed[0][1]
+    assert "has no hashes" in report.failed[0][1]
 
 
 def test_nothing_to_compare_is_no_pass(versions: tuple[Path, Path, Path]) -> None:

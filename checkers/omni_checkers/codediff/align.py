@@ -1,4 +1,4 @@
-"""A function beside the one that it was copied from: their statements, paired."""
+"""A function next to the one that it was copied from: their statements, paired."""
 
 import ast
 from collections import Counter

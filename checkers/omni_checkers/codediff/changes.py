@@ -104,7 +104,7 @@ def slips(pair: ClonePair) -> Iterator[Change]:
 
 def left_out(pair: ClonePair) -> Iterator[Sequence[Statement]]:
     """Yield statements of the original that the copy lacks between those that it has; the first changes a value that
-    the copy goes on with, the others stand with it.
+    the copy continues with, the others stand with it.
     """
     found: set[int] = set()
     for block in pair.missing_blocks() if pair.likeness >= _COPIED else ():
@@ -204,7 +204,7 @@ def _aliases(statements: Sequence[Statement]) -> Iterator[tuple[str, str]]:
 
 
 def _changes_a_value(pair: ClonePair, one: Statement) -> bool:
-    """Whether a statement of the original changes what the copy goes on with."""
+    """Whether a statement of the original changes what the copy continues with."""
     match one.node:
         case ast.Assign([_], ast.Call(ast.Attribute(_, method))) if method in _SAME_VALUE:
             return False

@@ -79,7 +79,7 @@ def _stamps(package: Path) -> str:
 
 @cache
 def _program() -> str:
-    """The rules and the code below them, by file times: a rule that was changed judges anew."""
+    """The rules and the code below them, by file times: a rule that was changed judges again."""
     roots = [Path(__file__).parents[1], Path(str(omni_kit.__file__)).parent]
     files = {path for root in roots for path in root.rglob("*.py")}
     for rule in all_rules():

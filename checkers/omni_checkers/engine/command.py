@@ -37,7 +37,7 @@ def run_check(
     Args:
         baseline: known findings that are not reported.
         write_baseline: write the findings of this run there; none of them is reported then.
-        fix: mend what findings know how to mend, and check again until nothing more can be mended.
+        fix: fix what findings know how to fix, and check again until nothing more can be fixed.
         strict: warnings count.
         cached: use and add to the user's cache.
         level: how far rules may go; see `check`.
@@ -66,7 +66,7 @@ def run_check(
             f"{counted(report.stale, 'entry')} of the baseline without a finding: {first['rule']} in {first['path']}"
         )
     for file in not_used(paths, settings.file):
-        report.notes.append(f"the settings in {file} do not count: stand there, or give --config")
+        report.notes.append(f"the settings in {file} are not read: change to that directory, or pass --config")
     if write_baseline is not None:
         report.notes.append(Baseline(write_baseline).written(report.findings))
         report.matched, report.findings = len(report.findings), []
@@ -74,7 +74,7 @@ def run_check(
 
 
 def _mended(run: Callable[[], Report]) -> Report:
-    """Mends what findings know how to mend, run after run; the report of the last run, which says how many."""
+    """Mends what findings know how to fix, run after run; the report of the last run, which says how many."""
     report, mended = run(), 0
     for _ in range(_ROUNDS):
         done = apply_fixes(report.findings)

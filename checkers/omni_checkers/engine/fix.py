@@ -9,7 +9,7 @@ from omni_kit.pysource.source import read_source
 
 
 def apply_fixes(findings: Iterable[Finding]) -> list[Finding]:
-    """Writes the edits of findings; returns the findings that were mended.
+    """Writes the edits of findings; returns the findings that were fixed.
 
     A finding whose edits overlap those of an earlier one is left for the next run.
     """

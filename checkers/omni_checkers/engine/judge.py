@@ -26,7 +26,7 @@ from omni_kit.targets.protocol import Target
 
 
 class RulePackage(Protocol):
-    """What a target's rule package offers besides its rules."""
+    """What a target's rule package offers other than its rules."""
 
     EXAMPLE: str
     """The model whose directory the examples of its rules are laid over."""
@@ -35,7 +35,7 @@ class RulePackage(Protocol):
         """The facts about the model directory at `path`, and its files."""
 
     def inputs(self, path: Path) -> list[Path]:
-        """Every file that the verdict on the model at `path` depends on, besides the libraries."""
+        """Every file that the verdict on the model at `path` depends on, other than the libraries."""
 
     def experiments(self, paths: Sequence[Path], level: str) -> Mapping[Path, Mapping[str, Any]]:
         """What only runs can tell, for a level and those below it: path -> fact -> value.
@@ -165,7 +165,7 @@ def _at_its_origin(finding: Finding, written_at: Callable[[Path, int], tuple[Pat
 
 
 def applied(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> RuleVerdict:
-    """One rule on one model; a rule that crashes is added to `crashes`, and the others go on."""
+    """One rule on one model; a rule that crashes is added to `crashes`, and the others continue."""
     try:
         kinds = facts.get("kinds") if rule.kinds else frozenset()
         if kinds and not kinds & rule.kinds:

@@ -56,7 +56,7 @@ def _check_complete(rule: type[Rule]) -> None:
     if missing := [name for name in ("name", "target") if not hasattr(rule, name)]:
         raise BadInput(f"the rule {where} has no '{missing[0]}'", "every rule has an id, a name and a target")
     if rule.target not in {"any", SKILLS, *targets()}:
-        raise BadInput(f"the rule {where} is for the target '{rule.target}', which is not there")
+        raise BadInput(f"the rule {where} is for the target '{rule.target}', which does not exist")
 
 
 def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:

@@ -41,7 +41,7 @@ def check(
         select: prefixes of rule ids; all rules without any.
         ignore: prefixes of rule ids that are left out.
         level: "static" looks at the text alone; "import" and "toy" also run the model, in processes of their own.
-        settings: how the project wants to be checked; `select` replaces and `ignore` adds to what they say.
+        settings: how the project requires to be checked; `select` replaces and `ignore` adds to what they say.
         cache: verdicts of earlier runs, to be used and added to.
 
     Raises:
@@ -102,7 +102,7 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
             here = find_integrations(path, target)
         except BadInput as error:
             what = f"nothing to check: {error.message}" if path.exists() else error.message
-            hint = "give the model's directory, or add --touched" if path.is_file() else error.hint
+            hint = "pass the model's directory, or add --touched" if path.is_file() else error.hint
             raise BadInput(what, hint) from error
         for owner, integration in here:
             found.setdefault(integration.path, owner)

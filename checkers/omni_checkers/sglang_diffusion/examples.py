@@ -273,7 +273,7 @@ changed = partial(engine.changed, QWEN)
 
 
 def with_record(edits: dict[str, str]) -> dict[str, str]:
-    """These edits of the example, beside the record that new-model would have written of it."""
+    """These edits of the example, next to the record that new-model would have written of it."""
     answers = {"name": "qwen", "source": "QwenImagePipeline", "target": "sglang-diffusion", "style": "plugin"}
     base = {f"qwen/{name}": text for name, text in QWEN.items()}
     return {**edits, ANSWERS: dump_answers(answers, base), BASE: dump_base(base)}

@@ -49,7 +49,7 @@ def check_skills(
     skills = [skill for path in paths for skill in _skills_of(path)]
     skills = list({skill.path: skill for skill in skills}.values())
     if checkout is not None and not checkout.is_dir():
-        raise BadInput(f"the checkout {checkout} is not a directory", "give the root of a repository")
+        raise BadInput(f"the checkout {checkout} is not a directory", "pass the root of a repository")
     rules = select_rules(select, ignore, about=SKILLS)
     if not rules:
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
@@ -69,10 +69,10 @@ def check_skills(
 
 def _skills_of(path: Path) -> list[Subject]:
     if not path.exists():
-        raise BadInput(f"{path} does not exist", "give a folder with skills")
+        raise BadInput(f"{path} does not exist", "pass a folder with skills")
     found = find_skills(path)
     if not found:
-        raise BadInput(f"nothing to check in {path}: no SKILL.md at or below it", "give a folder with skills")
+        raise BadInput(f"nothing to check in {path}: no SKILL.md at or below it", "pass a folder with skills")
     return found
 
 
@@ -110,7 +110,7 @@ def _installed(path: Path, checkout: Path | None) -> Installed:
 
 
 def _judge(skill: Subject, report: Report, selection: Selection, facts: Facts) -> None:
-    """Add what the rules say of one skill to the report; a rule that fails on it is a finding, others go on."""
+    """Add what the rules say of one skill to the report; a rule that fails on it is a finding, others continue."""
     active = [found for page in skill.pages for found in _silenced(page.path, page.text)]
     for rule in report.rules:
         crashes: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Code of which much is unknown: what cannot be told is a value of its own, and the path goes on."""
+"""Code of which much is unknown: what cannot be told is a value of its own, and the path continues."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence

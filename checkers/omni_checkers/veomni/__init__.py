@@ -35,7 +35,7 @@ def prepare(paths: Sequence[Path]) -> None:
 
 
 def surroundings(path: Path) -> list[Path]:
-    """The VeOmni around the model, or the installed one, and the integrations beside it."""
+    """The VeOmni around the model, or the installed one, and the integrations next to it."""
     from omni_checkers.veomni.facts.code_clones import directories_beside
     from omni_checkers.veomni.facts.constants import veomni_package
     from omni_kit.errors import BadInput

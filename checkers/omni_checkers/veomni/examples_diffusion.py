@@ -1,4 +1,4 @@
-"""Files that examples of rules on diffusion models share: VeOmni's integration of Wan, shortened and mended."""
+"""Files that examples of rules on diffusion models share: VeOmni's integration of Wan, shortened and fixed."""
 
 REGISTER = "wan_transformer/__init__.py"
 CONFIG = "wan_transformer/configuration_wan_transformer.py"

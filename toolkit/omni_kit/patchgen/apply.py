@@ -96,7 +96,7 @@ class Patcher:
             self.diagnostics.append(targets.unfit(patch, found.status, self.source))
             return Applied(patch, found.status)
         if patch.target.partition(".")[0] in self.loaded.config.exclude:
-            message = f"{patch.target} is patched and excluded; take out one of the two"
+            message = f"{patch.target} is both patched and excluded; remove one"
             self.diagnostics.append(error("excluded-target", message, patch.origin, [patch.target]))
             return Applied(patch, "excluded")
         upstream = code_hash(self.source.code_of(found.definition)) if found.definition else "none"

@@ -30,23 +30,23 @@ def check_configs(
     fix: bool = False,
     gate: Gate | None = None,
 ) -> list[ConfigResult]:
-    """Regenerates each config in memory and compares; orphans beside the outputs (and below `root`) are results too.
+    """Regenerates each config in memory and compares; orphans next to the outputs (and below `root`) are results too.
 
     Configs are read, and never run: one that cannot be read has an error.
 
     Args:
         configs: files or dotted modules.
-        out_dir: where the generated files lie; `generated/` beside each config without it.
+        out_dir: where the generated files lie; `generated/` next to each config without it.
         transformers: an unpacked transformers to read instead of the installed one.
         root: also look for orphans in every `generated/` below this directory.
-        fix: write what is stale, and the diff beside it where there is one.
+        fix: write what is stale, and the diff next to it where there is one.
         gate: which diagnostics are reported; without it, all that no comment in a config ignores.
 
     Raises:
         BadInput: `configs` is empty, or one of them does not exist.
     """
     if not configs:
-        raise BadInput("no patch configs to check", "name configs, or give --all with the --root that holds them")
+        raise BadInput("no patch configs to check", "name configs, or pass --all with the --root that contains them")
     gate = gate or Gate(IDS)
     results = prepare(configs, out_dir, transformers, gate, run=False)
     for result in results:
@@ -119,11 +119,13 @@ def _judge(result: ConfigResult, product: Product) -> None:
         return
     found = differences(product, result.path.name)
     if not found:
-        result.notes.append(f"comments or layout of {product.output.name} changed: `omni-kit patchgen run` renews them")
+        result.notes.append(
+            f"comments or layout of {product.output.name} changed: run `omni-kit patchgen run` to update them"
+        )
     for one in found:
         result.status = "stale"
         message = f"{one.path.name}:{one.line}: {one.message} from {product.generated.upstream}"
-        result.diagnostics.append(error("stale", f"{message}; run the config, and change nothing by hand"))
+        result.diagnostics.append(error("stale", f"{message}; run the config, and do not edit the file"))
 
 
 def _same_outputs(results: list[ConfigResult]) -> None:
@@ -139,7 +141,7 @@ def _same_outputs(results: list[ConfigResult]) -> None:
 
 
 def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
-    """Generated files in `place` that no config beside it makes."""
+    """Generated files in `place` that no config next to it makes."""
     claimed = {result.output.resolve() for result in results if result.output is not None}
     files = [*files_matching(place, "*.py"), *files_matching(place, "patched_*.diff")]
     unclaimed = [f for f in files if f.with_suffix(".py").resolve() not in claimed and is_ours(f)]
@@ -155,14 +157,14 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
             path=None,
             stage=Orphan(file),
             status="orphan",
-            diagnostics=[error("orphan", f"no config makes {file.name}; delete it, or bring its config back")],
+            diagnostics=[error("orphan", f"no config makes {file.name}; delete it, or restore its config")],
         )
         for file in sorted(left)
     ]
 
 
 def _outputs_beside(place: Path) -> set[Path] | None:
-    """The files that configs beside a directory make; None where one of them cannot be read."""
+    """The files that configs next to a directory make; None where one of them cannot be read."""
     outputs = set()
     for path in find_configs(place.parent):
         if path.parent == place.parent:

@@ -26,7 +26,7 @@ _ALL = (
         "missing-target",
         Severity.error,
         "Patch, exclude, or place helpers next to, only definitions that upstream has.",
-        "the patch has no effect. other generators list it as applied all the same.",
+        "the patch has no effect. Other generators list it as applied all the same.",
         _NOTHING_GENERATED,
     ),
     _define(
@@ -272,7 +272,7 @@ _ALL = (
         "version-unknown",
         Severity.warning,
         "Generate from a source that says its version when `transformers_version` is set.",
-        "nobody knows whether the patches fit.",
+        "whether the patches fit is unknown.",
         "the source is a checkout without metadata.",
     ),
     _define(
@@ -286,8 +286,8 @@ _ALL = (
         504,
         "open-conflict",
         Severity.warning,
-        "Decide the conflicts that `patchgen upgrade` marks, and delete their comments.",
-        "the patch is still written for the older upstream: it misses what upstream changed there.",
+        "Resolve the conflicts that `patchgen upgrade` marks, and delete their comments.",
+        "the patch still targets the older upstream and misses upstream's change.",
     ),
     _define(
         601,
@@ -333,7 +333,7 @@ _ALL = (
         606,
         "foreign-file",
         Severity.error,
-        "Keep other files, and links, out of the generated file's place.",
+        "Keep other files and links away from the generated file's path.",
         "patchgen does not overwrite a file that no generator wrote, nor the target of a link.",
         "never; move the file, or pass `--force`.",
     ),

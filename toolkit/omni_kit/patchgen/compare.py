@@ -44,7 +44,7 @@ def compare(before: SourceModule, old: Definition, after: SourceModule | None, p
     if _code(old.node) != _code(new.node):
         return Change("body-changed", _count(then, now), then, now)
     if _decorators(old.node) == _decorators(new.node) and _all_decorators(old.node) != _all_decorators(new.node):
-        return Change("decorators-changed", "decorators of what is defined inside", then, now)
+        return Change("decorators-changed", "decorators of nested definitions", then, now)
     if _decorators(old.node) != _decorators(new.node):
         detail = f"was {_decorators(old.node) or 'bare'}, is {_decorators(new.node) or 'bare'}"
         return Change("decorators-changed", detail, then, now)
@@ -62,7 +62,7 @@ def _signature_change(old: DefinitionNode, new: DefinitionNode) -> str | None:
         differ = type(old) is not type(new) or _bases(old) != _bases(new)
         return f"bases were ({_bases(old)}), are ({_bases(new)})" if differ else None
     if type(old) is not type(new):
-        return "async and plain changed places"
+        return "async became plain, or plain became async"
     was, now = _parameters(old), _parameters(new)
     if was == now:
         return None
@@ -70,7 +70,7 @@ def _signature_change(old: DefinitionNode, new: DefinitionNode) -> str | None:
     changed = [n for n in was if n in now and was[n] != now[n]]
     parts = [("without", gone), ("with new", come), ("other default of", changed)]
     said = "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
-    return said or "parameters in another order"
+    return said or "parameter order changed"
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _all_decorators(node: DefinitionNode) -> list[list[str]]:
 
 
 def _code(node: DefinitionNode) -> str:
-    """The statements of a definition, without its docstring and without the decorators of what is defined inside."""
+    """The statements of a definition, without its docstring and without the decorators of nested definitions."""
     return "\n".join(ast.unparse(rebuilt(one, _undecorated)) for one in without_docstring(node.body))
 
 

@@ -91,7 +91,7 @@ def drift_report(
         BadInput: no config is given, or a path holds no such package.
     """
     if not configs:
-        raise BadInput("no patch configs to compare", "name configs, or give --all with the --root that holds them")
+        raise BadInput("no patch configs to compare", "name configs, or pass --all with the --root that contains them")
     old = {library: unpacked_library(library, before)} if before else {}
     new = {library: unpacked_library(library, after)} if after else {}
     report, modules = DriftReport(configs=len(configs)), list[str]()
@@ -213,7 +213,7 @@ def _propose(found: TargetDrift, result: Merge) -> None:
 def _excluded(loaded: LoadedConfig, before: SourceModule, after: SourceModule | None) -> list[TargetDrift]:
     """Excludes that name nothing any more: the config would fail."""
     gone = [n for n in loaded.config.exclude if before.get(n) and (after is None or after.get(n) is None)]
-    return [TargetDrift(loaded.name, n, "exclude", "vanished", "nothing to exclude any more", "vanished") for n in gone]
+    return [TargetDrift(loaded.name, n, "exclude", "vanished", "nothing left to exclude", "vanished") for n in gone]
 
 
 def _by_hash(loaded: LoadedConfig, after: SourceModule | None) -> list[TargetDrift]:
@@ -221,8 +221,8 @@ def _by_hash(loaded: LoadedConfig, after: SourceModule | None) -> list[TargetDri
     text = output.read_text(encoding="utf-8") if output.is_file() else ""
     records = read_header(text)
     if not records:
-        why = f"{output.name} keeps no hashes, so what the patches were written against is unknown"
-        raise BadInput(why, "generate it with omni-kit patchgen run, or give --from")
+        why = f"{output.name} has no hashes, so the patches' original version is unknown"
+        raise BadInput(why, "generate it with omni-kit patchgen run, or pass --from")
     generated = SourceModule(output.name, output, text) if compiles(text, output.name) is None else None
     found = []
     for key, (upstream, _) in records.items():

@@ -17,7 +17,7 @@ from omni_kit.patchgen.standins import StandIn
 from omni_kit.pysource.eval import Function
 from omni_kit.pysource.nodes import blocks
 
-_LAMBDA = "a lambda has no definition to copy; write a def"
+_LAMBDA = "a lambda cannot be copied; write a def"
 
 
 class NoSource(Exception):
@@ -131,7 +131,7 @@ def position_of(replacement: Any, origin: Origin | None, libraries: Libraries) -
 
 
 def _foreign(thing: object) -> str:
-    return f"{type(thing).__name__} object is no function or class"
+    return f"{type(thing).__name__} object is not a function or class"
 
 
 def cut(module: SourceModule, node: DefinitionNode, registrations: Iterable[Origin]) -> Fragment:
@@ -179,7 +179,7 @@ def _of_standin(thing: StandIn, registrations: set[Origin], libraries: Libraries
 
 def _at_line(path: Path, line: int, name: str) -> tuple[SourceModule, DefinitionNode]:
     if not path.is_file():
-        raise NoSource(f"{name} was not written in a file")
+        raise NoSource(f"{name} has no source file")
     module = read_module(path.stem, path)
     node = module.definitions_by_line.get(line)
     if node is None or node.name != name:

@@ -110,7 +110,7 @@ def _may_be_sibling(name: str, names: tuple[str, ...]) -> bool:
 
 
 def _package(name: str, leaf: Any = spec) -> StandIn:
-    """The top-level stand-in from which the dotted `name` leads to `leaf`, as `import a.b.c` wants it."""
+    """The top-level stand-in from which the dotted `name` leads to `leaf`, as `import a.b.c` requires it."""
     top, *rest = name.split(".")
     package = current = StandIn(top)
     for part in rest[:-1]:

@@ -27,7 +27,7 @@ def modified_init(source: SourceModule, definition: Definition, owner: Definitio
     if not any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == original for n in ast.walk(node)
     ):
-        raise NoSource(f"the function never calls {original}(...), so the upstream body would be lost")
+        raise NoSource(f"the function does not call {original}(...), so the upstream body would be lost")
     upstream = shift(source.code_of(definition), definition.node.col_offset, 0)
     kept = upstream.replace("def __init__", f"def {KEPT_NAME}", 1)
     called = f"{owner.path}.{KEPT_NAME}"

@@ -39,7 +39,7 @@ class _Side:
         return not any(name.startswith(f"{path}.") for path in self.unread)
 
     def sort(self, name: str) -> tuple[object, int]:
-        """What a parameter cannot change by being called otherwise: its shape, and how many there are."""
+        """What a parameter cannot change by being named differently: its shape, and how many there are."""
         parameter, count = self.patterns[name]
         return parameter.shape, count
 
@@ -93,7 +93,7 @@ def key_drift(modules: Sequence[str], before: Library, after: Library) -> list[K
 
 
 def write_rename_maps(found: Sequence[KeyDrift], folder: Path) -> list[Path]:
-    """Writes MODEL_TYPE.keys.json for each model whose parameters are called otherwise.
+    """Writes MODEL_TYPE.keys.json for each model whose parameters are named differently.
 
     Its `model` maps names of parameters; `optimizer` maps the same below the prefixes under which states are saved.
     """

@@ -60,7 +60,7 @@ def find_config(reference: str | Path, libraries: Libraries) -> Path:
     roots = Libraries(libraries.unpacked, (*libraries.roots, Path.cwd()))
     found = roots.file_of(str(reference))
     if found is None:
-        raise BadInput(f"there is no config module {reference}", "check the name, or give the path of the file")
+        raise BadInput(f"there is no config module {reference}", "check the name, or pass the path of the file")
     return found.resolve()
 
 
@@ -113,7 +113,7 @@ def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
             origin = Origin(str(why.path or path), why.line or 1)
             where = f"{Path(origin.path).name}:{origin.line}"
             message = f"{where} cannot be read without running it: it {why}"
-            hint = "say it by the methods of PatchConfig, with plain values"
+            hint = "use PatchConfig methods with plain values"
             raise CannotLoad(message, hint, UNREADABLE, origin) from why
         loaded = loaded_config(config, path, reader.configs())
         loaded.registrations, loaded.frameworks = set(registrations), reader.frameworks
@@ -143,7 +143,7 @@ def run_config(path: Path, libraries: Libraries) -> LoadedConfig:
     except StepError as error:
         raise CannotLoad(f"{path.name} cannot be loaded: {error}", "look at its top-level code") from error
     except (Forged, Unreadable, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CannotLoad(f"{path.name} cannot be loaded: it replied for omni-kit: {error}") from error
+        raise CannotLoad(f"{path.name} cannot be loaded: it wrote to omni-kit's channel: {error}") from error
 
 
 def _replied(path: Path, reply: dict[str, Any]) -> LoadedConfig:
@@ -161,7 +161,7 @@ def _settled(config: PatchConfig) -> None:
     try:
         settled(config)
     except (NeedsReal, TypeError) as error:
-        raise Unreadable(f"puts something in a list's place that is none: {error}") from error
+        raise Unreadable(f"replaces a list by something else: {error}") from error
 
 
 def loaded_config(config: object, path: Path, siblings: dict[Path, PatchConfig]) -> LoadedConfig:
@@ -198,13 +198,15 @@ def _validate(config: PatchConfig, path: Path) -> None:
         raise CannotLoad(f"{path.name}: target_file {config.target_file!r}: {why.message}", why.hint) from why
     for patch in config.patches:
         if not isinstance(patch.target, str) or not patch.target.strip():
-            raise CannotLoad(f"{path.name}: {patch!r} is no patch of a named target", "use the methods of PatchConfig")
+            raise CannotLoad(
+                f"{path.name}: {patch!r} is not a patch of a named target", "use the methods of PatchConfig"
+            )
         pairs = (
             [*patch.name_map.items()] if isinstance(patch.name_map, dict) else [] if not patch.name_map else [(0, 0)]
         )
         if any(not isinstance(name, str) or not name.isidentifier() for pair in pairs for name in pair):
             raise CannotLoad(
-                f"{path.name}: the name_map of {patch.target} maps no identifiers",
+                f"{path.name}: the name_map of {patch.target} does not map identifiers",
                 "map identifier to identifier",
                 origin=patch.origin,
             )

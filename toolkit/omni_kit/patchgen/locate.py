@@ -76,7 +76,7 @@ def unpacked_library(name: str, path: Path) -> Path:
     for candidate in (path, path / name, path / "src" / name):
         if candidate.name == name and (candidate / "__init__.py").is_file():
             return candidate
-    raise BadInput(f"{path} contains no {name} package", f"give the directory that contains {name}/__init__.py")
+    raise BadInput(f"{path} contains no {name} package", f"pass the directory that contains {name}/__init__.py")
 
 
 @lru_cache(maxsize=256)

@@ -51,7 +51,7 @@ def find_configs(root: Path) -> list[Path]:
         BadInput: `root` is not a directory.
     """
     if not root.is_dir():
-        raise BadInput(f"there is no directory {root}", "give the directory to search with --root")
+        raise BadInput(f"there is no directory {root}", "pass the directory to search with --root")
     files = (p for p in files_matching(root, f"**/*{CONFIG_SUFFIX}.py") if not p.name.startswith("_"))
     return sorted(p for p in files if not _is_hidden(p.relative_to(root)))
 

@@ -1,4 +1,4 @@
-"""Results and drift reports as the command-line contract wants them."""
+"""Results and drift reports as the command-line contract requires them."""
 
 from dataclasses import asdict
 from typing import Any

@@ -79,7 +79,7 @@ class Product(Loaded):
     diff: str
 
     def files(self, diff: bool) -> list[tuple[Path, str]]:
-        """Each file with its text; the diff beside the module is one of them only on demand."""
+        """Each file with its text; the diff next to the module is one of them only on demand."""
         return [(self.output, self.text)] + ([(diff_path(self.output), self.diff)] if diff else [])
 
 
@@ -110,7 +110,7 @@ class ConfigResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the file is as the config wants it, or need not be."""
+        """Whether the file is as the config requires it, or need not be."""
         return self.status in ("written", "unchanged", "ok")
 
     @property

@@ -36,10 +36,10 @@ def run_config(
 
     Args:
         config: a file or a dotted module.
-        out_dir: where the file goes; `generated/` beside the config without it.
+        out_dir: where the file goes; `generated/` next to the config without it.
         transformers: an unpacked transformers to read instead of the installed one.
         write: False only says what would be written: status "stale" instead of "written".
-        diff: also write the unified diff from upstream beside the file; one that lies there is kept up anyway.
+        diff: also write the unified diff from upstream next to the file; one that lies there is kept up anyway.
         force: replace files that no patch generator wrote, too.
         gate: which diagnostics are reported; without it, all that no comment in the config ignores.
 

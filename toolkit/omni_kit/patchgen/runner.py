@@ -59,7 +59,7 @@ def run_here(path: Path, libraries: Libraries) -> LoadedConfig:
         except (BadInput, SyntaxError, ImportError, NameError, SystemExit) as error:
             raise _failed(path, error) from error
         except Exception as error:
-            notes.append(f"{path.name} was loaded with real imports: its top-level code needs {error}")
+            notes.append(f"{path.name} was loaded with real imports, because its top-level code needs {error}")
             try:
                 module = really_import(path)
             except (Exception, SystemExit) as second:
@@ -104,11 +104,11 @@ def _compiled(path: Path, mtime_ns: int) -> CodeType:
 
 
 def really_import(path: Path) -> ModuleType:
-    """Runs the file as Python would, with the DSL in the place of the `patchgen` packages."""
+    """Runs the file as Python would, with the DSL instead of the `patchgen` packages."""
     root, name = package_of(path)
     found = importlib.util.spec_from_file_location(name.removesuffix(".py"), path)
     if found is None or found.loader is None:
-        raise BadInput(f"{path.name} is not a Python module", "give it a .py name")
+        raise BadInput(f"{path.name} is not a Python module", "rename it to end in .py")
     module = importlib.util.module_from_spec(found)
     with _dsl_in_sys_modules(root, _dsl_names(path)):
         found.loader.exec_module(module)

@@ -136,7 +136,7 @@ def read_source(name: str, libraries: Libraries) -> SourceModule:
     if path is None:
         top = name.partition(".")[0]
         why = "has no such module" if libraries.has(top) else "is not installed"
-        raise BadInput(f"source module {name} is not there: {top} {why}", f"install {top}, or correct source_module")
+        raise BadInput(f"source module {name} does not exist: {top} {why}", f"install {top}, or correct source_module")
     return read_module(name, path)
 
 

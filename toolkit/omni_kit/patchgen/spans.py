@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, order=True)
 class Edit:
-    """`text` in the place of the characters from `start` up to `end`."""
+    """`text` instead of the characters from `start` up to `end`."""
 
     start: int
     end: int

@@ -69,7 +69,7 @@ class ImportSpec:
 
 @dataclass
 class PositionedHelper:
-    """A function or class to copy to module level, beside the definition `target`."""
+    """A function or class to copy to module level, next to the definition `target`."""
 
     target: str
     helper: Any
@@ -112,7 +112,7 @@ class PatchConfig:
         name_map: dict[str, str] | None = None,
         description: str | None = None,
     ) -> Any:
-        """Puts another class in the place of `target_class`; upstream's decorators go, the replacement's stay."""
+        """Puts another class instead of `target_class`; upstream's decorators go, the replacement's stay."""
         return self._register(PatchType.CLASS_REPLACEMENT, target_class, replacement, name_map, description)
 
     def override_method(

@@ -1,4 +1,4 @@
-"""When a generated file is stale: its code, or the diff beside it, is not what its config generates.
+"""When a generated file is stale: its code, or the diff next to it, is not what its config generates.
 
 Comments and layout do not count: the header and the banners, which name versions, places and descriptions, and line
 ends. `run` still writes them as they should be.
@@ -77,13 +77,13 @@ def code_difference(there: GeneratedFile, wanted: str, config: str) -> Differenc
 
 
 def diff_difference(there: GeneratedFile, upstream: str, source_module: str) -> Difference | None:
-    """The diff beside a file of omni-kit's generator where it is not the diff from `upstream` to that file."""
+    """The diff next to a file of omni-kit's generator where it is not the diff from `upstream` to that file."""
     beside = diff_path(there.path)
     if not there.ours or not beside.is_file() or not is_ours(beside):
         return None
     if holds(beside, unified_diff(upstream, there.text, source_module, there.path.name)):
         return None
-    message = f"it is not the diff to {there.path.name}"
+    message = f"it is not the diff from {there.path.name}"
     return Difference("stale-diff", message, beside, 1)
 
 

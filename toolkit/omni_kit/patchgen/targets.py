@@ -69,9 +69,7 @@ def shadowed(config: PatchConfig) -> tuple[set[int], list[Diagnostic]]:
         cover = _covering(patch, replaced)
         if cover is not None:
             hidden.add(id(patch))
-            message = (
-                f"{_key(patch)} is never used: {cover} is replaced as a whole; put the change into the replacement"
-            )
+            message = f"{_key(patch)} is never used: {cover} is replaced entirely; put the change into the replacement"
             found.append(error("shadowed", message, patch.origin, [patch.target]))
     return hidden, found
 
@@ -81,7 +79,7 @@ _MISSING = {
     PatchType.FUNCTION_REPLACEMENT: "there is no top-level function {target}",
     PatchType.METHOD_OVERRIDE: "there is no class for {target}",
     PatchType.INIT_MODIFICATION: "there is no class {target} with its own __init__",
-    PatchType.ADDITIONAL_IMPORT: "{target} is no definition",
+    PatchType.ADDITIONAL_IMPORT: "{target} is not a definition",
 }
 
 
@@ -96,7 +94,7 @@ def _key(patch: Patch) -> str:
 
 
 def _twice(first: Patch, second: Patch) -> Diagnostic:
-    message = f"{_key(second)} is patched twice and the last one wins"
+    message = f"{_key(second)} is patched twice; the last patch wins"
     layered = first.origin and second.origin and first.origin.path != second.origin.path
     say = warning if layered else error
     return say("duplicate-target", message, second.origin, [second.target])

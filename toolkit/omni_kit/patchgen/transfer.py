@@ -26,7 +26,7 @@ class Forged(ValueError):
 
 
 def place(config: PatchConfig, libraries: Libraries) -> None:
-    """Put positions in files in the place of a config's live functions and classes."""
+    """Put positions in files instead of a config's live functions and classes."""
     for patch in (one for one in config.patches if isinstance(one, Patch)):
         if patch.replacement is not None:
             patch.replacement = _placed(patch.replacement, patch.origin, libraries)

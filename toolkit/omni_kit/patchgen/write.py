@@ -1,4 +1,4 @@
-"""The last steps: format with ruff, compile, write in one stroke, and the diff beside it."""
+"""The last steps: format with ruff, compile, write in one stroke, and the diff next to it."""
 
 import difflib
 import re
@@ -79,7 +79,7 @@ def unified_diff(upstream: str, generated: str, source_module: str, target_file:
 
 
 def diff_path(output: Path) -> Path:
-    """Where the unified diff of a generated file lies: beside it."""
+    """Where the unified diff of a generated file lies: next to it."""
     return output.with_suffix(".diff")
 
 

@@ -72,7 +72,7 @@ def find_library(name: str, path: Path | None = None) -> Library:
         for root in (path, path / name, path / "src" / name):
             if (root / "__init__.py").is_file() and root.name == name:
                 return Library(name, root.resolve())
-        raise BadInput(f"{path} contains no {name} package", f"give the directory that contains {name}/__init__.py")
+        raise BadInput(f"{path} contains no {name} package", f"pass the directory that contains {name}/__init__.py")
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None or not spec.submodule_search_locations:  # a folder of that name is none
         raise MissingRequirement(f"{name} is not installed", f"pip install {name}")

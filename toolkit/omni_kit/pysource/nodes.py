@@ -40,7 +40,7 @@ def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None] = lambda _:
     """A copy of a tree, without what is remembered about it.
 
     Args:
-        instead: what stands in the place of a node; None for a copy of it.
+        instead: what replaces a node; None for a copy of it.
     """
     return cast("Node", _rebuilt(node, instead))
 

@@ -92,7 +92,7 @@ def stored(cls: ClassRef) -> set[str] | None:
 
 
 def pipeline_names(cls: ClassRef, call: ast.FunctionDef, holder: ast.arg, classes: list[ClassRef]) -> set[str] | None:
-    """What a modular pipeline has besides its components; None where its class is not read."""
+    """What a modular pipeline has other than its components; None where its class is not read."""
     annotated = cls.source.resolve_class(last_name(holder.annotation)) if holder.annotation is not None else None
     held = [ClassRef(*annotated)] if annotated is not None else [one for one in classes if one.derives(_PIPELINE)]
     base = cls.source.library.module_file("diffusers.modular_pipelines.modular_pipeline")
@@ -103,7 +103,7 @@ def pipeline_names(cls: ClassRef, call: ast.FunctionDef, holder: ast.arg, classe
 
 
 def _base_of(cls: ClassRef) -> list[ClassRef]:
-    """The ModularPipeline of diffusers, which stands beside the base of blocks."""
+    """The ModularPipeline of diffusers, which is next to the base of blocks."""
     for entry in cls.mro:
         if isinstance(entry, ClassRef) and entry.node.name == _BASE:
             node = entry.source.classes.get(_PIPELINE)

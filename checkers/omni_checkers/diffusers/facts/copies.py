@@ -22,7 +22,7 @@ class Copy:
     Attributes:
         line: where that is said, from 1.
         place: dotted, below diffusers.
-        changes: what is called otherwise, in order.
+        changes: what is named differently, in order.
         code: its lines.
     """
 

@@ -13,7 +13,7 @@ PACKAGE = "diffusers"
 
 @dataclass(frozen=True)
 class Packages(Library):
-    """A package of its own beside an installed diffusers; `name` and `root` are those of the package itself.
+    """A package of its own next to an installed diffusers; `name` and `root` are those of the package itself.
 
     Attributes:
         beside: diffusers; None where it is not installed, and then nothing of it is read.

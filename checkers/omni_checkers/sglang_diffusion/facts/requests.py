@@ -1,4 +1,4 @@
-"""What a stage sets and reads on the request, followed through the functions that it hands the request to."""
+"""What a stage sets and reads on the request, followed through the functions that it passes the request to."""
 
 import ast
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Uses:
     """What becomes of a request.
 
     Attributes:
-        unseen: calls that are handed the request and cannot be followed.
+        unseen: calls that receive the request and cannot be followed.
     """
 
     sets: list[Use] = field(default_factory=list)

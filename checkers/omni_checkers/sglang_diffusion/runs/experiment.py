@@ -71,7 +71,7 @@ def _registered(model: Mapping[str, Any], classes: Mapping[str, type], config: A
     try:
         denoiser, _ = ModelRegistry.resolve_model_cls(name)
     except Exception as error:
-        yield f"SGLang has no denoiser {name}, and takes diffusers' own: {_told(error)}"
+        yield f"SGLang has no denoiser {name} and uses diffusers' own: {_told(error)}"
         return
     if not issubclass(denoiser, BaseDiT):
         yield f"the denoiser {name} is {denoiser.__module__}.{denoiser.__name__}, which is not a BaseDiT"

@@ -61,7 +61,7 @@ class Module:
 
     @property
     def stub(self) -> "Module | None":
-        """What says the names of a module that makes some: the stub beside it, where it is another file."""
+        """What says the names of a module that makes some: the stub next to it, where it is another file."""
         file = self.path.with_suffix(".pyi")
         return Module(self.name, file) if self.is_open and file != self.path and file.is_file() else None
 

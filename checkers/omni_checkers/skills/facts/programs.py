@@ -129,7 +129,7 @@ def _file_of(call: Call) -> Path | None:
 
 
 def _is_installed(file: Path) -> bool:
-    """Whether a distribution of Python that is installed beside it has brought a program."""
+    """Whether a distribution of Python that is installed next to it has brought a program."""
     return file.name in _brought(file.parent)
 
 

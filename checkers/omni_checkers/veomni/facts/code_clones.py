@@ -162,7 +162,7 @@ def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> I
 
 
 def directories_beside(model_dir: ModelDir) -> list[Path]:
-    """The directories of other integrations: those of its VeOmni, and for a plugin those beside it."""
+    """The directories of other integrations: those of its VeOmni, and for a plugin those next to it."""
     return [one for folders in _integrations(model_dir) for one in folders if _resolved(one) != model_dir.path]
 
 
@@ -172,7 +172,7 @@ def _resolved(directory: Path) -> Path:
 
 
 def _integrations(model_dir: ModelDir) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The directories of VeOmni's integrations, and of plugins beside a plugin."""
+    """The directories of VeOmni's integrations, and of plugins next to a plugin."""
     package = veomni_package(model_dir)
     plugins: list[Path] = []
     if model_dir.style == "plugin":

@@ -147,7 +147,7 @@ def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
 
 
 def _layer(file: File) -> PatchConfigFile:
-    """A config that makes none of its own: it goes on with another file's, or cannot be read."""
+    """A config that makes none of its own: it continues with another file's, or cannot be read."""
     try:
         config = read_config(file.path, Libraries(roots=(package_of(file.path)[0],))).config
     except BadInput:

@@ -1,4 +1,4 @@
-"""Hand-written code in the place of a library's: methods of subclasses, functions that are set, and renamed copies."""
+"""Hand-written code instead of a library's: methods of subclasses, functions that are set, and renamed copies."""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def copies(
     overrides: list[Override] | None = None,
     diffusion: Diffusion | None = None,
 ) -> list[Override]:
-    """Every function in the place of one of a library, in generated files and in hand-written ones, and those inside;
+    """Every function instead of one of a library, in generated files and in hand-written ones, and those inside;
     with the library's names for locals that are the same.
 
     Raises:
@@ -46,7 +46,7 @@ def copies(
 
 
 def _inside(one: Override) -> Iterator[Override]:
-    """The functions inside of a function, beside those of the same name inside of the original."""
+    """The functions inside of a function, next to those of the same name inside of the original."""
     ours, theirs = (
         {node.name: node for node in within(side, ast.FunctionDef) if node is not side}
         for side in (one.copy.ours, one.copy.theirs)
@@ -68,7 +68,7 @@ def _handwritten(program: Program, files: dict[Path, File]) -> Iterator[Override
 
 
 def _of(file: File, source: SourceFile) -> Iterator[Override]:
-    """What one file has in the place of a library's own."""
+    """What one file has instead of a library's own."""
     assigned = list(_set(file, source))
     if not source.classes and not assigned:
         return

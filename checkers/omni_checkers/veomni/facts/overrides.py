@@ -21,7 +21,7 @@ _ARITHMETIC = {"getattr", "int", "float", "min", "max", "math.sqrt"}
 
 @dataclass(frozen=True)
 class Override:
-    """A method, or a function where `owner` is empty, that stands in the place of upstream's of the same name."""
+    """A method, or a function where `owner` is empty, that replaces upstream's of the same name."""
 
     item: Generated
     owner: str

@@ -55,7 +55,7 @@ class Case:
 
     @property
     def ready(self) -> Tiny:
-        """A tensor that already lies as the module wants it."""
+        """A tensor that already lies as the module requires it."""
         return Tiny.named(self.parameter, self.wanted.shape)
 
 

@@ -124,7 +124,7 @@ def _hub_names(name: str, config: Any) -> list[str]:
 
 
 def _config(key: str, model: Mapping[str, Any]) -> Any:
-    """The toy config beside the model, else a toy of the defaults of the registered type."""
+    """The toy config next to the model, else a toy of the defaults of the registered type."""
     from transformers import CONFIG_MAPPING
     from veomni.models.loader import MODEL_CONFIG_REGISTRY
 

@@ -1,4 +1,4 @@
-"""What a type checker says of models of VeOmni, beside upstream's own files."""
+"""What a type checker says of models of VeOmni, next to upstream's own files."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""Signatures: what callers pass and the patch does not take, and what the patch wants and callers do not pass."""
+"""Signatures: what callers pass and the patch does not take, and what the patch requires and callers do not pass."""
 
 import ast
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def _against_callers(
     yield from _required(applied, old, new, calls)
     theirs = [call for call in calls if facts.patch_around(call.caller) is None]
     if old and any(_misplaced(call, old, new) for call in theirs):
-        message = f"{applied.patch.target} takes its parameters in another order, and callers pass them by position"
+        message = f"{applied.patch.target} has another parameter order, and callers pass arguments by position"
         yield error("parameter-order", message, applied.patch.origin, [applied.patch.target])
 
 
@@ -84,7 +84,7 @@ def _dropped(
     target, origin = applied.patch.target, applied.patch.origin
     for name, call in refused.items():
         if double_star(new):
-            message = f"{target} takes no {name}, {call.caller} passes it and **kwargs swallows it"
+            message = f"{target} takes no {name}, {call.caller} passes it and **kwargs discards it"
             yield warning("dropped-parameter", message, origin, [name])
         else:
             message = f"{target} takes no {name}, but {call.caller} passes it: TypeError"

@@ -28,7 +28,7 @@ def undocumented(facts: Facts) -> Iterator[Diagnostic]:
         missing = [name for name in _parameters(function) if name not in known | _described(function)]
         if missing:
             target = applied.patch.target
-            message = f"{target}: {', '.join(missing)} not in the docstring; @auto_docstring complains on import"
+            message = f"{target}: {', '.join(missing)} missing from the docstring; @auto_docstring warns at import"
             yield warning("undocumented-parameter", message, applied.patch.origin, missing)
 
 

@@ -52,7 +52,7 @@ def absent_imports(loaded: LoadedConfig, libraries: Libraries, source: SourceMod
             if not (
                 libraries.has(top) or is_installed(top) or top in expected or (path.parent / f"{top}.py").is_file()
             ):
-                message = f"the config imports {top}, which is not installed: correct the name, or install it"
+                message = f"the config imports {top}, which is not installed: fix the name, or install it"
                 yield error("config-import", message, origin, [top])
             elif top in _UPSTREAM and isinstance(node, ast.ImportFrom):
                 yield from _absent(node, libraries, "config-import", origin)
@@ -84,7 +84,7 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
             yield error("import-collision", message, Origin(str(helper.path), helper.line), [helper.name])
     unknown = sorted(dropped - set(_upstream_bindings(facts.source)))
     if unknown:
-        message = f"drop_import_names: upstream imports no {', '.join(unknown)}"
+        message = f"drop_import_names: upstream does not import {', '.join(unknown)}"
         yield info("nothing-dropped", message, facts.config.origin, unknown)
 
 

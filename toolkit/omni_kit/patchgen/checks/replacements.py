@@ -17,15 +17,15 @@ def injected(facts: Facts) -> Iterator[Diagnostic]:
         patch = applied.patch
         if applied.status != "injected":
             if patch.inject:
-                message = f"{patch.target} says inject=True, but upstream has it: it is replaced"
+                message = f"{patch.target} has inject=True, but upstream defines it: the patch replaces it"
                 yield warning("inject-exists", message, patch.origin, [patch.target])
             continue
         close = difflib.get_close_matches(applied.name, facts.source.methods_of(applied.owner_path), n=1, cutoff=0.85)
         if facts.config.strict and not patch.inject:
-            message = f"{patch.target} is new to its class; say inject=True if that is meant"
+            message = f"{patch.target} is new to its class; pass inject=True if intended"
             yield error("injected", message, patch.origin, [patch.target])
         elif close and not patch.inject:
-            message = f"{patch.target} is new to its class; did you mean {close[0]}? If not, say inject=True"
+            message = f"{patch.target} is new to its class; did you mean {close[0]}? If not, pass inject=True"
             yield warning("injected", message, patch.origin, [patch.target])
         else:
             yield info("injected", f"{patch.target} is new to its class", patch.origin, [patch.target])
@@ -35,12 +35,12 @@ def guarded(facts: Facts) -> Iterator[Diagnostic]:
     """The target stands under a condition: only that branch is patched."""
     for applied in facts.applied:
         if applied.definition is not None and applied.definition.guarded:
-            message = f"{applied.patch.target} stands under a condition upstream, and the patch with it"
+            message = f"{applied.patch.target} is conditional upstream, and so is the patch"
             yield info("guarded-target", message, applied.patch.origin, [applied.patch.target])
 
 
 def async_mismatch(facts: Facts) -> Iterator[Diagnostic]:
-    """A plain function in the place of an async one, or the other way: every caller breaks."""
+    """A plain function instead of an async one, or the other way: every caller breaks."""
     for applied in facts.applied:
         if applied.definition is None or applied.fragment is None or applied.definition.is_class:
             continue
@@ -58,7 +58,7 @@ def decorators(facts: Facts) -> Iterator[Diagnostic]:
         if fragment is None:
             continue
         for alias in fragment.aliased:
-            message = f"{patch.target} is registered by {alias.split('(')[0]}, another name for the config's method"
+            message = f"{patch.target} is registered by {alias.split('(')[0]}, an alias of the config's method"
             yield info("aliased-decorator", message, patch.origin, [patch.target])
         if applied.definition is None or patch.kind != "method_override":
             continue
@@ -66,7 +66,7 @@ def decorators(facts: Facts) -> Iterator[Diagnostic]:
         for decorator in fragment.decorators:
             if decorator[1:] in upstream:
                 message = (
-                    f"{patch.target}: {decorator} is kept from upstream and given again; leave it out of the patch"
+                    f"{patch.target}: {decorator} is inherited from upstream and repeated; remove it from the patch"
                 )
                 yield warning("duplicate-decorator", message, patch.origin, [patch.target])
 
@@ -90,7 +90,7 @@ def no_change(facts: Facts) -> Iterator[Diagnostic]:
         upstream, patched = applied.definition.node, applied.fragment.node
         own = [] if applied.patch.kind == "method_override" else upstream.decorator_list
         if len(own) == len(applied.fragment.decorators) and _same(upstream, patched):
-            message = f"{applied.patch.target} is what upstream has; remove the patch"
+            message = f"{applied.patch.target} equals upstream's code; remove the patch"
             yield warning("no-change", message, applied.patch.origin, [applied.patch.target])
 
 

@@ -21,14 +21,16 @@ def transformers_version(facts: Facts) -> Iterator[Diagnostic]:
         exact = wanted if wanted[:1] in "<>=!~" else f"=={wanted}"
         fits = SpecifierSet(exact).contains(Version(found), prereleases=True)
     except InvalidSpecifier:
-        yield error("bad-version", f"transformers_version={wanted!r} is no version or specifier", facts.config.origin)
+        yield error(
+            "bad-version", f"transformers_version={wanted!r} is not a version or specifier", facts.config.origin
+        )
         return
     except InvalidVersion:
         yield warning("version-unknown", f"the source says no version, {wanted} cannot be checked", facts.config.origin)
         return
     if not fits:
         message = (
-            f"the config is for {wanted}, the source is {found}; review the patches (patchgen drift), then change it"
+            f"the config is for {wanted}, the source is {found}; review the patches (patchgen drift), then update it"
         )
         yield error("version-mismatch", message, facts.config.origin)
 
@@ -39,5 +41,5 @@ def open_conflicts(facts: Facts) -> Iterator[Diagnostic]:
     for path in loaded.siblings or [loaded.path]:
         text = read_text(path)
         for mark in marks_in(text) if BEGIN in text else ():
-            message = f"{mark.target}: the upgrade {mark.versions} left a conflict; decide, then delete its comment"
+            message = f"{mark.target}: the upgrade {mark.versions} left a conflict; resolve it, then delete its comment"
             yield warning("open-conflict", message, Origin(str(path), mark.line), [mark.target])

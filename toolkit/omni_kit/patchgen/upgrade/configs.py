@@ -90,7 +90,7 @@ def upgrade_configs(
         BadInput: no config is given, or a path holds no such package.
     """
     if not configs:
-        raise BadInput("no patch configs to upgrade", "name configs, or give --all with the --root that holds them")
+        raise BadInput("no patch configs to upgrade", "name configs, or pass --all with the --root that contains them")
     old = {library: unpacked_library(library, before)}
     new = {library: unpacked_library(library, after)} if after else {}
     names = tuple(f"{library} {Libraries(side).version_of(library)}" for side in (old, new))
@@ -150,7 +150,7 @@ class _Upgrade:
                 original = _original(applied, loaded, libraries)
                 proposal = propose(applied, original, versions, patched)
                 if applied.patch.target in waiting:
-                    reason = f"the upgrade {waiting[applied.patch.target]} left a conflict here, which is still open"
+                    reason = f"the upgrade {waiting[applied.patch.target]} left an unresolved conflict here"
                     proposal = Proposal(proposal.place, original.text if original else "", [Clash(reason)])
                 known.uses.append(_Use(known, applied, original, proposal))
         self.configs.append(known)
@@ -229,7 +229,7 @@ class _Upgrade:
         yield from (Edit(one.start, one.end, "") for one in marks_in(file.source.text) if one.versions == versions)
 
     def _named_elsewhere(self, uses: Sequence[_Use]) -> bool:
-        """Whether an import or module-level code names the definition, besides its own registrations."""
+        """Whether an import or module-level code names the definition, other than its own registrations."""
         original = uses[0].original
         if original is None:
             return True
@@ -417,6 +417,6 @@ def _copied(config: _Config, texts: dict[Path, str], folder: Path) -> Path:
 
 
 def _around(path: Path) -> Iterator[Path]:
-    """The Python files beside a config."""
+    """The Python files next to a config."""
     yield path
     yield from (one for one in files_matching(path.parent, "*.py") if one != path and one.name != "__init__.py")

@@ -1,6 +1,6 @@
 """Whether a merged patch still fits the upstream around it: its names, the attributes it reads, the functions it calls.
 
-Text that merges without a clash can be wrong all the same: a patch's own line goes on reading what upstream no longer
+Text that merges without a clash can be wrong all the same: a patch's own line continues reading what upstream no longer
 sets, or reads one thing for another. Each check here finds such a line and names it.
 """
 
@@ -328,9 +328,7 @@ def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool)
         placed = sum(not isinstance(one, ast.Starred) for one in call.args)
         other = [f"{a} is {b}" for a, b in zip(was[:placed], now[:placed], strict=False) if a != b]
         if other:
-            reason = (
-                f"the patch passes {path} its arguments by position, which mean something else ({', '.join(other)})"
-            )
+            reason = f"the patch passes {path} its arguments by position, whose meaning changed ({', '.join(other)})"
             yield Clash(reason, "", "", shown)
 
 

@@ -501,7 +501,7 @@ class _Merger:
             elif item.key in mine:
                 merge(item, mine[item.key], now[item.key])
             elif now[item.key].dump != item.dump:
-                self.clash(f"the patch dropped `{_short(self.base, item)}`, and upstream changed it", b, o, t)
+                self.clash(f"the patch removed `{_short(self.base, item)}`, and upstream changed it", b, o, t)
         self.edits += removal(self.ours, os, gone)
         self._insert(bs, os, ts, empty_at, b, o, t)
 
@@ -567,7 +567,7 @@ class _Merger:
         return False
 
     def replace(self, o: Any, t: Any, *, loose: bool = False) -> None:
-        """Upstream's expression in the place of the patch's."""
+        """Upstream's expression instead of the patch's."""
         text = self.theirs.of(t)
         text = f"({text})" if loose else text
         self.edits.append(Edit(self.ours.start_of(o), self.ours.end_of(o), text))

@@ -226,7 +226,7 @@ def _merged(
         if was == now:
             return Proposal(place, ours)
         return Proposal(
-            place, ours, [Clash("upstream changed it, and its name_map cannot be turned around", was, now, ours)]
+            place, ours, [Clash("upstream changed it, and its name_map cannot be inverted", was, now, ours)]
         )
     theirs = versions.vocabulary(theirs)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))

@@ -103,7 +103,7 @@ def _parts(one: ast.AST, other: ast.AST) -> list[tuple[ast.AST, ast.AST]] | None
 
 
 def _use(parent: ast.AST, value: ast.AST) -> str:
-    """An expression with a hole in the place of one part."""
+    """An expression with a hole instead of one part."""
     return dump_with(parent, {id(value)})
 
 

@@ -32,7 +32,7 @@ def version_at(library: str, given: str) -> Path:
     if Path(given).exists():
         return unpacked_library(library, Path(given))
     if not given[:1].isdigit():
-        raise BadInput(f"there is no directory {given}", f"give an unpacked {library}, or a version number")
+        raise BadInput(f"there is no directory {given}", f"pass an unpacked {library}, or a version number")
     try:
         if metadata.version(library) == given:
             return find_library(library).root
@@ -47,7 +47,7 @@ def version_at(library: str, given: str) -> Path:
 def companions_of(root: Path) -> list[Path]:
     """Return the directories of what a package needs of others in other versions than the installed ones.
 
-    Those of a fetched package lie beside it; those of another are fetched into the cache. Without a network there are
+    Those of a fetched package lie next to it; those of another are fetched into the cache. Without a network there are
     none, and importing the package says what it lacks.
     """
     libraries = cache_directory() / "libraries"
@@ -94,7 +94,7 @@ def _pip(wanted: Sequence[str], place: Path) -> None:
         raise MissingRequirement(f"{' '.join(wanted)} cannot be fetched: {why}", " ".join(command[1:])) from why
     if done.code:
         raise BadInput(
-            f"pip cannot fetch {' '.join(wanted)}: {done.last_words}", "give the path of an unpacked package"
+            f"pip cannot fetch {' '.join(wanted)}: {done.last_words}", "pass the path of an unpacked package"
         )
 
 

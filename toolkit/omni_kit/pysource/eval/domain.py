@@ -45,7 +45,7 @@ class Domain:
         """
         self.steps -= 1
         if self.steps < 0:
-            raise Exhausted("goes on for too long")
+            raise Exhausted("does not terminate within the limit")
 
     def name(self, name: str, frame: Any) -> Any:
         """What a name means that no scope has and that is no built-in."""
@@ -71,7 +71,7 @@ class Domain:
         """What an operator makes of operands, one of which is not plain; it has the name of `python.OPERATORS`."""
         if name in {"is_", "is_not"}:
             return (operands[0] is operands[1]) == (name == "is_")
-        raise Unreadable("computes what is not read")
+        raise Unreadable("performs an unsupported computation")
 
     def updated(self, name: str, target: Any, value: Any, frame: Any) -> Any:
         """What `target op= value` leaves in its place."""
@@ -121,7 +121,7 @@ class Domain:
         return made
 
     def home(self, frame: Any) -> Any:
-        """What the domain wants to know while the body of a function is gone through that is defined in a frame."""
+        """What the domain requires to know while the body of a function is gone through that is defined in a frame."""
         return frame.home
 
     def defining(self, node: ast.ClassDef, frame: Any) -> AbstractContextManager[Any]:

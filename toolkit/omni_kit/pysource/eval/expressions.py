@@ -66,7 +66,7 @@ class Expressions(ABC):
         self.domain.spend()
         reader = getattr(self, handler("of", type(node).__name__), None)
         if reader is None:
-            raise Unreadable(f"has an expression that is not read ({type(node).__name__})")
+            raise Unreadable(f"contains an unsupported expression ({type(node).__name__})")
         return reader(node)
 
     def truth(self, node: ast.expr) -> bool:
@@ -190,7 +190,7 @@ class Expressions(ABC):
     def mapping(self, value: Any) -> dict[Any, Any]:
         """What `**value` gives."""
         if not isinstance(value, dict):
-            raise Unreadable("unpacks what is no dict")
+            raise Unreadable("applies ** to a non-dict")
         return value
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
@@ -292,7 +292,7 @@ class Expressions(ABC):
             value = self.value(keyword.value)
             more = {keyword.arg: value} if keyword.arg is not None else value
             if not isinstance(more, dict) or not all(isinstance(key, str) for key in more):
-                raise Unreadable("unpacks what is no dict of names")
+                raise Unreadable("unpacks a dict whose keys are not strings")
             if twice := found.keys() & more.keys():
                 raise Unreadable(f"gives {min(twice)} twice")
             found |= more

@@ -46,7 +46,7 @@ class Frame(Expressions):
         domain: what is said of values that are not plain.
         path, module: the file, and its dotted name.
         scope: where names are looked up and stored.
-        home: what the domain wants to know of the place; a function has that of its definition.
+        home: what the domain requires to know of the place; a function has that of its definition.
     """
 
     def __init__(self, domain: Domain, path: Path, module: str, scope: Scope, home: Any = None) -> None:
@@ -76,7 +76,7 @@ class Frame(Expressions):
         self.domain.spend()
         found: Callable[[Any], None] | None = getattr(self, handler("run", type(node).__name__), None)
         if found is None:
-            raise Unreadable(f"has a statement that is not read ({type(node).__name__.lower()})")
+            raise Unreadable(f"contains an unsupported statement ({type(node).__name__.lower()})")
         return found
 
     def located(self, error: Exception, node: ast.AST) -> Unreadable:
@@ -147,12 +147,12 @@ class Frame(Expressions):
                 if self.scope.kind == "function":
                     self.scope.names[target.id] = Unreadable(f"uses {target.id}, which is deleted")
             else:
-                raise Unreadable("deletes what is no name")
+                raise Unreadable("deletes something other than a name")
 
     def run_assert(self, node: ast.Assert) -> None:
         """A claim, which must hold."""
         if not self.may_hold(node.test):
-            raise Unreadable("fails in an assertion")
+            raise Unreadable("fails an assertion")
 
     def run_raise(self, node: ast.Raise) -> None:
         """An error."""
@@ -244,7 +244,7 @@ class Frame(Expressions):
             return self.is_true(self.operation(ast.Eq(), [value, self.value(pattern.value)], node))
         if isinstance(pattern, ast.MatchSingleton):
             return self.is_true(self.operation(ast.Is(), [value, pattern.value], node))
-        raise Unreadable("matches a pattern that is not read")
+        raise Unreadable("matches an unsupported pattern")
 
     def run_import(self, node: ast.Import) -> None:
         """`import a.b` and `import a.b as c`."""
@@ -363,7 +363,7 @@ class Frame(Expressions):
         try:
             given = bind(taken, arguments, keywords)
         except TypeError as error:
-            raise Unreadable(f"calls {function.__name__} with arguments that do not fit") from error
+            raise Unreadable(f"calls {function.__name__} with arguments that do not match its signature") from error
         names = {**function.defaults, **given.arguments}
         if missing := named(taken).keys() - names.keys():
             raise Unreadable(f"does not give {min(missing)}")
@@ -392,7 +392,7 @@ class Frame(Expressions):
             else:
                 self.domain.set_item(base, key, value, self)
         else:
-            raise Unreadable("assigns to what is not read")
+            raise Unreadable("assigns to an unsupported target")
 
     def _unpacked(self, target: ast.Tuple | ast.List, values: list[Any]) -> None:
         starred = [place for place, inside in enumerate(target.elts) if isinstance(inside, ast.Starred)]
@@ -400,7 +400,7 @@ class Frame(Expressions):
             end = len(values) - (len(target.elts) - starred[0] - 1)
             values = [*values[: starred[0]], values[starred[0] : end], *values[end:]]
         if len(values) != len(target.elts):
-            raise Unreadable("unpacks what does not fit")
+            raise Unreadable("unpacks a value of another length")
         for inside, item in zip(target.elts, values, strict=True):
             self.bind(inside.value if isinstance(inside, ast.Starred) else inside, item)
 
@@ -421,7 +421,7 @@ def evaluate(
     domain.depth -= 1
     try:
         if domain.depth < 0:
-            raise Unreadable("refers to itself without end")
+            raise Unreadable("recurses without end")
         return frame.value(node)
     except Exception as error:
         raise frame.located(error, node) from error
@@ -440,7 +440,7 @@ def _locals(function: Definition) -> Mapping[str, Unreadable]:
     own = list(_of_scope(body))
     for node in own:
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)):
-            raise Unreadable(f"calls a function with what is not read ({type(node).__name__})")
+            raise Unreadable(f"calls a function with an unsupported argument ({type(node).__name__})")
     found = {node.id for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     found |= {node.name for node in own if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     found |= {node.name for node in own if isinstance(node, (ast.ExceptHandler, ast.MatchAs)) and node.name}

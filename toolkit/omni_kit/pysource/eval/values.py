@@ -1,4 +1,4 @@
-"""What expressions are worth, besides plain Python values and the values of a domain."""
+"""What expressions are worth, other than plain Python values and the values of a domain."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ class Function:
     """A function, class or lambda, where it is written.
 
     Attributes:
-        home: what the domain wants to know while its body is gone through.
+        home: what the domain requires to know while its body is gone through.
         scope: where its body looks for names.
         members: what the body of a class defines.
         defaults: the values of a function's parameters that have one; an Unreadable for one that cannot be told.
@@ -180,9 +180,9 @@ def bounded(value: Any) -> Any:
     """
     if isinstance(value, _SIZED):
         if len(value) > (_MAX_TEXT if isinstance(value, (str, bytes)) else MOST_ITEMS):
-            raise Unreadable("makes something very large")
+            raise Unreadable("creates a very large value")
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise Unreadable("makes a very large number")
+        raise Unreadable("creates a very large number")
     return value
 
 
@@ -197,7 +197,7 @@ def plain(value: Any) -> Any:
         item = pending.pop()
         seen += 1
         if seen > _MAX_PARTS or not isinstance(item, _PARTS):
-            raise Unreadable("compares or collects what is no plain value")
+            raise Unreadable("compares or collects a value that is not plain data")
         if isinstance(item, COLLECTIONS):
             pending += [*item.keys(), *item.values()] if isinstance(item, dict) else item
     return value

@@ -62,7 +62,7 @@ class DtypesComeFromInputs(Rule):
 
 
 def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
-    """The functions that run in a model: methods of modules and processors, and functions beside them."""
+    """The functions that run in a model: methods of modules and processors, and functions next to them."""
     holders = {cls.source.path for cls in classes if cls.derives("Module")}
     named = {one.node for cls in classes for one in processors_of(cls)}
     for cls in classes:

@@ -1,4 +1,4 @@
-"""The rule about what is shared out beside the tokens: DFU124."""
+"""The rule about what is shared out next to the tokens: DFU124."""
 
 import ast
 
@@ -141,7 +141,7 @@ def _taken_as(cls: ClassRef, forward: ast.FunctionDef, name: str) -> set[str]:
 
 
 def _handed(call: ast.Call, loop: ast.For) -> int:
-    """How many places the arguments of a block are moved by: one where the block itself is handed over."""
+    """How many places the arguments of a block are moved by: one where the block itself is passed."""
     return int(bool(call.args) and dotted(call.args[0]) in {one.id for one in _names(loop.target)})
 
 

@@ -193,7 +193,7 @@ def _leaves(node: ast.stmt) -> bool:
 
 
 def _shared(source: SourceFile, name: str) -> bool:
-    """Whether a class is a component's, or no pipeline and stands beside the base of all pipelines."""
+    """Whether a class is a component's, or no pipeline and is next to the base of all pipelines."""
     found = source.resolve_class(name)
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""The rule about what is made of prompts and handed to nobody: DFU222."""
+"""The rule about what is made of prompts and passed to nobody: DFU222."""
 
 import ast
 import re
@@ -142,7 +142,7 @@ def _denoisers(cls: ClassRef) -> Mapping[str, list[str]]:
 def _withheld(
     cls: ClassRef, call: ast.FunctionDef, component: str, taken: list[str], found: list[_Encoded]
 ) -> Findings:
-    """What a denoiser takes and is never handed, though it is there: one finding for each answer."""
+    """What a denoiser takes and is never passed, though it is there: one finding for each answer."""
     asked = [one for function in methods(cls.node) for one in calls(function, component) if _own(one, component)]
     if not asked or any(map(unpacks, asked)):
         return

@@ -1,4 +1,4 @@
-"""The rule about what an autoencoder is handed: DFU225."""
+"""The rule about what an autoencoder receives: DFU225."""
 
 import ast
 import re

@@ -59,7 +59,9 @@ class ArchitectureHasEveryArgument(Rule):
                 continue
             if found is None and name not in _derived(arch):
                 lost = name not in read
-                what = "and nothing reads the key" if lost else "which is read, and is missing where no config says it"
+                what = (
+                    "and nothing reads the key" if lost else "which is read, and is missing unless the config sets it"
+                )
                 one = at(arch.source, arch.node, f"{arch.node.name} has no field for {told}, {what}")
                 yield one if lost else Finding(one.message, one.path, one.line, one.column, severity=Severity.warning)
             elif found is not None and _differ(value := _literal(found[1].value), argument.default):

@@ -39,7 +39,7 @@ class ConfigEvaluator(Evaluator):
     def call(
         self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
     ) -> Value:
-        """Knows some functions of libraries, and goes on with the others."""
+        """Knows some functions of libraries, and continues with the others."""
         name = str(function) if isinstance(function, (Symbol, Opaque)) else ""
         if name == "inspect.signature" and arguments and self.upstream.node.name in show(arguments[0]):
             named = {"self": None, **taken_by(self.upstream)}

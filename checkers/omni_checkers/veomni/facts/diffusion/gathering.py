@@ -11,7 +11,7 @@ _CUTS = ("narrow", "narrow_copy", "unpad_tensor", "index_select", "split", "spli
 
 
 def computed_again(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether a call stands in a function that is handed to checkpointing."""
+    """Whether a call stands in a function that receives to checkpointing."""
     handed = {
         name
         for one in calls(node, "_gradient_checkpointing_func", "checkpoint")

@@ -62,7 +62,7 @@ class LossEvaluator(Evaluator):
     def call(
         self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
     ) -> Value:
-        """Knows some functions of libraries, and goes on with the others."""
+        """Knows some functions of libraries, and continues with the others."""
         name = function.name if isinstance(function, Symbol) else ""
         if name.startswith("diffusers.") and name.endswith(f"{self.upstream}.forward"):
             self._wired({**dict(zip(self.taken, arguments, strict=False)), **keywords})

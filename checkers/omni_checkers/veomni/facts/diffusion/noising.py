@@ -21,7 +21,7 @@ class NoisingEvaluator(Evaluator):
     def call(
         self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
     ) -> Value:
-        """Knows some functions of libraries, and goes on with the others."""
+        """Knows some functions of libraries, and continues with the others."""
         name = str(function)
         leaf = name.rpartition(".")[2]
         if leaf in _NOISE and (isinstance(function, Symbol) or leaf == "randn_tensor"):

@@ -1,4 +1,4 @@
-"""What a replaced class declares, beside what upstream's declares: VEO422."""
+"""What a replaced class declares, next to what upstream's declares: VEO422."""
 
 import ast
 from collections.abc import Iterator

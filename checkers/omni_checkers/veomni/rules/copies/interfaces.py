@@ -1,4 +1,4 @@
-"""What a patch takes and reads, beside what upstream takes and reads: VEO417 and VEO418."""
+"""What a patch takes and reads, next to what upstream takes and reads: VEO417 and VEO418."""
 
 import ast
 from collections.abc import Iterator
@@ -186,7 +186,7 @@ def _misfits(one: Override) -> Iterator[str]:
         if double_star(theirs) and outer:
             yield f"does not take **{double_star(theirs)}, as upstream's does"
     if [name for name in placed if name in order] != [name for name in order if name in placed]:
-        yield f"takes its parameters in another order than upstream: {', '.join(order)}"
+        yield f"takes its parameters in a different order from upstream: {', '.join(order)}"
     own = defaults(ours)
     for name, default in defaults(theirs).items():
         if name in own and unparse_cached(own[name]) != unparse_cached(default):

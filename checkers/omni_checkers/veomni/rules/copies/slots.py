@@ -1,4 +1,4 @@
-"""VEO428: the same code stands beside the same kernel."""
+"""VEO428: the same code is next to the same kernel."""
 
 import re
 from functools import lru_cache

@@ -318,7 +318,7 @@ def _difference(one: ast.FunctionDef, other: ast.FunctionDef) -> str:
     if lost := [name for name in theirs if name not in ours]:
         needed = lost[0] in required(signature(other)) or not double_star(signature(one))
         return f"does not take '{lost[0]}'" if needed else ""
-    return "takes its parameters in another order" if ours != theirs else ""
+    return "takes its parameters in a different order" if ours != theirs else ""
 
 
 def _target(applied: object) -> str:

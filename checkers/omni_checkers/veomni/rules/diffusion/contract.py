@@ -1,4 +1,4 @@
-"""The rule about what is handed from one model to the other: VEO627."""
+"""The rule about what receives from one model to the other: VEO627."""
 
 import ast
 from collections.abc import Iterator

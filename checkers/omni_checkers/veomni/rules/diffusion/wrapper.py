@@ -74,7 +74,7 @@ class BuiltOnceInOrder(Rule):
 
 
 def _stops(value: Value, upstream: str) -> bool:
-    """Whether a class of the directory has a constructor that does not go on to diffusers'."""
+    """Whether a class of the directory has a constructor that does not continue to diffusers'."""
     if not isinstance(value, Class):
         return False
     init = next((item for item in value.node.body if getattr(item, "name", "") == "__init__"), None)

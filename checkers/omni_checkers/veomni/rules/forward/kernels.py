@@ -253,7 +253,7 @@ def _configs(cls: ConfigClass, toy: dict[str, Any]) -> Iterator[ModelConfig]:
 
 
 def _branches(function: ast.FunctionDef) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
-    """(fused statements, eager statements) of every branch that a slot switches on and that does not go on."""
+    """(fused statements, eager statements) of every branch that a slot switches on and that does not continue."""
     for index, node in enumerate(function.body):
         if isinstance(node, ast.If) and "use_non_eager_impl" in ast.unparse(node.test):
             if isinstance(node.body[-1], ast.Return):

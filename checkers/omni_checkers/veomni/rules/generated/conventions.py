@@ -166,7 +166,7 @@ class PatchesSayWhy(Rule):
             for node in nodes:
                 patches = [d for d in node.decorator_list if isinstance(d, ast.Call) and _kind(d)]
                 if patches and not _explained(patches, node, lines):
-                    message = f"nothing says why {ast.unparse(patches[0].args[0])} is patched"
+                    message = f"no description says why {ast.unparse(patches[0].args[0])} is patched"
                     yield Finding(message, config.file.path, node.lineno)
                 for number, mark in _unpaired(node, lines) if patches else ():
                     yield Finding(f"the mark {mark} in {node.name} does not close", config.file.path, number)

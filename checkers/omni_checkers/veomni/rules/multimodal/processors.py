@@ -125,7 +125,7 @@ def _processors(files: dict[Path, File]) -> Iterator[tuple[File, str, ast.Functi
 
 
 def _others(test: ast.expr, one: ast.expr) -> Iterator[ast.AST]:
-    """The parts of a condition besides one comparison."""
+    """The parts of a condition other than one comparison."""
     inside = {id(node) for node in walked(one)}
     return (node for node in walked(test) if id(node) not in inside)
 

@@ -198,7 +198,7 @@ def _added(file: File, node: ast.ImportFrom, name: str) -> Edit:
 
 
 class _Aggregate(Program):
-    """The aggregate alone: every package beside it counts as there, and is not looked into."""
+    """The aggregate alone: every package next to it counts as there, and is not looked into."""
 
     def __init__(self, file: Path, name: str, tree: ast.Module | None) -> None:
         super().__init__(file.parent, name, lambda path: tree if path == file else None)
