@@ -56,7 +56,7 @@ def test_a_gone_name_comes_back_with_what_it_needs(framework: str) -> None:
     assert [(one.module, one.name, one.where) for one in restored] == [
         ("transformers.outputs", "Gone", "some_framework/__init__.py:1")
     ]
-    assert said(restored).startswith("names that are gone were taken from transformers 1.0")
+    assert said(restored).startswith("removed names were taken from transformers 1.0")
     module = importlib.import_module(framework)
     assert module.Gone().count == 3
     assert issubclass(module.Gone, importlib.import_module("transformers.outputs").Base)

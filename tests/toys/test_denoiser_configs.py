@@ -172,9 +172,9 @@ class Unwilling(Unknown):
 
 
 def test_what_no_rule_is_known_for_is_said() -> None:
-    with pytest.raises(BadInput, match="requires 'kv_cache', for which there is no rule yet"):
+    with pytest.raises(BadInput, match="requires 'kv_cache', which no rule covers"):
         denoiser_inputs(Unknown())
-    with pytest.raises(BadInput, match=r"takes nothing that there is a rule for yet: ValueError: not\stoday"):
+    with pytest.raises(BadInput, match=r"accepts no inputs that could be derived: ValueError: not\stoday"):
         denoiser_inputs(Unwilling())
 
 

@@ -108,5 +108,5 @@ def test_several_answers_are_one() -> None:
 
 
 def test_an_answer_that_is_not_finite_is_none() -> None:
-    with pytest.raises(BadInput, match="its answer is not finite"):
+    with pytest.raises(BadInput, match="its output contains NaN or infinity"):
         denoiser_inputs(NotFinite())

@@ -78,7 +78,7 @@ def test_a_directory_named_as_a_model_type(
 
 def test_a_name_whose_config_leaves_the_number_of_experts_open() -> None:
     (note,) = open_source("dots1").notes
-    assert note.startswith("dots1's config leaves n_routed_experts open: give a config.json")
+    assert note.startswith("dots1's config leaves n_routed_experts open: pass a config.json")
     assert open_source("deepseek_v3").notes == open_source("llama").notes == ()
 
 

@@ -1,6 +1,6 @@
-"""How the authors sample, for a comparison with the pipeline; it is called beside their code alone.
+"""How the authors sample, for a comparison with the pipeline; it runs only next to their code.
 
-Noise is [pictures, ...], an embedded text [pictures, tokens, width]; `scale` is that of guidance. Answers latents.
+Noise is [pictures, ...], an embedded text [pictures, tokens, width]; `scale` is that of guidance. Returns latents.
 """
 
 

@@ -1,5 +1,5 @@
 # TODO(omni-kit): encode prompts as the authors do: which text encoder, which layer, which length
-# TODO(omni-kit): scale latents as the authors' autoencoder wants it
+# TODO(omni-kit): scale latents as the authors' autoencoder expects
 import inspect
 from typing import Any, Callable
 
@@ -19,19 +19,19 @@ from .transformer_lumen import LumenTransformer2DModel
 
 class LumenPipeline(DiffusionPipeline, FromSingleFileMixin):
     r"""
-    Pictures from texts with Lumen.
+    Text-to-image pipeline with Lumen.
 
     Args:
         transformer ([`LumenTransformer2DModel`]):
             Denoises latents, given the embedding of a prompt.
         scheduler ([`FlowMatchEulerDiscreteScheduler`]):
-            Goes from noise to latents.
+            Takes latents from noise to images.
         vae ([`AutoencoderKL`]):
             Decodes latents to images.
         text_encoder ([`~transformers.PreTrainedModel`]):
-            Embeds prompts.
+            Encodes prompts.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]):
-            Cuts prompts into tokens.
+            Tokenizes prompts.
     """
 
     model_cpu_offload_seq = "text_encoder->transformer->vae"
@@ -65,12 +65,12 @@ class LumenPipeline(DiffusionPipeline, FromSingleFileMixin):
 
         Args:
             prompt (`str` or `list[str]`): one or several.
-            num_images_per_prompt (`int`, defaults to 1): how often each is repeated, one after the other.
-            max_sequence_length (`int`, defaults to 256): longer prompts are cut.
-            device (`torch.device`, *optional*): where the embedding goes.
+            num_images_per_prompt (`int`, defaults to 1): number of images per prompt; rows of one prompt are adjacent.
+            max_sequence_length (`int`, defaults to 256): longer prompts are truncated.
+            device (`torch.device`, *optional*): device of the embedding.
 
         Returns:
-            `tuple[torch.Tensor, torch.Tensor]`: the embedding and its mask, one row for each image.
+            `tuple[torch.Tensor, torch.Tensor]`: the embedding and its mask, one row per image.
         """
         device = device or self._execution_device
         prompt = [prompt] if isinstance(prompt, str) else prompt
@@ -86,17 +86,19 @@ class LumenPipeline(DiffusionPipeline, FromSingleFileMixin):
         )
 
     def check_inputs(self, prompt, prompt_embeds, height, width, callback_on_step_end_tensor_inputs):
-        """Raises `ValueError` for what cannot be drawn."""
+        """Raise `ValueError` for invalid inputs."""
         if (prompt is None) == (prompt_embeds is None):
             raise ValueError("Provide either `prompt` or `prompt_embeds`, and not both.")
         if height % self.vae_scale_factor or width % self.vae_scale_factor:
             raise ValueError(f"`height` and `width` must be divisible by {self.vae_scale_factor}.")
         unknown = set(callback_on_step_end_tensor_inputs) - set(self._callback_tensor_inputs)
         if unknown:
-            raise ValueError(f"`callback_on_step_end_tensor_inputs` has {sorted(unknown)}, which no step has.")
+            raise ValueError(
+                f"`callback_on_step_end_tensor_inputs` has {sorted(unknown)}, which are not available in a step."
+            )
 
     def prepare_latents(self, batch_size, num_channels_latents, height, width, dtype, device, generator, latents=None):
-        """Noise of the shape of latents; latents that are given are taken as they are."""
+        """Return noise of the shape of latents, or the latents that are passed."""
         if latents is not None:
             return latents.to(device=device, dtype=dtype)
         shape = (batch_size, num_channels_latents, height // self.vae_scale_factor, width // self.vae_scale_factor)
@@ -142,27 +144,27 @@ class LumenPipeline(DiffusionPipeline, FromSingleFileMixin):
         max_sequence_length: int = 256,
     ):
         r"""
-        Draws images.
+        Generate images.
 
         Args:
-            prompt (`str` or `list[str]`, *optional*): what to draw; or give `prompt_embeds`.
-            negative_prompt (`str` or `list[str]`, *optional*): what to stay away from; nothing in particular without it.
-            height (`int`, defaults to 1024): of the images, in pixels.
-            width (`int`, defaults to 1024): of the images, in pixels.
-            num_inference_steps (`int`, defaults to 28): how many steps are gone.
-            sigmas (`list[float]`, *optional*): noise levels of the steps, before they are shifted.
-            guidance_scale (`float`, defaults to 4.0): how far to go away from the negative prompt; 1 does without it.
-            num_images_per_prompt (`int`, defaults to 1): how many images are drawn for each prompt.
-            generator (`torch.Generator` or a list of them, *optional*): what noise is drawn from.
-            latents (`torch.Tensor`, *optional*): noise to begin with.
-            prompt_embeds (`torch.Tensor`, *optional*): embedded prompts, one row for each image.
-            negative_prompt_embeds (`torch.Tensor`, *optional*): embedded negative prompts, one row for each image.
-            output_type (`str`, defaults to `"pil"`): `"pil"`, `"np"`, `"pt"`, or `"latent"`, which decodes nothing.
+            prompt (`str` or `list[str]`, *optional*): the prompt or prompts; alternatively pass `prompt_embeds`.
+            negative_prompt (`str` or `list[str]`, *optional*): the prompt or prompts not to guide towards; empty by default.
+            height (`int`, defaults to 1024): size of the images in pixels.
+            width (`int`, defaults to 1024): size of the images in pixels.
+            num_inference_steps (`int`, defaults to 28): number of denoising steps.
+            sigmas (`list[float]`, *optional*): noise levels of the steps, before shifting.
+            guidance_scale (`float`, defaults to 4.0): classifier-free guidance scale; 1 disables guidance.
+            num_images_per_prompt (`int`, defaults to 1): number of images per prompt.
+            generator (`torch.Generator` or a list of them, *optional*): generators for the initial noise.
+            latents (`torch.Tensor`, *optional*): initial noise.
+            prompt_embeds (`torch.Tensor`, *optional*): prompt embeddings, one row per image.
+            negative_prompt_embeds (`torch.Tensor`, *optional*): negative prompt embeddings, one row per image.
+            output_type (`str`, defaults to `"pil"`): `"pil"`, `"np"`, `"pt"`, or `"latent"`, which skips decoding.
             return_dict (`bool`, defaults to `True`): whether to return a [`LumenPipelineOutput`] or a tuple.
-            callback_on_step_end (`Callable`, *optional*): is called after every step with the pipeline, the number of
-                the step, the timestep and the tensors below; what it returns takes their place.
-            callback_on_step_end_tensor_inputs (`list[str]`, defaults to `["latents"]`): which tensors it is given.
-            max_sequence_length (`int`, defaults to 256): longer prompts are cut.
+            callback_on_step_end (`Callable`, *optional*): called after every step with the pipeline, the number of
+                the step, the timestep and the tensors below; its return value replaces them.
+            callback_on_step_end_tensor_inputs (`list[str]`, defaults to `["latents"]`): the tensors passed to the callback.
+            max_sequence_length (`int`, defaults to 256): longer prompts are truncated.
 
         Returns:
             [`LumenPipelineOutput`] or `tuple`: the images.

@@ -49,7 +49,7 @@ class WanT2vBlocksSetTimestepsStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Sets the steps that the scheduler goes."
+        return "Sets the scheduler's timesteps."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -87,7 +87,7 @@ class WanT2vBlocksPrepareLatentsStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Draws the noise that the first step begins with."
+        return "Draws the initial noise."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -148,7 +148,7 @@ class WanT2vBlocksPrepareConditionsStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Prepares what the denoiser is asked with besides latents and prompts."
+        return "Prepares the denoiser's inputs other than latents and prompts."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:

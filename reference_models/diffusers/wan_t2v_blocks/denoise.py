@@ -30,7 +30,7 @@ class WanT2vBlocksLoopBeforeDenoiser(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Prepares what the denoiser is asked with in one round."
+        return "Prepares the denoiser's inputs of one step."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -97,7 +97,7 @@ class WanT2vBlocksLoopDenoiser(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Asks the denoiser, and guides its answer."
+        return "Calls the denoiser and applies guidance."
 
     @property
     def inputs(self) -> list[InputParam]:
@@ -143,7 +143,7 @@ class WanT2vBlocksLoopAfterDenoiser(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Goes one step with the scheduler."
+        return "Takes one scheduler step."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -202,7 +202,7 @@ class WanT2vBlocksDenoiseStep(LoopSequentialPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Goes from noise to latents, step by step."
+        return "Denoises the latents step by step."
 
     @property
     def loop_expected_components(self) -> list[ComponentSpec]:

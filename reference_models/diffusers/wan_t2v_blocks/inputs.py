@@ -68,7 +68,7 @@ class WanT2vBlocksInputStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Checks what was given and fills in what was left out."
+        return "Checks inputs and fills in defaults."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:

@@ -57,7 +57,7 @@ class Attention:
         return self.layer(*shape, is_shared)(query, key, value, attn_mask)
 
     def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False, is_shared=False):
-        """The layer of a shape, whose backend SGLang selects when it is first asked for."""
+        """The layer for a shape; SGLang selects its backend on first use."""
         known = (heads, key_heads, width, scale, is_cross_attention, is_shared)
         if known not in self.layers:
             kind = USPAttention if is_shared else LocalAttention
@@ -84,12 +84,12 @@ def use_sglang_attention(model, attention: Attention) -> None:
         processor = copy.copy(processor)
         processor.__class__ = adapted
         if get_sp_world_size() > 1:
-            processor._parallel_config = True  # handed on where tokens are shared
+            processor._parallel_config = True  # passed on when tokens are sharded
         module.processor = processor
 
 
 def _adapted(kind: type, attention: Attention) -> type:
-    """A class of processors whose code is upstream's, and whose kernel is another."""
+    """A processor class with upstream's code and another kernel."""
     call = kind.__call__
     names = {**call.__globals__, _DISPATCHED: attention}
     changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
@@ -130,7 +130,7 @@ def _split_inputs(plan, module, args, kwargs):
 
 
 def split(given: dict, plan: dict) -> dict:
-    """Arguments with this device's share of those that a plan names."""
+    """Arguments, with those that a plan names sharded for this device."""
     return {name: _share(value, plan[name]) if name in plan else value for name, value in given.items()}
 
 

@@ -44,7 +44,7 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
     transformer_class_override: str | None = "FluxT2iDiT"
 
     def validate_server_args(self, server_args) -> None:
-        """Raises where work would be shared in a way that this denoiser does not know."""
+        """Raise for a kind of parallelism that this denoiser does not support."""
         super().validate_server_args(server_args)
         for name in ("tp_size",):
             if (getattr(server_args, name, 1) or 1) > 1:
@@ -60,7 +60,7 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
         return arch.scaling_factor, arch.shift_factor
 
     def post_denoising_loop(self, latents, batch):
-        """Tokens become a grid again."""
+        """Unpack tokens to a grid."""
         steps, state = batch.extra["flux_t2i"]
         return steps._unpack_latents(
             latents, height=state.height, width=state.width, vae_scale_factor=steps.vae_scale_factor

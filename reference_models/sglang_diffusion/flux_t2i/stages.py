@@ -27,13 +27,13 @@ class FluxT2iBeforeDenoisingStage(PipelineStage):
         self.steps = FluxT2iSteps.assembled(model_path, parts, get_local_torch_device())
 
     def component_uses(self, server_args: ServerArgs, stage_name: str | None = None) -> list[ComponentUse]:
-        """The encoders, which SGLang brings to the device for as long as they are used."""
+        """The encoders, which SGLang keeps on the device while they are in use."""
         stage_name = self._component_stage_name(stage_name)
         return [ComponentUse(stage_name=stage_name, component_name=name) for name in self.used]
 
     @torch.no_grad()
     def forward(self, batch: Req, server_args: ServerArgs) -> Req:
-        """Fills in what DenoisingStage reads; the rest stays in the state of the call."""
+        """Set the fields that DenoisingStage reads; the rest stays in the call's state."""
         steps = self.steps.for_request()
         with ExitStack() as stack:
             for name, part in self.used.items():
@@ -49,7 +49,7 @@ class FluxT2iBeforeDenoisingStage(PipelineStage):
 
 
 class FluxT2iDenoisingStage(DenoisingStage):
-    """SGLang's loop over steps: FluxPipeline says what the denoiser is asked, and guides by its answers."""
+    """SGLang's loop over steps: FluxPipeline defines the denoiser's calls and combines their outputs."""
 
     def _get_prompt_embeds_validator(self, batch: Req):
         return lambda embeds: True
@@ -87,7 +87,7 @@ class FluxT2iDenoisingStage(DenoisingStage):
         ctx.latents = state.latents
 
     def _predict_noise(self, current_model, latent_model_input, timestep, target_dtype, guidance, asked):
-        """Asks the denoiser as FluxPipeline does; branches on other devices answer in the same form."""
+        """Call the denoiser as FluxPipeline does; branches on other devices return the same form."""
         tensors, self._form = pytree.tree_flatten(current_model(**asked))
         return tuple(tensors)
 
@@ -100,15 +100,15 @@ class FluxT2iDenoisingStage(DenoisingStage):
 class Answers(CFGPolicy):
     """Leaves answers as they are: FluxPipeline makes one of them (diffusers/pipelines/flux/pipeline_flux.py:977)."""
 
-    parallel_uses_serial_arithmetic: bool = True  # devices exchange answers, not sums of them
+    parallel_uses_serial_arithmetic: bool = True  # devices exchange outputs, not their sums
 
     def combine(self, predictions, batch, cfg_scale, pipeline_config, *, cfg_parallel=False):
-        """All of them, in the order of the calls."""
+        """All outputs, in the order of the calls."""
         return predictions
 
 
 def _branch(number: int, asked: dict[str, Any], count: int) -> CFGBranch:
-    """One answer of the denoiser, which one device of those that guidance is shared by computes."""
+    """One denoiser output, computed by one of the devices that share guidance."""
     positive = count == 1 or number != 1
     return CFGBranch("conditional" if positive else "unconditional", positive, {"asked": asked})
 
@@ -119,7 +119,7 @@ def _shares(asked: dict[str, Any], rows: int) -> list[dict[str, Any]]:
 
 
 def _joined(answers: list):
-    """Answers of the rows of one call, one behind the other."""
+    """The outputs of one call's rows, concatenated."""
     first = answers[0]
     if len(answers) == 1:
         return first

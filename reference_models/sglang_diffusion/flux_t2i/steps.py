@@ -28,7 +28,7 @@ _ARGUMENTS = (
 
 @dataclass
 class State:
-    """The variables of the call that one part leaves to another."""
+    """The variables of the call that one part passes to the next."""
 
     do_true_cfg: Any = None
     guidance: Any = None
@@ -52,7 +52,7 @@ class State:
 
 
 class Pending:
-    """An answer that is not there yet: all that is made of it is pending, too."""
+    """An output that does not exist yet; values derived from it are pending too."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -73,7 +73,7 @@ class Pending:
 
 
 class Denoiser:
-    """Stands where FluxPipeline has its denoiser: notes what it is asked, and then answers what SGLang predicted."""
+    """Stands where FluxPipeline has its denoiser: records its calls, then returns SGLang's predictions."""
 
     def __init__(self, model):
         self.model = model
@@ -87,7 +87,7 @@ class Denoiser:
         return Pending()
 
     def cache_context(self, name: str, **place):
-        """SGLang has caches of its own."""
+        """SGLang has its own caches."""
         return contextlib.nullcontext()
 
     def __getattr__(self, name: str):
@@ -116,7 +116,7 @@ class FluxT2iSteps(FluxPipeline):
         return steps
 
     def for_request(self) -> "FluxT2iSteps":
-        """The same for one request, which counts its own steps."""
+        """The pipeline for one request, with its own step counter."""
         steps = copy.copy(self)
         steps.scheduler = copy.deepcopy(self.scheduler)
         steps.transformer = Denoiser(self.transformer)
@@ -128,17 +128,17 @@ class FluxT2iSteps(FluxPipeline):
 
     @property
     def device(self):
-        """Where noise is made."""
+        """The device on which noise is drawn."""
         return self._own_device
 
     def asked(self, state: State, i, t) -> list[dict[str, Any]]:
-        """What the denoiser is asked at this step, call by call."""
+        """The denoiser's calls at this step."""
         self.transformer.asked, self.transformer.answers = [], None
         self.ask_denoiser(copy.copy(state), i, t)
         return self.transformer.asked
 
     def answered(self, state: State, i, t, answers: list) -> None:
-        """Goes on with what the denoiser answers to these calls."""
+        """Continue with the denoiser's outputs for these calls."""
         self.transformer.answers = answers
         self.ask_denoiser(state, i, t)
 

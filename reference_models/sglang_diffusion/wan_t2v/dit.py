@@ -57,7 +57,7 @@ class Attention:
         return self.layer(*shape, is_shared)(query, key, value, attn_mask)
 
     def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False, is_shared=False):
-        """The layer of a shape, whose backend SGLang selects when it is first asked for."""
+        """The layer for a shape; SGLang selects its backend on first use."""
         known = (heads, key_heads, width, scale, is_cross_attention, is_shared)
         if known not in self.layers:
             kind = USPAttention if is_shared else LocalAttention
@@ -84,12 +84,12 @@ def use_sglang_attention(model, attention: Attention) -> None:
         processor = copy.copy(processor)
         processor.__class__ = adapted
         if get_sp_world_size() > 1:
-            processor._parallel_config = True  # handed on where tokens are shared
+            processor._parallel_config = True  # passed on when tokens are sharded
         module.processor = processor
 
 
 def _adapted(kind: type, attention: Attention) -> type:
-    """A class of processors whose code is upstream's, and whose kernel is another."""
+    """A processor class with upstream's code and another kernel."""
     call = kind.__call__
     names = {**call.__globals__, _DISPATCHED: attention}
     changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
@@ -130,7 +130,7 @@ def _split_inputs(plan, module, args, kwargs):
 
 
 def split(given: dict, plan: dict) -> dict:
-    """Arguments with this device's share of those that a plan names."""
+    """Arguments, with those that a plan names sharded for this device."""
     return {name: _share(value, plan[name]) if name in plan else value for name, value in given.items()}
 
 
@@ -163,7 +163,7 @@ def is_block(name: str, module) -> bool:
 
 
 class WanT2vDiT(BaseDiT, WanTransformer3DModel, LayerwiseOffloadableModuleMixin):
-    """Takes latents and steps as SGLang's DenoisingStage has them, and hands them on as WanPipeline does."""
+    """Takes latents and steps as SGLang's DenoisingStage has them, and passes them on as WanPipeline does."""
 
     _fsdp_shard_conditions = [is_block]
     _compile_conditions = [is_block]
@@ -221,7 +221,7 @@ class WanT2vDiT(BaseDiT, WanTransformer3DModel, LayerwiseOffloadableModuleMixin)
         encoder_hidden_states_image=None,
         attention_kwargs=None,
     ):
-        """The prediction that the scheduler takes, for latents and steps of the scheduler."""
+        """The prediction that the scheduler takes, for its latents and steps."""
         given = {
             "encoder_hidden_states": encoder_hidden_states,
             "encoder_hidden_states_image": encoder_hidden_states_image,
@@ -242,7 +242,7 @@ class WanT2vDiT(BaseDiT, WanTransformer3DModel, LayerwiseOffloadableModuleMixin)
 
 
 def _step(step: torch.Tensor) -> torch.Tensor:
-    """A step of the scheduler as WanPipeline hands it to its denoiser (diffusers/pipelines/wan/pipeline_wan.py:608)."""
+    """A scheduler step as WanPipeline passes it to its denoiser (diffusers/pipelines/wan/pipeline_wan.py:608)."""
     return step
 
 

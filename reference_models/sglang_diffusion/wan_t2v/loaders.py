@@ -1,4 +1,4 @@
-"""Loads components with the classes of the libraries that they are published for."""
+"""Load components with the classes of the libraries that they are published for."""
 
 import diffusers
 import transformers
@@ -13,7 +13,7 @@ class UpstreamLoader(ComponentLoader):
     expected_library = ("transformers",)
 
     def load_customized(self, component_model_path, server_args, component_name):
-        """Encoders come in the precision that the pipeline's config has for each."""
+        """Load each encoder in the precision from the pipeline's config."""
         found = getattr(transformers, self.component_architecture)
         if not issubclass(found, transformers.PreTrainedModel):
             return found.from_pretrained(component_model_path)
@@ -22,7 +22,7 @@ class UpstreamLoader(ComponentLoader):
 
 
 class UpstreamSchedulerLoader(SchedulerLoader):
-    """diffusers' own scheduler, but where SGLang's of that name takes the same steps: others differ in their sigmas."""
+    """diffusers' own scheduler, unless SGLang's of that name takes the same steps: others differ in their sigmas."""
 
     component_names = []
     same_steps = ("FlowMatchEulerDiscreteScheduler",)

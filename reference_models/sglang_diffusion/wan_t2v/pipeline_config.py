@@ -26,7 +26,7 @@ class WanT2vPipelineConfig(PipelineConfig):
     transformer_class_override: str | None = "WanT2vDiT"
 
     def validate_server_args(self, server_args) -> None:
-        """Raises where work would be shared in a way that this denoiser does not know."""
+        """Raise for a kind of parallelism that this denoiser does not support."""
         super().validate_server_args(server_args)
         for name in ("tp_size",):
             if (getattr(server_args, name, 1) or 1) > 1:
@@ -37,19 +37,19 @@ class WanT2vPipelineConfig(PipelineConfig):
         return latents, False
 
     def get_pos_prompt_embeds(self, batch):
-        """What the denoiser takes as encoder_hidden_states, for the prompt."""
+        """The prompt's encoder_hidden_states."""
         return batch.prompt_embeds[0]
 
     def get_neg_prompt_embeds(self, batch):
-        """The same, against the prompt."""
+        """The negative prompt's encoder_hidden_states."""
         return batch.negative_prompt_embeds[0]
 
     def prepare_pos_cond_kwargs(self, batch, device, rotary_emb, dtype):
-        """What else the denoiser takes, for the prompt."""
+        """The denoiser's other inputs, for the prompt."""
         return batch.extra["wan_t2v"]["positive"]
 
     def prepare_neg_cond_kwargs(self, batch, device, rotary_emb, dtype):
-        """What else the denoiser takes, against the prompt."""
+        """The denoiser's other inputs, for the negative prompt."""
         return batch.extra["wan_t2v"]["negative"]
 
     def prepare_latent_shape(self, batch, batch_size, num_frames):
@@ -63,11 +63,11 @@ class WanT2vPipelineConfig(PipelineConfig):
         )
 
     def get_latent_dtype(self, prompt_dtype):
-        """Noise is float32, whatever the denoiser computes in."""
+        """Noise is float32, regardless of the denoiser's dtype."""
         return torch.float32
 
     def prepare_sigmas(self, sigmas, num_inference_steps):
-        """None: the scheduler makes its steps by itself."""
+        """None: the scheduler computes its own steps."""
         return sigmas
 
     def get_decode_scale_and_shift(self, device, dtype, vae):
@@ -81,7 +81,7 @@ class WanT2vPipelineConfig(PipelineConfig):
         return 1.0 / deviation, mean
 
     def post_denoising_loop(self, latents, batch):
-        """Latents are a grid already."""
+        """Latents already are a grid."""
         return latents
 
 

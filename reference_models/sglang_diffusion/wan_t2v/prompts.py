@@ -1,4 +1,4 @@
-"""What prompts become for the denoiser of WanPipeline: the answers of its own encode_prompt."""
+"""The prompt inputs of WanPipeline's denoiser: the outputs of its own encode_prompt."""
 
 import inspect
 from contextlib import ExitStack
@@ -58,14 +58,14 @@ def shell(folder: str, parts: dict[str, Any], scheduler, device: torch.device) -
 
 
 class WanT2vPromptEncodingStage(TextEncodingStage):
-    """Encodes as WanPipeline does: how its encoders' answers are joined is written nowhere else."""
+    """Encodes as WanPipeline does: only its code joins its encoders' outputs."""
 
-    # Requests of one group that ask for the same are encoded once.
+    # Equal prompts of one request group are encoded once.
     deduplicated_output_fields = (*TextEncodingStage.deduplicated_output_fields, "do_classifier_free_guidance")
     deduplicated_extra_output_keys = ("wan_t2v",)
 
     def build_dedup_fingerprint(self, batch: Req, server_args: ServerArgs):
-        """What of a request decides on what this stage makes."""
+        """The request's fields on which this stage's output depends."""
         known = super().build_dedup_fingerprint(batch, server_args)
         return (*known, batch.guidance_scale, batch.true_cfg_scale, batch.num_outputs_per_prompt)
 
@@ -80,13 +80,13 @@ class WanT2vPromptEncodingStage(TextEncodingStage):
         return [name for name, part in self.parts.items() if isinstance(part, torch.nn.Module)]
 
     def component_uses(self, server_args: ServerArgs, stage_name: str | None = None) -> list[ComponentUse]:
-        """The encoders, which SGLang brings to the device for as long as they are used."""
+        """The encoders, which SGLang keeps on the device while they are in use."""
         stage_name = self._component_stage_name(stage_name)
         return [ComponentUse(stage_name=stage_name, component_name=name) for name in self._encoders]
 
     @torch.no_grad()
     def forward(self, batch: Req, server_args: ServerArgs) -> Req:
-        """Fills in what the denoiser takes of prompts, and says whether there are two answers to guide by."""
+        """Set the denoiser's prompt inputs, and whether classifier-free guidance is on."""
         batch.do_classifier_free_guidance = bool(batch.guidance_scale > 1.0)
         with ExitStack() as stack:
             for name in self._encoders:
@@ -114,15 +114,15 @@ class WanT2vPromptEncodingStage(TextEncodingStage):
 
 
 def _listed(embeds) -> list[torch.Tensor]:
-    """DenoisingStage wants a list."""
+    """DenoisingStage expects a list."""
     return list(embeds) if isinstance(embeds, (list, tuple)) else [embeds]
 
 
 def _given(conditions: dict[str, Any]) -> dict[str, Any]:
-    """Those that are there."""
+    """The entries that are not None."""
     return {name: value for name, value in conditions.items() if value is not None}
 
 
 def _or_default(value, name: str):
-    """What was asked for, else what WanPipeline takes by default."""
+    """The request's value, or the default of WanPipeline."""
     return inspect.signature(WanPipeline.__call__).parameters[name].default if value is None else value

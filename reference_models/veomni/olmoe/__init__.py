@@ -4,13 +4,13 @@ from veomni.lora.target_mapping import convert_fused_moe_lora_targets
 from veomni.models.loader import MODELING_REGISTRY
 from veomni.utils import moe_monitor, moe_router_replay
 
-# Where this model chooses experts, its code calls what counts them and what replays an earlier choice.
+# This model's router calls VeOmni's expert counter and router replay.
 moe_monitor.register_external_record_router("OlmoeTopKRouter")
 moe_router_replay.SUPPORTED_MOE_MODEL_TYPES |= {"olmoe"}
 
 
 def convert_olmoe_lora_targets(_model, lora_modules, target_parameter_patterns):
-    """LoRA on the experts means their stacked parameters: there are no Linear modules to wrap.
+    """Expert LoRA targets the stacked parameters: there are no Linear modules to wrap.
 
     A pattern begins with `*`, because each head names the part that holds the layers as it likes.
     """

@@ -2,7 +2,7 @@
 
 On disk: for each expert j gate_proj.weight [I, H], up_proj.weight [I, H], down_proj.weight [H, I].
 In memory: gate_up_proj [E, 2I, H], gate rows first, and down_proj [E, H, I].
-Checkpoints that already lie so pass through untouched.
+Checkpoints already in this layout pass through unchanged.
 """
 
 import re
@@ -13,7 +13,7 @@ from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
 _EXPERT = re.compile(
     r"^((?:.+\.)?layers\.\d+\.mlp\.experts)\.(\d+)\.(gate_proj\.weight|up_proj\.weight|down_proj\.weight)$"
 )
-# parameter -> the parts on disk that it is made of, in order
+# parameter -> its parts on disk, in order
 _PARTS = {
     "gate_up_proj": (
         "gate_proj.weight",
@@ -25,7 +25,7 @@ _TARGETS = {part: target for target, parts in _PARTS.items() for part in parts}
 
 
 class OlmoeCheckpointTensorConverter:
-    """Collects the experts of one container and emits them stacked.
+    """Collect the experts of one container and return them stacked.
 
     Memory: the experts of the containers that are incomplete so far; one layer's, in a checkpoint that keeps layers
     together.
@@ -62,7 +62,7 @@ class OlmoeCheckpointTensorConverter:
         return ConvertedCheckpointTensor(f"{container}.{target}", torch.cat(stacked, dim=1))
 
     def finalize(self) -> list[ConvertedCheckpointTensor]:
-        """Raises RuntimeError, naming the first missing tensor, when a part never came."""
+        """Raise RuntimeError, naming the first missing tensor, if a part never came."""
         containers = {container for container, _ in self._parts} | self._emitted.keys()
         for container in sorted(containers):
             for target in _PARTS:
@@ -80,7 +80,7 @@ def _wanted(num_experts: int, target: str) -> list[tuple[str, int]]:
 
 
 def create_olmoe_checkpoint_tensor_converter(model) -> OlmoeCheckpointTensorConverter:
-    """The converter for a model, whether its config nests the text config or is one."""
+    """Return the converter for a model; its config may contain a text config or be one."""
     config = model.config
     for part in ("thinker_config", "text_config"):
         config = getattr(config, part, config)
@@ -97,7 +97,7 @@ def convert_olmoe_fqn_to_index_mapping(fqn_to_index_mapping: dict[str, int]) -> 
 
 
 def _in_memory(name: str) -> list[str]:
-    """The names that a key feeds; of experts of one list each stack may be meant."""
+    """The names that a key fills; for experts of one list, every stack is possible."""
     match = _EXPERT.match(name)
     if match is not None:
         return [f"{match.group(1)}.{_TARGETS[match.group(3)]}"]

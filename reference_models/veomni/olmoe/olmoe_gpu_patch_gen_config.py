@@ -5,7 +5,7 @@ Regenerate with:
 
     omni-kit patchgen run olmoe/olmoe_gpu_patch_gen_config.py
 
-Every patched definition is upstream's own text with a guard where a kernel slot fits; what was not recognised is left
+Every patched definition is upstream's own code with a guard where a kernel slot fits; code that was not recognised is left
 as it is. The slots are declared in the generated module, which is why this file does not define them.
 """
 
@@ -281,7 +281,7 @@ def olmoe_for_causal_lm_forward_patched(
 
 
 # Patch: OlmoeForCausalLM.get_parallel_plan
-# 1. Added: VeOmni asks the model for its expert-parallel plan.
+# 1. Added: VeOmni reads the expert-parallel plan from the model.
 @config.override_method("OlmoeForCausalLM.get_parallel_plan", description="Add the expert-parallel plan")
 def olmoe_get_parallel_plan(self):
     from ..parallel_plan import get_parallel_plan as _get_parallel_plan

@@ -6,7 +6,7 @@ from veomni.trainer.text_trainer import TextTrainer
 
 
 class Trainer(TextTrainer):
-    """Ends before the first step where attention would see across the samples of a row."""
+    """Raise before the first step if attention would see across the samples of a row."""
 
     def on_train_begin(self):
         train, attention = self.base.args.train, self.base.model_config._attn_implementation

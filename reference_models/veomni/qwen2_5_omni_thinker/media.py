@@ -42,7 +42,7 @@ def _token(config, kind: str) -> int | None:
 
 
 class Media:
-    """The media of one forward: what lies where.
+    """The media of one forward, and where they are.
 
     Args:
         model: the module that merges. masks: kind -> bool [1, tokens of all processes].
@@ -55,16 +55,16 @@ class Media:
         self.sp_enabled = get_parallel_state().sp_enabled
 
     def needs_dummy(self, kind: str) -> bool:
-        """Whether this process has no media of a kind, and others that share its parameters may have some."""
+        """Whether this process has no media of a kind while processes that share its parameters may have some."""
         return self._model.training and get_parallel_state().fsdp_enabled
 
     def dummy(self, kind: str) -> tuple:
-        """The smallest input of a kind. Its features have no place: they add nothing but a path for gradients."""
+        """The smallest input of a kind. Its features fill no placeholder: they only keep the tower in the graph."""
         self._dummies.add(kind)
         return dummy_input(self._model, kind)
 
     def own(self, kind: str, features: torch.Tensor) -> torch.Tensor:
-        """The features whose placeholders this process has, [places, width]."""
+        """The features whose placeholders are on this process, [placeholders, width]."""
         if kind in self._dummies:
             return features.reshape(-1, features.shape[-1])[:0]
         if self._size == 1 or kind not in self._masks:
@@ -75,12 +75,12 @@ class Media:
 
 
 def _counted(mask: torch.Tensor, size: int) -> list[int]:
-    """How many placeholders each process has."""
+    """The number of placeholders on each process."""
     return [int(part.sum()) for part in mask.reshape(-1).tensor_split(size)]
 
 
 def collate_metadata(batch: dict, sp_pad: dict) -> None:
-    """Counts placeholders where batches are made: a forward would have to wait for the device to learn them."""
+    """Count placeholders while collating: counting in forward would synchronise with the device."""
     state = get_parallel_state()
     size = state.sp_size if state.sp_enabled else 1
     masks = {kind: batch[name] for kind, (_, name, _) in _PLACEHOLDERS.items() if batch.get(name) is not None}
@@ -88,7 +88,7 @@ def collate_metadata(batch: dict, sp_pad: dict) -> None:
 
 
 def attend_whole(model) -> None:
-    """Towers attend by torch's own functions: VeOmni's would exchange heads for tokens, and nothing is cut here."""
+    """Towers use torch's attention: VeOmni's would exchange heads for tokens, and nothing is sharded here."""
     for name in _TOWERS:
         tower = getattr(model, name, None)
         for module in tower.modules() if tower is not None else ():
@@ -98,7 +98,7 @@ def attend_whole(model) -> None:
 
 
 def from_pipeline(model, input_ids, position_ids, kwargs: dict, metadata: dict | None = None):
-    """The media of a forward, ids with upstream's placeholders, positions as upstream has them, other arguments."""
+    """Return the media, ids with upstream's placeholders, positions in upstream's form, and other arguments."""
     kwargs = dict(kwargs)
     masks = {kind: kwargs.pop(name) for kind, (_, name, _) in _PLACEHOLDERS.items() if kwargs.get(name) is not None}
     counts = (metadata or {}).get("placeholders", {})
@@ -118,14 +118,14 @@ def from_pipeline(model, input_ids, position_ids, kwargs: dict, metadata: dict |
 
 
 def tower_arguments(kwargs: dict) -> dict:
-    """What a tower takes of a forward's further arguments: nothing about the sequences of the text."""
+    """Return the further arguments that a tower takes: none about the text's sequences."""
     return {name: value for name, value in kwargs.items() if name not in _BOUNDS}
 
 
 def sounds_of(input_features, lengths):
     """Sounds as upstream takes them, of frames that follow each other: [sounds, bins, frames], and a mask of frames.
 
-    A film without sound counts as one of length 0.
+    A video without sound has audio length 0.
     """
     lengths = [int(length) for length in lengths if length > 0]
     if not lengths:
@@ -137,7 +137,7 @@ def sounds_of(input_features, lengths):
 
 
 class Positions:
-    """Makes the positions of one sample, as upstream's forward makes them, without its weights: it can be pickled.
+    """Compute one sample's positions as upstream's forward does, without its weights; can be pickled.
 
     Args:
         owner: upstream's class. config: its config.
@@ -169,14 +169,14 @@ class Positions:
 
 
 def positions_of(owner, config) -> Positions:
-    """What VeOmni's data pipeline makes positions with."""
+    """Return the callable with which VeOmni's data pipeline computes positions."""
     return Positions(owner, copy.deepcopy(config))
 
 
 def collate_infos() -> dict:
-    """How VeOmni's collator joins what the pipeline makes: (dimension, cut for sequence parallelism, padding, its scale).
+    """How VeOmni's collator joins samples: (dimension, sharded for sequence parallelism, padding, its scale).
 
-    Media are never cut: each process runs the towers over all of them.
+    Media are never sharded: each process runs the towers over all of them.
     """
     return {
         "audio_feature_lengths": (0, False, None, None),
@@ -191,11 +191,11 @@ def collate_infos() -> dict:
 
 
 def process_sample(sample: dict, processor, position_id_func, max_seq_len: int | None = None, **_) -> list[dict]:
-    """VeOmni's sample of a conversation: what upstream's processor makes of it, with masks, labels and positions.
+    """Return VeOmni's sample of a conversation: the output of upstream's processor, with masks, labels and positions.
 
     Args:
         sample: {"messages": [{"role": ..., "content": ...}, ...]}, as upstream's processor takes conversations; only
-            answers of the assistant are trained.
+            messages of the assistant are trained.
     """
     messages = sample["messages"]
     made = dict(_encoded(processor, messages))
@@ -228,7 +228,7 @@ def _encoded(processor, messages: list, **options):
 
 
 def side_of(size: int | list[int]) -> int:
-    """The side of a square that a config names by one number or by two."""
+    """The side of a square; configs store one number or two."""
     return size if isinstance(size, int) else size[0]
 
 

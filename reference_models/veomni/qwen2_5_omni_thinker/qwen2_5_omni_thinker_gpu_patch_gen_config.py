@@ -5,7 +5,7 @@ Regenerate with:
 
     omni-kit patchgen run qwen2_5_omni_thinker/qwen2_5_omni_thinker_gpu_patch_gen_config.py
 
-Every patched definition is upstream's own text with a guard where a kernel slot fits; what was not recognised is left
+Every patched definition is upstream's own code with a guard where a kernel slot fits; code that was not recognised is left
 as it is. The slots are declared in the generated module, which is why this file does not define them.
 """
 
@@ -30,7 +30,7 @@ config = PatchConfig(
     description="Qwen25OmniThinker with OpSlot guards and VeOmni's loss contract",
 )
 
-# Only speech needs these: training never builds them.
+# Only speech generation needs these; training never builds them.
 config.exclude_from_output(
     "Qwen2_5OmniTalkerCausalLMOutputWithPast",
     "Qwen2_5OmniTalkerModel",
@@ -198,7 +198,7 @@ def qwen2_5_omni_thinker_for_conditional_generation_forward_patched(
     metadata = kwargs.pop("multimodal_metadata", None)
     media, input_ids, position_ids, kwargs = from_pipeline(self, input_ids, position_ids, kwargs, metadata)
     if position_ids is None and media.sp_enabled:
-        raise ValueError("each process has a part of the tokens: the data pipeline has to pass position_ids")
+        raise ValueError("each process has a part of the tokens: the data pipeline must pass position_ids")
     if audio_feature_lengths is not None and feature_attention_mask is None:
         input_features, feature_attention_mask = sounds_of(input_features, audio_feature_lengths)
     if input_features is None and media.needs_dummy("audio"):
@@ -302,10 +302,10 @@ def qwen2_5_omni_thinker_for_conditional_generation_forward_patched(
 
 
 # Patch: Qwen2_5OmniThinkerForConditionalGeneration.__init__
-# 1. embeddings are tied where the whole config says so.
+# 1. embeddings are tied if the top-level config says so.
 @config.override_method(
     "Qwen2_5OmniThinkerForConditionalGeneration.__init__",
-    description="embeddings are tied where the whole config says so",
+    description="embeddings are tied if the top-level config says so",
 )
 def qwen2_5_omni_thinker_for_conditional_generation_init(self, config: Qwen2_5OmniThinkerConfig):
     super().__init__(config)
@@ -322,10 +322,10 @@ def qwen2_5_omni_thinker_for_conditional_generation_init(self, config: Qwen2_5Om
 
 
 # Patch: Qwen2_5OmniThinkerForConditionalGeneration.get_position_id_func
-# 1. Added: VeOmni's data pipeline makes positions with it, in processes of its own.
+# 1. Added: VeOmni's data pipeline computes positions with it in its worker processes.
 @config.override_method(
     "Qwen2_5OmniThinkerForConditionalGeneration.get_position_id_func",
-    description="Added: VeOmni's data pipeline makes positions with it, in processes of its own",
+    description="Added: VeOmni's data pipeline computes positions with it in its worker processes",
 )
 def qwen2_5_omni_thinker_for_conditional_generation_get_position_id_func(self):
     return positions_of(Qwen2_5OmniThinkerForConditionalGeneration, self.config)

@@ -1,4 +1,4 @@
-"""Train qwen2_5_omni_thinker with VeOmni's trainer of models that read pictures.
+"""Train qwen2_5_omni_thinker with VeOmni's trainer for vision-language models.
 
 `torchrun --nproc_per_node=8 -m qwen2_5_omni_thinker.train qwen2_5_omni_thinker/train.yaml`
 """
@@ -15,7 +15,7 @@ TOWERS = (
 
 
 class Trainer(VLMTrainer):
-    """Takes conversations in upstream's own form, and freezes the towers by the names that upstream gives them."""
+    """Read conversations in upstream's format, and freeze the towers by upstream's names."""
 
     def _build_model_assets(self):
         self.base.processor = build_processor(self.base.args.model.tokenizer_path, max_pixels=MAX_PIXELS)

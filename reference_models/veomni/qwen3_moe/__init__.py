@@ -4,12 +4,12 @@ from veomni.lora.target_mapping import convert_fused_moe_lora_targets
 from veomni.models.loader import MODELING_REGISTRY
 from veomni.utils import moe_router_replay
 
-# Where this model chooses experts, its code calls what counts them and what replays an earlier choice.
+# This model's router calls VeOmni's expert counter and router replay.
 moe_router_replay.SUPPORTED_MOE_MODEL_TYPES |= {"qwen3_moe"}
 
 
 def convert_qwen3_moe_lora_targets(_model, lora_modules, target_parameter_patterns):
-    """LoRA on the experts means their stacked parameters: there are no Linear modules to wrap.
+    """Expert LoRA targets the stacked parameters: there are no Linear modules to wrap.
 
     A pattern begins with `*`, because each head names the part that holds the layers as it likes.
     """
@@ -21,7 +21,7 @@ def convert_qwen3_moe_lora_targets(_model, lora_modules, target_parameter_patter
     )
 
 
-# VeOmni registers this model_type itself: assigning, not registering, puts this integration in its place.
+# VeOmni registers this model_type itself: assigning, not registering, replaces it.
 def register_qwen3_moe_modeling(architecture: str | None):
     """The class for `architectures[0]` of a config; the language model when a config names none."""
     from .checkpoint_tensor_converter import (

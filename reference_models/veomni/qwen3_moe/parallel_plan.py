@@ -1,11 +1,11 @@
-"""Expert parallelism for Qwen3Moe: which parameters are cut, along the dimension that counts experts."""
+"""Expert parallelism for Qwen3Moe: the sharded parameters, along the expert dimension."""
 
 from torch.distributed.tensor import Shard
 from veomni.distributed.parallel_plan import ParallelPlan
 
 
 def get_parallel_plan() -> ParallelPlan:
-    """Every key is the name of a stacked expert parameter; a key that matched none would cut nothing, silently."""
+    """Every key names a stacked expert parameter; a key without a match would silently shard nothing."""
     return ParallelPlan(
         extra_parallel_plan={
             "ep": {

@@ -4,7 +4,7 @@ from veomni.data.data_transform import DATA_TRANSFORM_REGISTRY
 from veomni.models.loader import MODELING_REGISTRY
 
 
-# VeOmni registers this model_type itself: assigning, not registering, puts this integration in its place.
+# VeOmni registers this model_type itself: assigning, not registering, replaces it.
 def register_qwen3_vl_modeling(architecture: str | None):
     """The class for `architectures[0]` of a config; the language model when a config names none."""
     from .generated import patched_modeling_qwen3_vl_gpu as modeling
@@ -28,7 +28,7 @@ def process_qwen3_vl_sample(sample, **options):
     return process_sample(sample, **options)
 
 
-# VeOmni has one of that name for samples of another form: assigning puts this one in its place.
+# VeOmni's own transform of this name expects another sample format: assigning replaces it.
 DATA_TRANSFORM_REGISTRY["qwen3_vl"] = process_qwen3_vl_sample
 
 

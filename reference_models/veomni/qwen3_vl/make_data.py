@@ -1,7 +1,7 @@
 """Write a small data set in the format that train.yaml names: `python -m qwen3_vl.make_data data.jsonl`.
 
 Each line is a conversation, `{"messages": [{"role": ..., "content": ...}, ...]}`, as transformers' processors take it;
-pictures are files beside the data. Only answers of the assistant are trained.
+images are files next to the data. Only the assistant's messages are trained.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def picture(file: Path, color: tuple[int, int, int], width: int, height: int) ->
 
 
 def sample(draw: random.Random, number: int, folder: Path) -> dict[str, list[dict[str, object]]]:
-    """Return a conversation about one or two pictures; every fourth is about none."""
+    """Return a conversation about one or two images; every fourth has none."""
     names = [draw.choice(list(COLORS)) for _ in range(draw.randrange(1, 3) if number % 4 else 0)]
     content: list[dict[str, str]] = []
     for place, name in enumerate(names):
@@ -42,7 +42,7 @@ def sample(draw: random.Random, number: int, folder: Path) -> dict[str, list[dic
 def main() -> None:
     """Write the data set."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("file", type=Path, help="JSON Lines file to write; pictures go to a folder beside it")
+    parser.add_argument("file", type=Path, help="JSON Lines file to write; images go to a folder next to it")
     parser.add_argument("--samples", type=int, default=256, help="number of conversations")
     options = parser.parse_args()
     folder = options.file.resolve().with_suffix("")

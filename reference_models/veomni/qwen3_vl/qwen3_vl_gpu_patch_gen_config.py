@@ -5,7 +5,7 @@ Regenerate with:
 
     omni-kit patchgen run qwen3_vl/qwen3_vl_gpu_patch_gen_config.py
 
-Every patched definition is upstream's own text with a guard where a kernel slot fits; what was not recognised is left
+Every patched definition is upstream's own code with a guard where a kernel slot fits; code that was not recognised is left
 as it is. The slots are declared in the generated module, which is why this file does not define them.
 """
 
@@ -278,7 +278,7 @@ def qwen3_vl_model_forward_patched(
     metadata = kwargs.pop("multimodal_metadata", None)
     media, input_ids, position_ids, kwargs = from_pipeline(self, input_ids, position_ids, kwargs, metadata)
     if position_ids is None and media.sp_enabled:
-        raise ValueError("each process has a part of the tokens: the data pipeline has to pass position_ids")
+        raise ValueError("each process has a part of the tokens: the data pipeline must pass position_ids")
     if pixel_values is None and media.needs_dummy("image"):
         pixel_values, image_grid_thw = media.dummy("image")
     if pixel_values_videos is None and media.needs_dummy("video"):
@@ -369,9 +369,9 @@ def qwen3_vl_model_forward_patched(
 
 
 # Patch: Qwen3VLForConditionalGeneration.__init__
-# 1. embeddings are tied where the whole config says so.
+# 1. embeddings are tied if the top-level config says so.
 @config.override_method(
-    "Qwen3VLForConditionalGeneration.__init__", description="embeddings are tied where the whole config says so"
+    "Qwen3VLForConditionalGeneration.__init__", description="embeddings are tied if the top-level config says so"
 )
 def qwen3_vl_for_conditional_generation_init(self, config):
     super().__init__(config)
@@ -384,10 +384,10 @@ def qwen3_vl_for_conditional_generation_init(self, config):
 
 
 # Patch: Qwen3VLForConditionalGeneration.get_position_id_func
-# 1. Added: VeOmni's data pipeline makes positions with it, in processes of its own.
+# 1. Added: VeOmni's data pipeline computes positions with it in its worker processes.
 @config.override_method(
     "Qwen3VLForConditionalGeneration.get_position_id_func",
-    description="Added: VeOmni's data pipeline makes positions with it, in processes of its own",
+    description="Added: VeOmni's data pipeline computes positions with it in its worker processes",
 )
 def qwen3_vl_for_conditional_generation_get_position_id_func(self):
     return positions_of(Qwen3VLModel, self.config)

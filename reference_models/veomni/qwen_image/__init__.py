@@ -1,4 +1,4 @@
-"""QwenImageTransformer2DModel for VeOmni: importing this registers it, and the model of its conditions."""
+"""QwenImageTransformer2DModel for VeOmni: importing this registers it, and its condition model."""
 
 from . import qwen_image_condition, qwen_image_transformer
 

@@ -21,7 +21,7 @@ def picture(colour: str, size: int, place: int) -> Image.Image:
 
 
 def main() -> None:
-    """Write the data set, with the images in a folder beside it."""
+    """Write the data set, with the images in a folder next to it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="JSON Lines file to write")
     parser.add_argument("--samples", type=int, default=64, help="number of samples")

@@ -1,4 +1,4 @@
-"""WanTransformer3DModel for VeOmni: importing this registers it, and the model of its conditions."""
+"""WanTransformer3DModel for VeOmni: importing this registers it, and its condition model."""
 
 from . import wan_condition, wan_transformer
 

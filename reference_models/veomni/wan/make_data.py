@@ -21,12 +21,12 @@ def picture(colour: str, size: int, place: int) -> Image.Image:
 
 
 def main() -> None:
-    """Write the data set, with the images in a folder beside it."""
+    """Write the data set, with the images in a folder next to it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="JSON Lines file to write")
     parser.add_argument("--samples", type=int, default=64, help="number of samples")
     parser.add_argument("--size", type=int, default=512, help="pixels along each side")
-    parser.add_argument("--frames", type=int, default=17, help="images of a film")
+    parser.add_argument("--frames", type=int, default=17, help="frames per video")
     options = parser.parse_args()
     folder = options.file.parent / f"{options.file.stem}_images"
     folder.mkdir(parents=True, exist_ok=True)

@@ -149,9 +149,9 @@ def test_blocks_are_of_the_right_types_and_declare_what_crosses(case: Case) -> N
         assert "guider" in case.modular().component_names
         assert not {name for name in case.more if name.endswith("scale")} & {*blocks.input_names}
     else:
-        why = "it does more between its two answers than ask and combine"
-        assert [todo.what for todo in case.made.plan.todo] == [f"the pipeline's own guidance and no guider's: {why}"]
-        assert said == [("the pipeline's own", f"its statements are copied as they are: {why}")]
+        why = "it does more between the two denoiser calls than call and combine"
+        assert [todo.what for todo in case.made.plan.todo] == [f"the pipeline's own guidance, not a guider's: {why}"]
+        assert said == [("the pipeline's own", f"its statements are copied unchanged: {why}")]
 
 
 def test_statements_are_copied_as_they_are(case: Case) -> None:
@@ -215,12 +215,12 @@ OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
 
 @pytest.mark.parametrize(("changed", "why"), [
     ((TURNED, OTHERWISE), ""),
-    ((TURNED,), "its formula takes its halves the other way round"),
-    ((OTHERWISE,), "its formula takes its halves the other way round"),
+    ((TURNED,), "its formula uses the halves in reverse order"),
+    ((OTHERWISE,), "its formula uses the halves in reverse order"),
     (((JOINED, f"{JOINED}\n            prompt_embeds = -prompt_embeds"),), "it changes prompt_embeds after doubling"),
     (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it reads prompt_embeds besides"),
     ((("t.expand(latent_model_input.shape[0])", "t.expand(4 if self.do_classifier_free_guidance else 2)"),),
-     "it does more where it guides"),
+     "it does more in its guidance branch"),
 ])  # fmt: skip
 def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ...], why: str, tmp_path: Path) -> None:
     installed = find_library("diffusers").root
@@ -244,14 +244,14 @@ def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ..
     ("StableDiffusion3Pipeline", "prepare_ip_adapter_image_embeds doubles, too"),
     ("HunyuanDiTPipeline", "it changes prompt_embeds after doubling"),
     ("SanaControlNetPipeline", "it reads prompt_attention_mask besides, where there are two of it"),
-    ("BriaFiboPipeline", "it doubles more than what it asks with: torch.cat([negative_prompt_layers[i], prompt_layers"),
-    ("PRXPipeline", "what is asked for and against was not told apart"),
-    ("ZImagePipeline", "are not halved at once"),
+    ("BriaFiboPipeline", "it doubles more than the denoiser's inputs: torch.cat([negative_prompt_layers[i], "),
+    ("PRXPipeline", "halves could not be identified"),
+    ("ZImagePipeline", "is not split right after the call"),
 ])  # fmt: skip
 def test_what_doubles_more_than_its_batch_stays_as_it_is(pipeline: str, why: str, tmp_path: Path) -> None:
     made = new_model("kept", pipeline, target="diffusers", kind="modular", into=tmp_path, dry_run=True)
     assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["the pipeline's own"]
-    assert [why in todo.what for todo in made.plan.todo if "no guider's" in todo.what] == [True]
+    assert [why in todo.what for todo in made.plan.todo if "not a guider's" in todo.what] == [True]
 
 
 @pytest.mark.parametrize(("source", "right", "wrong"), [

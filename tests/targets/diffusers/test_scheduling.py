@@ -61,7 +61,7 @@ def delivered(place: Path, *tests: str, path: Path | None = None) -> subprocess.
 
 
 @pytest.mark.parametrize(("name", "loop", "why", "old", "new"), [
-    ("twice", HEUN, "asks its model 2 times a step", "self.sigmas[i + 1], v2", "self.sigmas[i + 1], -v2"),
+    ("twice", HEUN, "calls its model 2 times a step", "self.sigmas[i + 1], v2", "self.sigmas[i + 1], -v2"),
     pytest.param("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat",
                  marks=pytest.mark.sweep),
     pytest.param("past", TWO_STEPS, "remembers old", "(after - now)", "(now - after)", marks=pytest.mark.sweep),
@@ -155,7 +155,7 @@ def test_what_is_reused_along_betas_goes_where_the_authors_go(
 
 @pytest.mark.parametrize(("old", "new", "said"), [
     ("        old = v\n", "        if old is not None and old.abs().max() > 9:\n            break\n", "has a `break`"),
-    ("neg + cfg * (v - neg)", "neg + cfg**2 * (v - neg)", "guides otherwise than by"),
+    ("neg + cfg * (v - neg)", "neg + cfg**2 * (v - neg)", "guides differently from"),
     ("sigmas = get_sigmas(steps, 2.0)", "sigmas = get_sigmas(steps, float(noise.shape[-1]))", "of noise"),
     ("    old = None\n", "    old = None\n    noise = noise.clamp(-1, 1)\n", "begins with"),
     ("blend * v", "torch.rand(1) * v", "draws noise by"),
@@ -178,9 +178,9 @@ KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        sel
 
 @pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), [
     ("method", METHODS, (), "a new class", "Sampler.sample remembers old"),
-    ("called", CALLED, (), "a new class", "Heun.__call__ asks its model 2 times a step"),
+    ("called", CALLED, (), "a new class", "Heun.__call__ calls its model 2 times a step"),
     ("diffusion", DIFFUSION, (), "DDIMScheduler", "it goes where Diffusion.sample goes, worked out side by side; beta"),
-    ("held", HELD, (), "FlowMatchEulerDiscreteScheduler", "sample goes along the levels of shift=2.5"),
+    ("held", HELD, (), "FlowMatchEulerDiscreteScheduler", "sample uses the noise levels of shift=2.5"),
     ("bent", HELD, (("self.shift * s / (1 + (self.shift - 1) * s)", "s**self.shift"),), "a new class",
      "sample goes along levels of its own"),
     ("kept", HELD, (REMEMBERED, KEPT), "a new class", "sample remembers kept"),

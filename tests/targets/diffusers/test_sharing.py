@@ -121,11 +121,11 @@ def test_blocks_that_count_their_tokens_have_none(tmp_path: Path) -> None:
     """Shapes fit, and every process takes its tokens for the first ones."""
     own = "a, b = self.ada(temb)[:, None].chunk(2, dim=-1)\n"
     counted = NET.replace(own, f"{own}        x = x + torch.arange(x.shape[1])[None, :, None] * a\n")
-    with pytest.raises(Refusal, match="it changes what the model answers"):
+    with pytest.raises(Refusal, match="it changes the model's output"):
         derive(made(tmp_path, counted))
 
 
 @pytest.mark.sweep
 def test_text_that_is_cut_off_behind_the_blocks_stands_against_it() -> None:
-    with pytest.raises(Refusal, match="no module behind the blocks answers all of their tokens"):
+    with pytest.raises(Refusal, match="no module after the blocks returns all of their tokens"):
         derive(LUMEN)

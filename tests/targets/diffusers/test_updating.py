@@ -57,5 +57,5 @@ def test_blocks_of_a_pipeline_that_is_there_are_updated(tmp_path: Path) -> None:
     assert not changed(tmp_path / "blocks")
     (tmp_path / "blocks" / "decoders.py").unlink()
     assert update(tmp_path / "blocks").notes == (
-        "blocks/decoders.py was removed and stays away; new-model --force brings it back",
+        "blocks/decoders.py was removed and is not restored; new-model --force restores it",
     )

@@ -59,7 +59,7 @@ def test_a_checkout_with_that_pipeline_and_one_of_another_version(tmp_path: Path
 def test_a_way_that_does_not_fit_is_a_refusal(tmp_path: Path) -> None:
     code, out = _refused("ChromaPipeline", tmp_path / "into", "--kind", "modular")
     assert code == 1
-    assert "hands its denoiser img_ids, which encode_prompt does not make" in out
+    assert "passes its denoiser img_ids, which encode_prompt does not make" in out
     assert not (tmp_path / "into").exists()
 
 

@@ -74,7 +74,7 @@ def wan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(_HERE, reason="SGLang is installed here")
 def test_without_sglang_nothing_is_said_to_fit(wan: Path) -> None:
     code, said = run_cli("check-layout", str(wan), "--for", "sglang-diffusion")
-    assert (code, said["error"]) == (3, "--for sglang-diffusion asks SGLang's own loader: it is not installed here")
+    assert (code, said["error"]) == (3, "--for sglang-diffusion asks SGLang's own loader: it is not installed")
 
 
 def test_a_transformer_alone_is_served_by_no_pipeline(wan: Path, tmp_path: Path) -> None:

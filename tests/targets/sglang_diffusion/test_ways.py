@@ -23,7 +23,7 @@ NATIVE = {
     "SanaSprintPipeline": "steps by",
     "CogVideoXPipeline": "ends with latents[:, additional_frames:]",
     "PRXPipeline": "ends with latents / scaling_factor + shift_factor",
-    "Flux2Pipeline": "hands its denoiser latent_model_input",
+    "Flux2Pipeline": "passes its denoiser latent_model_input",
     "HunyuanImagePipeline": "outside of a single loop",
 }
 # Pipeline, and what hybrid leaves to a person there: the file, and how the line begins.
@@ -31,7 +31,7 @@ LEFT_OPEN = [
     ("Flux2Pipeline", "pipeline_config.py", "Flux2Pipeline scales by statistics of its autoencoder"),
     ("HunyuanImagePipeline", "dit.py", "compute timestep_r here"),
     ("Kandinsky5T2IPipeline", "dit_config.py", "give hidden_size and num_attention_heads"),
-    ("SanaSprintPipeline", "dit.py", "write how SanaSprintPipeline tells its denoiser a step"),
+    ("SanaSprintPipeline", "dit.py", "write how SanaSprintPipeline passes its denoiser a timestep"),
     ("AllegroPipeline", "pipeline_config.py", "AllegroPipeline ends with self.decode_latents(latents)"),
     ("StableDiffusion3PAGPipeline", "pipeline.py", "SGLang's DenoisingStage does not: makes"),
 ]
@@ -71,7 +71,7 @@ def test_what_fits_is_said_before_it_is_asked_for(tmp_path: Path) -> None:
         return next(f"{one.choice}: {one.reason}" for one in made.plan.decisions if one.what == "modular")
 
     assert modular("SanaPipeline", "native").startswith("fits, too")
-    assert "hands its denoiser img_ids, which encode_prompt does not make" in modular("ChromaPipeline")
+    assert "passes its denoiser img_ids, which encode_prompt does not make" in modular("ChromaPipeline")
 
 
 def test_modular_is_composed_of_sglangs_stages(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_devices_share_tokens_where_diffusers_has_a_plan(pipeline: str, shares: 
 
 
 def test_a_way_that_cannot_be_read_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="hands its denoiser a prompt in a way that could not be read"):
+    with pytest.raises(Refusal, match="passes its denoiser a prompt in a way that could not be read"):
         scaffold("OmniGenPipeline", tmp_path, "hybrid")
-    with pytest.raises(Refusal, match="steps in loops inside of each other"):
+    with pytest.raises(Refusal, match="steps in nested loops"):
         scaffold("LTXI2VLongMultiPromptPipeline", tmp_path, "native")
     assert not list(tmp_path.iterdir())
 

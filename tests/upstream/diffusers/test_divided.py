@@ -64,10 +64,10 @@ def test_defaults_stay_and_annotations_go() -> None:
 @pytest.mark.parametrize(
     ("pipeline", "said"),
     [
-        ("HunyuanVideoFramepackPipeline", "steps in loops inside of each other"),
-        ("GlmImagePipeline", "asks its denoiser outside of its loop"),
+        ("HunyuanVideoFramepackPipeline", "steps in nested loops"),
+        ("GlmImagePipeline", "calls its denoiser outside of its loop"),
         ("SkyReelsV2DiffusionForcingPipeline", "has no loop over steps"),
-        ("StableAudioPipeline", "answers before its end"),
+        ("StableAudioPipeline", "returns before its end"),
     ],
 )
 def test_what_cannot_be_divided_is_refused_with_its_line(pipeline: str, said: str) -> None:

@@ -27,9 +27,9 @@ def test_a_plain_loop_has_nothing_odd(pipeline: str) -> None:
     ("pipeline", "said"),
     [
         ("StableDiffusion3PAGPipeline", "makes self._apply_perturbed_attention_guidance"),  # another guidance
-        ("QwenImageInpaintPipeline", "changes its latents by (1 - init_mask)"),  # after a step
-        ("FluxFillPipeline", "hands its denoiser torch.cat((latents, masked_image_latents)"),  # more than latents
-        ("SkyReelsV2DiffusionForcingPipeline", "asks its denoiser outside of a single loop"),
+        ("QwenImageInpaintPipeline", "changes its latents with (1 - init_mask)"),  # after a step
+        ("FluxFillPipeline", "passes its denoiser torch.cat((latents, masked_image_latents)"),  # more than latents
+        ("SkyReelsV2DiffusionForcingPipeline", "calls its denoiser outside of a single loop"),
         ("Kandinsky5T2VPipeline", "steps by latents[:, :, :, :, :num_channels_latents]"),  # on a part
         ("LongCatImagePipeline", "makes noise_pred * scale"),  # a norm of its own
     ],

@@ -138,7 +138,7 @@ def test_a_function_that_keeps_an_object_answers_the_same_without_it(text: str) 
     ("        total = x + self.base\n", "        while x < 3:\n            total = x\n", "has a `while`"),
     ("def pair(self, x):", "def pair(self, x, *more):", "takes any arguments"),
     ("        total = x + self.base\n", "        total = self.pair(x)[0]\n", "from within itself"),
-    ("self.bounded(t))", "max(self.moved(x, one) for one in (t, 2)))", "within an expression"),
+    ("self.bounded(t))", "max(self.moved(x, one) for one in (t, 2)))", "in one expression"),
     ("        if x < low:\n", "        for y in x:\n            return y\n        if x < 1:\n", "returns from"),
     ("+ y - half", "+ self.unknown * y - half", "which Walk does not set"),
 ])  # fmt: skip

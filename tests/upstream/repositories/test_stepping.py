@@ -95,7 +95,7 @@ AT_TIMES = "if now > 0.5:\n            v = net(z, now, context)\n            z =
 
 @pytest.mark.parametrize(("step", "said"), [
     (("while True:\n            break", ask("v"), "z = z + v"), "has a `while`"),
-    (APART, "guides otherwise"),
+    (APART, "guides differently"),
     ((AT_TIMES,), "only in some of its steps"),
     ((ask("v", t="z.mean()"), "z = z + after * v"), "of z"),
 ])  # fmt: skip

@@ -25,4 +25,4 @@ def consumer_of(name: str) -> Consumer:
         return LibraryConsumer(name)
     if name in targets() and isinstance(found := get_target(name), SaysHowItLoads):
         return found.consumer
-    raise BadInput(f"--for {name}: nothing loads checkpoints under that name", f"one of {', '.join(consumer_names())}")
+    raise BadInput(f"--for {name}: no loader has that name", f"one of {', '.join(consumer_names())}")

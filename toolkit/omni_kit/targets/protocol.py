@@ -47,7 +47,7 @@ class Request:
     Attributes:
         name: the integration's name, a Python identifier.
         into: the directory to write to.
-        verdict: the layout of the checkpoint; None when no weights were given.
+        verdict: the layout of the checkpoint; None when no weights passed.
         way: the one that was asked for, of a handler that has several; see `HasWays`.
         kernels: setting -> kernel, as they were measured for such a model; see `WritesTraining`.
     """
@@ -107,7 +107,7 @@ class ImportEntry:
     """An edit: `from <module> import <name>` in `path`, added to the statement that imports its siblings.
 
     Attributes:
-        made: where there is no such statement, it is made, beside those of other modules in alphabetical order.
+        made: where there is no such statement, it is made, next to those of other modules in alphabetical order.
     """
 
     path: str
@@ -121,7 +121,7 @@ class KeyedEntry:
     """An edit: `element` becomes an element of the list that the dict `name` has for `key` in `path`, in its order.
 
     The list may stand in the dict, be assigned to `name[key]`, or extend it; of several the longest is taken. Where
-    there is none, `name[key] = [element]` is made beside its siblings in alphabetical order.
+    there is none, `name[key] = [element]` is made next to its siblings in alphabetical order.
     """
 
     path: str
@@ -154,7 +154,7 @@ class DefinitionEntry:
 
 @dataclass(frozen=True)
 class PageEntry:
-    """An edit: a table of contents in YAML lists the page `local` under `title`, beside its siblings by their titles.
+    """An edit: a table of contents in YAML lists the page `local` under `title`, next to its siblings by their titles.
 
     Attributes:
         beside: what the places of its siblings begin with.
@@ -177,8 +177,8 @@ class IntegrationPlan:
         base: its own directory, relative to `into`, with at least one of the files; what it was made from is recorded
             there.
         edits: changes of files that the framework already has.
-        todo: what is left to a person, besides the lines of the files that say so themselves; see `TODO_MARK`.
-        next: the commands that go on from here.
+        todo: what is left to a person, other than the lines of the files that say so themselves; see `TODO_MARK`.
+        next: the commands that continue from here.
         rules: the pyproject.toml by which its Python is formatted; ours without one.
         checked: its own checks run on what was written, and what they find is left to do, too.
         derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
@@ -238,7 +238,7 @@ class KindHandler(Protocol):
         """How both sides of a comparison are built for the integration in the directory `path`.
 
         Raises:
-            BadInput: there is nothing to compare it with; why.
+            BadInput: nothing to compare it with; why.
         """
 
 
@@ -248,7 +248,7 @@ class HasWays(Protocol):
 
     @property
     def ways(self) -> Sequence[str]:
-        """What they are called, as they are asked for in the place of a kind; the usual one first."""
+        """What they are called, as they are asked for instead of a kind; the usual one first."""
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
-"""Which targets there are: every package beside this file that has a TARGET, and those that other projects register.
+"""Which targets there are: every package next to this file that has a TARGET, and those that other projects register.
 
 A third party registers one through the entry point group `omni_kit.targets`; its value is a `Target`. One that cannot
-be loaded, or lacks what a target answers, is left out, and `faults` says why: the others go on.
+be loaded, or lacks what a target answers, is left out, and `faults` says why: the others continue.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from omni_kit.targets.protocol import Integration, KindHandler, Target
 
 GROUP = "omni_kit.targets"
 _HERE = Path(__file__).parent
-_HINT = "give a model directory, or the root of a checkout"
+_HINT = "pass a model directory, or the root of a checkout"
 # What a target and each of its handlers must have: the names of their protocols.
 _OF_TARGET = tuple(name for name in vars(Target) if not name.startswith("_"))
 _OF_HANDLER = tuple(name for name in vars(KindHandler) if not name.startswith("_"))
@@ -35,7 +35,7 @@ def faults() -> dict[str, str]:
 
 
 def forget() -> None:
-    """Looks for targets anew the next time that somebody asks."""
+    """Looks for targets again the next time that somebody asks."""
     _loaded.cache_clear()
 
 
@@ -46,7 +46,7 @@ def _loaded() -> tuple[dict[str, Target], dict[str, str]]:
     for name, load in _offered():
         try:
             target = load()
-            why = _lacking(target) or ("a target of that name is there already" if target.name in found else "")
+            why = _lacking(target) or ("a target of that name already exists" if target.name in found else "")
         except Exception as error:  # a third party's own code
             why = f"it cannot be loaded: {type(error).__name__}: {error}"
         if why:
@@ -69,9 +69,9 @@ def _offered() -> Iterator[tuple[str, Callable[[], Any]]]:
 def _lacking(target: Any) -> str:
     """What a target, or one of its handlers, does not have; empty where nothing is missing."""
     if isinstance(target, type):
-        return f"{target.__name__} is a class: the value of TARGET is an object of it"
+        return f"{target.__name__} is a class: TARGET must be an instance"
     if missing := [name for name in _OF_TARGET if not hasattr(target, name)]:
-        return f"{type(target).__name__} has no '{missing[0]}', which a Target answers"
+        return f"{type(target).__name__} has no '{missing[0]}', which a Target must have"
     for kind, handler in target.kinds.items():
         if missing := [name for name in _OF_HANDLER if not hasattr(handler, name)]:
             return f"{type(handler).__name__}, its handler of '{kind}', has no '{missing[0]}'"
@@ -87,7 +87,9 @@ def get_target(name: str) -> Target:
     if name in (known := targets()):
         return known[name]
     if name in faults():
-        raise BadInput(f"the target '{name}' cannot be used: {faults()[name]}", "fix or uninstall what brings it")
+        raise BadInput(
+            f"the target '{name}' cannot be used: {faults()[name]}", "fix or uninstall the package that provides it"
+        )
     raise BadInput(f"unknown target '{name}'", f"one of {', '.join(known)}")
 
 
@@ -129,7 +131,7 @@ def find_integrations(path: Path, target: str | None = None) -> list[tuple[Targe
         except BadInput as error:
             missed[owner.name] = error
         except Exception as error:  # its own mistake must not keep the others from looking
-            missed[owner.name] = BadInput(f"it cannot tell what lies there: {type(error).__name__}: {error}")
+            missed[owner.name] = BadInput(f"it cannot identify the directory: {type(error).__name__}: {error}")
     if not found:
         raise _nothing(path, missed)
     return found

@@ -38,7 +38,7 @@ class Restored(NamedTuple):
 def said(restored: Sequence[Restored]) -> str:
     """One line about what was restored; empty where nothing was."""
     shown = ", ".join(f"{one.name} ({one.where})" for one in restored)
-    return f"names that are gone were taken from {restored[0].version}, in this process alone: {shown}" if shown else ""
+    return f"removed names were taken from {restored[0].version}, in this process only: {shown}" if shown else ""
 
 
 def restore_names(framework: str) -> list[Restored]:

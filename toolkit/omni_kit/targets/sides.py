@@ -73,7 +73,7 @@ class Candidate:
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
             `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays`, sides that are `Asked`;
-            `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one beside a
+            `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one next to a
             `Scaling` upstream.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
@@ -219,7 +219,7 @@ class Converting(Builder, Protocol):
         """Name -> shape of what comes of a checkpoint; no numbers are made.
 
         Raises:
-            BadInput: it converts the names of an index otherwise than the tensors.
+            BadInput: it converts the names of an index differently from the tensors.
         """
 
 
@@ -252,7 +252,7 @@ class Hooked(Builder, Protocol):
 
 @runtime_checkable
 class Adapted(Builder, Protocol):
-    """A side whose framework trains small adapters in the place of a model's weights."""
+    """A side whose framework trains small adapters instead of a model's weights."""
 
     def adapters(self, checkpoint: Path, inputs: Tensors, folder: Path) -> tuple[list[str], list[str]]:
         """Puts them on, trains, saves below `folder` and loads them: what was done, and what is wrong."""
@@ -296,7 +296,7 @@ class Slotted(Builder, Protocol):
         """Slot -> the arguments of each of its calls since the last question, in short."""
 
     def lost_arguments(self, model: "torch.nn.Module", inputs: Tensors) -> list[str]:
-        """What the framework hands a model in a training step and does not arrive where it is needed, a line each."""
+        """What the framework passes a model in a training step and does not arrive where it is needed, a line each."""
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,7 @@ class Choosing(Sized, Protocol):
         """What can be chosen for the model of a config, and what of it this machine can try."""
 
     def choose(self, model: "torch.nn.Module", chosen: Mapping[str, str]) -> "torch.nn.Module":
-        """The model with these kernels, setting -> kernel: the same one, or another where it has to be built anew."""
+        """The model with these kernels, setting -> kernel: the same one, or another where it has to be built again."""
 
     def kernel_calls(self, model: "torch.nn.Module", setting: str, inputs: Tensors) -> Sequence[KernelCall | str]:
         """One call of each form that the chosen kernels of a setting get in a forward pass.

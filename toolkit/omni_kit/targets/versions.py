@@ -146,7 +146,7 @@ def _requires(distribution: str) -> list[str]:
 
 
 def _fitting(pin: Pin, places: tuple[Path, ...]) -> Iterator[Library]:
-    """Yield what is unpacked in an environment of a place: its site-packages, or NAME-VERSION beside them."""
+    """Yield what is unpacked in an environment of a place: its site-packages, or NAME-VERSION next to them."""
     for place in places:
         for environment in (place, place / ".venv"):
             for pattern in (f"lib/python*/site-packages/{pin.library}", f"{pin.library}-*/{pin.library}"):

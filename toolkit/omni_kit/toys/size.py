@@ -31,7 +31,7 @@ def of_toy_size(source: str) -> Iterator[None]:
         nonlocal total
         total += parameter.numel() if parameter is not None else 0
         if total > MOST:
-            message = f"{source} does not describe a toy: it has more than {MOST // 1_000_000} million parameters"
+            message = f"{source} is too large for a toy: it has more than {MOST // 1_000_000} million parameters"
             raise BadInput(message, "write smaller sizes, fewer layers and fewer experts into it")
 
     if Path(source).is_dir():

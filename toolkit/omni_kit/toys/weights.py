@@ -47,7 +47,7 @@ def _stored(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _tables(model: nn.Module) -> Iterator[tuple[str, torch.Tensor, int]]:
-    """Stored whole numbers [N, K] beside a weight [E, H], where K of E are chosen for each of N: name, table, E."""
+    """Stored whole numbers [N, K] next to a weight [E, H], where K of E are chosen for each of N: name, table, E."""
     stored = model.state_dict().keys()
     for path, module in model.named_modules():
         weight = module._parameters.get("weight")
@@ -76,7 +76,7 @@ def shuffled_ramp(name: str, shape: torch.Size | tuple[int, ...]) -> torch.Tenso
     """
     count = math.prod(shape)
     if count > 2**23:
-        raise ValueError(f"{name} has {count} elements: too many for all of them to differ in float32")
+        raise ValueError(f"{name} has {count} elements, more than float32 has distinct values for")
     order = torch.randperm(count, generator=generator(name))
     return torch.linspace(-1.0, 1.0, count)[order].reshape(shape)
 

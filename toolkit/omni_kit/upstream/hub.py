@@ -69,7 +69,7 @@ def hub_headers(
     from huggingface_hub import get_safetensors_metadata
 
     if not _answers():
-        raise MissingRequirement(f"the hub cannot be reached for {repo}", "give a local directory")
+        raise MissingRequirement(f"the hub cannot be reached for {repo}", "pass a local directory")
     with _hub_errors(repo):
         metadata = get_safetensors_metadata(repo.repo_id, revision=repo.revision)
     files = dict(sorted(metadata.files_metadata.items()))
@@ -119,4 +119,4 @@ def _hub_errors(repo: HubRepo) -> Iterator[None]:
         raise BadInput(f"{repo} has no readable safetensors files") from error
     except offline as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise MissingRequirement(f"the hub cannot be reached for {repo}: {reason}", "give a local directory") from error
+        raise MissingRequirement(f"the hub cannot be reached for {repo}: {reason}", "pass a local directory") from error

@@ -33,7 +33,7 @@ class Signs:
         sees, hears: it takes pictures or films, and sound.
         experts: a router chooses among experts.
         denoises: it is the transformer of a diffusion model.
-        assembles: it is a pipeline of several models; `composes` one whose blocks can be put together anew.
+        assembles: it is a pipeline of several models; `composes` one whose blocks can be put together again.
     """
 
     speaks: str = ""

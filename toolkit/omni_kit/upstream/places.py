@@ -11,9 +11,9 @@ from omni_kit.files import files_matching, is_file
 INDEX_SUFFIX = ".safetensors.index.json"
 _SHARD = re.compile(r"-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors$")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_PICKLED = "it is a pickle, which can run code when it is read: save it with safe_serialization first"
+_PICKLED = "it is a pickle, which can run code when loaded: save it with safe_serialization first"
 _OTHER_FORMATS = {
-    ".gguf": "GGUF files are made for inference: take the checkpoint that this one was made from",
+    ".gguf": "GGUF files are for inference: pass the original checkpoint",
     **dict.fromkeys(_PICKLES, _PICKLED),
 }
 
@@ -37,7 +37,7 @@ def weights_at(path: Path, given: str) -> Path | None:
         has_weights = any(path.glob("*.safetensors")) or any(path.glob(f"*{INDEX_SUFFIX}"))
         if not has_weights and not (path / "config.json").is_file():
             refuse_pickles(path)
-            raise BadInput(f"{given} holds neither config.json nor safetensors files")
+            raise BadInput(f"{given} contains neither config.json nor safetensors files")
         return path if has_weights else None
     if path.suffix == ".safetensors" or path.name.endswith(INDEX_SUFFIX):
         return path
@@ -64,7 +64,7 @@ def refuse_pickles(directory: Path) -> None:
 
 
 def one_of_several(path: Path) -> bool:
-    """Whether a file is a shard of a checkpoint that has others, by its name or by an index beside it."""
+    """Whether a file is a shard of a checkpoint that has others, by its name or by an index next to it."""
     if path.suffix != ".safetensors" or path.is_dir():
         return False
     match = _SHARD.search(path.name)
@@ -85,7 +85,7 @@ def read_json(path: Path) -> dict[str, Any]:
         BadInput: unreadable, not JSON, or not an object.
     """
     if path.exists() and not is_file(path):
-        raise BadInput(f"{path} is not a file", "give a file")
+        raise BadInput(f"{path} is not a file", "pass a file")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(value, ensure_ascii=False).encode()  # a lone half of a character is no text
@@ -100,5 +100,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or "it cannot be opened"
     if isinstance(error, UnicodeEncodeError):
-        return "it has a text with half a character (a lone surrogate)"
+        return "it has a string with a lone surrogate"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -57,7 +57,7 @@ class Subject:
         weights: the shard, the index, the directory or the repository to read headers from; None when there are only
             configs.
         values: what its config.json, or model_index.json, says; empty when there is none.
-        notes: what was understood otherwise than it was typed.
+        notes: what was understood differently from it was typed.
         pipeline: the pipeline whose denoiser it is, where a pipeline was given.
         diffusers: the unpacked diffusers to read instead of the installed one.
         reference: the class of its authors' repository, where that was given.
@@ -104,8 +104,8 @@ class Subject:
             if self.name not in model_types(self.library) and (files := self._own_code()):
                 file, _, name = files[0].rpartition(".")
                 raise BadInput(
-                    f"{self.given} brings model_type '{self.name}' in code of its own ({file}.py, named by auto_map): "
-                    "a config.json is read without it, and it is not run",
+                    f"{self.given} defines model_type '{self.name}' in code of its own ({file}.py, named by auto_map): "
+                    "a config.json is read without it, which does not run",
                     f"open the class: {shlex.quote(f'{self.directory}::{name}')}",
                 )
             own = config_class(self.library, self.name)
@@ -115,10 +115,10 @@ class Subject:
         found = (config_of(self.library, name) for name in self.architectures)
         if cls := next((item for item in found if item is not None), None):
             return ModelConfig(cls, self.values, "config.json")
-        raise BadInput(f"{self.given} does not say its model_type", "give --model-type, or --config FILE")
+        raise BadInput(f"{self.given} does not say its model_type", "pass --model-type or --config FILE")
 
     def _own_code(self) -> list[str]:
-        """Classes of files beside config.json that `auto_map` names, as MODULE.CLASS; models first."""
+        """Classes of files next to config.json that `auto_map` names, as MODULE.CLASS; models first."""
         named = self.values.get("auto_map")
         if self.directory is None or not isinstance(named, dict):
             return []
@@ -211,14 +211,14 @@ def open_source(
     config: Path | None = None,
     model_type: str | None = None,
 ) -> Subject:
-    """Understands SOURCE. Of a pipeline, the subject is its denoiser; the other components stand beside it.
+    """Understands SOURCE. Of a pipeline, the subject is its denoiser; the other components are next to it.
 
     Args:
         given: a path, the name of a model_type or of a class of diffusers, hf://org/name, or a class of its authors'
             repository as `PATH::Class` or `package.module:Class`. `transformers:NAME` and `diffusers:NAME` mean the
             name even where the working directory has a file of that name.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
-        config: a config.json to use instead of the one beside the weights.
+        config: a config.json to use instead of the one next to the weights.
         model_type: to take instead of the config's; or a class of diffusers.
 
     Raises:
@@ -227,7 +227,7 @@ def open_source(
         MissingRequirement: the library that it is of is not installed.
     """
     if not given.strip():
-        raise BadInput("SOURCE is empty", "give a path, the name of a model_type or class, or hf://org/name")
+        raise BadInput("SOURCE is empty", "pass a path, the name of a model_type or class, or hf://org/name")
     libraries = _Libraries(transformers, diffusers)
     found = replace(_opened(given, libraries, config), diffusers=diffusers)
     if not model_type:
@@ -245,7 +245,7 @@ def open_name(name: str) -> Subject:
     return _named(name, _Libraries(None, None), None)
 
 
-_SOURCES = "give a config.json, a checkpoint, a model_type, or a class of diffusers"
+_SOURCES = "pass a config.json, a checkpoint, a model_type, or a class of diffusers"
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def _prefix_of_name(given: str, libraries: _Libraries) -> str:
 
 def _at_path(given: str, path: Path, libraries: _Libraries, config: Path | None) -> Subject:
     if not path.is_dir() and not is_file(path):
-        raise BadInput(f"{given} is neither a file nor a directory", "give a checkpoint, or a config.json")
+        raise BadInput(f"{given} is neither a file nor a directory", "pass a checkpoint, or a config.json")
     if (index := _pipeline_index(path)) is not None:
         return _pipeline(given, libraries, index, config)
     directory = path if path.is_dir() else path.parent
@@ -347,7 +347,7 @@ def _indexed(libraries: _Libraries, values: Mapping[str, Any]) -> Pipeline:
     """The pipeline that a model_index.json describes."""
     class_name = values.get(_CLASS)
     if not isinstance(class_name, str):
-        raise BadInput(f"{INDEX} does not say its {_CLASS}: diffusers did not write it", "give a pipeline of diffusers")
+        raise BadInput(f"{INDEX} does not say its {_CLASS}: diffusers did not write it", "pass a pipeline of diffusers")
     return find_pipeline(libraries.diffusers, class_name, values)
 
 
@@ -374,7 +374,7 @@ def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     name = given.removeprefix(f"{prefix}:")
     if prefix != DIFFUSERS and name in model_types(library):
         left = _experts_left_open(library, name) if not values else ""
-        note = f"{name}'s config leaves {left} open: give a config.json or a checkpoint to have its experts read"
+        note = f"{name}'s config leaves {left} open: pass a config.json or a checkpoint to have its experts read"
         return Subject(given, library, name, values=values, notes=(note,) if left else ())
     if prefix != TRANSFORMERS and name[:1].isupper() and name.isidentifier() and _defines(libraries.diffusers, name):
         return _of_class(given, name, libraries.diffusers, values)
@@ -408,8 +408,8 @@ def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]
         return Subject(given, library, name, values=values)
     close = get_close_matches(name, transformer_names(library), n=1)
     raise BadInput(
-        f"{name} is not a transformer: it stands in {library.name}/{place}",
-        f"give a transformer{f', such as {close[0]},' if close else ''} or a pipeline that has one",
+        f"{name} is not a transformer: it is in {library.name}/{place}",
+        f"pass a transformer{f', such as {close[0]},' if close else ''} or a pipeline that has one",
     )
 
 

@@ -18,7 +18,7 @@ from .modular_pipeline import LumenModularPipeline
 def prepare_latents(
     components, batch_size, num_channels_latents, height, width, dtype, device, generator, latents=None
 ):
-    """Noise of the shape of latents; latents that are given are taken as they are."""
+    """Return noise of the shape of latents, or the latents that are passed."""
     if latents is not None:
         return latents.to(device=device, dtype=dtype)
     shape = (
@@ -37,7 +37,7 @@ class LumenPrepareLatentsStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Draws the noise that the first step begins with."
+        return "Draws the initial noise."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -88,7 +88,7 @@ class LumenSetTimestepsStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Sets the steps that the scheduler goes."
+        return "Sets the scheduler's timesteps."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -132,7 +132,7 @@ class LumenPrepareConditionsStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Prepares what the denoiser is asked with besides latents and prompts."
+        return "Prepares the denoiser's inputs other than latents and prompts."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:

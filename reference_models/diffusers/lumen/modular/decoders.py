@@ -14,7 +14,7 @@ class LumenDecodeStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Decodes latents to what is answered."
+        return "Decodes the latents to the output."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:

@@ -21,7 +21,7 @@ class LumenLoopBeforeDenoiser(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Prepares what the denoiser is asked with in one round."
+        return "Prepares the denoiser's inputs of one step."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -52,7 +52,7 @@ class LumenLoopDenoiser(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Asks the denoiser, and guides its answer."
+        return "Calls the denoiser and applies guidance."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -103,7 +103,7 @@ class LumenLoopAfterDenoiser(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Goes one step with the scheduler."
+        return "Takes one scheduler step."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:
@@ -152,7 +152,7 @@ class LumenDenoiseStep(LoopSequentialPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Goes from noise to latents, step by step."
+        return "Denoises the latents step by step."
 
     @property
     def loop_inputs(self) -> list[InputParam]:

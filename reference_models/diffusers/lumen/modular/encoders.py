@@ -22,12 +22,12 @@ def encode_prompt(
 
     Args:
         prompt (`str` or `list[str]`): one or several.
-        num_images_per_prompt (`int`, defaults to 1): how often each is repeated, one after the other.
-        max_sequence_length (`int`, defaults to 256): longer prompts are cut.
-        device (`torch.device`, *optional*): where the embedding goes.
+        num_images_per_prompt (`int`, defaults to 1): number of images per prompt; rows of one prompt are adjacent.
+        max_sequence_length (`int`, defaults to 256): longer prompts are truncated.
+        device (`torch.device`, *optional*): device of the embedding.
 
     Returns:
-        `tuple[torch.Tensor, torch.Tensor]`: the embedding and its mask, one row for each image.
+        `tuple[torch.Tensor, torch.Tensor]`: the embedding and its mask, one row per image.
     """
     device = device or components._execution_device
     prompt = [prompt] if isinstance(prompt, str) else prompt

@@ -12,14 +12,16 @@ from .modular_pipeline import LumenModularPipeline
 
 
 def check_inputs(components, prompt, prompt_embeds, height, width, callback_on_step_end_tensor_inputs):
-    """Raises `ValueError` for what cannot be drawn."""
+    """Raise `ValueError` for invalid inputs."""
     if (prompt is None) == (prompt_embeds is None):
         raise ValueError("Provide either `prompt` or `prompt_embeds`, and not both.")
     if height % components.vae_scale_factor or width % components.vae_scale_factor:
         raise ValueError(f"`height` and `width` must be divisible by {components.vae_scale_factor}.")
     unknown = set(callback_on_step_end_tensor_inputs) - set(components._callback_tensor_inputs)
     if unknown:
-        raise ValueError(f"`callback_on_step_end_tensor_inputs` has {sorted(unknown)}, which no step has.")
+        raise ValueError(
+            f"`callback_on_step_end_tensor_inputs` has {sorted(unknown)}, which are not available in a step."
+        )
 
 
 class LumenInputStep(ModularPipelineBlocks):
@@ -27,7 +29,7 @@ class LumenInputStep(ModularPipelineBlocks):
 
     @property
     def description(self) -> str:
-        return "Checks what was given and fills in what was left out."
+        return "Checks inputs and fills in defaults."
 
     @property
     def expected_components(self) -> list[ComponentSpec]:

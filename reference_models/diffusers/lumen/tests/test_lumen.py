@@ -18,7 +18,7 @@ CONFIG = {
     "rope_theta": 10000.0,
 }
 CHANNELS = CONFIG.get("in_channels", 4)
-ROUNDING = {"rtol": 1e-4, "atol": 1e-4}  # kernels of some processors depend on where weights lie in memory
+ROUNDING = {"rtol": 1e-4, "atol": 1e-4}  # some CPU kernels depend on the weights' alignment in memory
 
 
 def small_pipeline():

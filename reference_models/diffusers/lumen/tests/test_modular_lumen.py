@@ -1,4 +1,4 @@
-"""The blocks answer what the pipeline answers, on the same parts and the same noise."""
+"""The blocks return the pipeline's outputs, on the same components and noise."""
 
 import pytest
 import torch

@@ -26,7 +26,7 @@
 #      upstream=7476527f84b5 patch=dd9fae90fa77
 #    - method_override: OlmoeForCausalLM.get_parallel_plan
 #      Add the expert-parallel plan
-#      upstream=none patch=0fb412376c38
+#      upstream=none patch=7821e8aad2a0
 #
 # ==============================================================================
 
@@ -824,7 +824,7 @@ class OlmoeForCausalLM(OlmoePreTrainedModel, GenerationMixin):
         )
 
     # Patch: OlmoeForCausalLM.get_parallel_plan
-    # 1. Added: VeOmni asks the model for its expert-parallel plan.
+    # 1. Added: VeOmni reads the expert-parallel plan from the model.
     def get_parallel_plan(self):
         from ..parallel_plan import get_parallel_plan as _get_parallel_plan
 

@@ -20,13 +20,13 @@
 #      upstream=0d7b11835db6 patch=692ad07bb279
 #    - method_override: Qwen2_5OmniThinkerForConditionalGeneration.forward
 #      VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function
-#      upstream=26a41f3236f5 patch=2266d50e89de
+#      upstream=26a41f3236f5 patch=3dba3ed0b615
 #    - method_override: Qwen2_5OmniThinkerForConditionalGeneration.__init__
-#      embeddings are tied where the whole config says so
-#      upstream=e0ffcd242bce patch=ac0338de54ea
+#      embeddings are tied if the top-level config says so
+#      upstream=e0ffcd242bce patch=c16c8ff3e57d
 #    - method_override: Qwen2_5OmniThinkerForConditionalGeneration.get_position_id_func
-#      Added: VeOmni's data pipeline makes positions with it, in processes of its own
-#      upstream=none patch=a8e88537147c
+#      Added: VeOmni's data pipeline computes positions with it in its worker processes
+#      upstream=none patch=69d73cab06f3
 #    - method_override: Qwen2_5OmniThinkerForConditionalGeneration.get_extra_collate_infos
 #      Added: how VeOmni's collator joins the media of several samples
 #      upstream=none patch=9c9f009022bd
@@ -1808,7 +1808,7 @@ class Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniPreTrainedModelForCo
     _no_split_modules = ["Qwen2_5OmniAudioEncoder", "Qwen2_5OmniVisionEncoder"]
 
     # Patch: Qwen2_5OmniThinkerForConditionalGeneration.__init__
-    # 1. embeddings are tied where the whole config says so.
+    # 1. embeddings are tied if the top-level config says so.
     def __init__(self, config: Qwen2_5OmniThinkerConfig):
         super().__init__(config)
         # Modification: VeOmni ties embeddings where the config of the text says so, too.
@@ -2034,7 +2034,7 @@ class Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniPreTrainedModelForCo
         metadata = kwargs.pop("multimodal_metadata", None)
         media, input_ids, position_ids, kwargs = from_pipeline(self, input_ids, position_ids, kwargs, metadata)
         if position_ids is None and media.sp_enabled:
-            raise ValueError("each process has a part of the tokens: the data pipeline has to pass position_ids")
+            raise ValueError("each process has a part of the tokens: the data pipeline must pass position_ids")
         if audio_feature_lengths is not None and feature_attention_mask is None:
             input_features, feature_attention_mask = sounds_of(input_features, audio_feature_lengths)
         if input_features is None and media.needs_dummy("audio"):
@@ -2188,7 +2188,7 @@ class Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniPreTrainedModelForCo
         return model_inputs
 
     # Patch: Qwen2_5OmniThinkerForConditionalGeneration.get_position_id_func
-    # 1. Added: VeOmni's data pipeline makes positions with it, in processes of its own.
+    # 1. Added: VeOmni's data pipeline computes positions with it in its worker processes.
     def get_position_id_func(self):
         return positions_of(Qwen2_5OmniThinkerForConditionalGeneration, self.config)
 

@@ -32,7 +32,7 @@
 #      upstream=none patch=0333618cb647
 #    - method_override: Qwen3MoeForCausalLM.get_parallel_plan
 #      Add the expert-parallel plan
-#      upstream=none patch=fb635a37e6c9
+#      upstream=none patch=f62b9401269d
 #
 # ==============================================================================
 
@@ -845,7 +845,7 @@ class Qwen3MoeForCausalLM(Qwen3MoePreTrainedModel, GenerationMixin):
         )
 
     # Patch: Qwen3MoeForCausalLM.get_parallel_plan
-    # 1. Added: VeOmni asks the model for its expert-parallel plan.
+    # 1. Added: VeOmni reads the expert-parallel plan from the model.
     def get_parallel_plan(self):
         from ..parallel_plan import get_parallel_plan as _get_parallel_plan
 

@@ -23,13 +23,13 @@
 #      upstream=607d1463745a patch=463ee67217e5
 #    - method_override: Qwen3VLModel.forward
 #      VeOmni's masks of placeholders, dummy media, and each process's own features
-#      upstream=b38a1bbb5655 patch=8d94a5153e87
+#      upstream=b38a1bbb5655 patch=8c0b42a3f888
 #    - method_override: Qwen3VLForConditionalGeneration.__init__
-#      embeddings are tied where the whole config says so
-#      upstream=d5ee1a08b3c5 patch=0bd67fef38e3
+#      embeddings are tied if the top-level config says so
+#      upstream=d5ee1a08b3c5 patch=c70f2cf4f4da
 #    - method_override: Qwen3VLForConditionalGeneration.get_position_id_func
-#      Added: VeOmni's data pipeline makes positions with it, in processes of its own
-#      upstream=none patch=94ae9885e3dc
+#      Added: VeOmni's data pipeline computes positions with it in its worker processes
+#      upstream=none patch=0cfb2a4e1c08
 #    - method_override: Qwen3VLForConditionalGeneration.get_extra_collate_infos
 #      Added: how VeOmni's collator joins the media of several samples
 #      upstream=none patch=fc9edd51c692
@@ -1292,7 +1292,7 @@ class Qwen3VLModel(Qwen3VLPreTrainedModel):
         metadata = kwargs.pop("multimodal_metadata", None)
         media, input_ids, position_ids, kwargs = from_pipeline(self, input_ids, position_ids, kwargs, metadata)
         if position_ids is None and media.sp_enabled:
-            raise ValueError("each process has a part of the tokens: the data pipeline has to pass position_ids")
+            raise ValueError("each process has a part of the tokens: the data pipeline must pass position_ids")
         if pixel_values is None and media.needs_dummy("image"):
             pixel_values, image_grid_thw = media.dummy("image")
         if pixel_values_videos is None and media.needs_dummy("video"):
@@ -1443,7 +1443,7 @@ class Qwen3VLForConditionalGeneration(Qwen3VLPreTrainedModel, GenerationMixin):
     config: Qwen3VLConfig
 
     # Patch: Qwen3VLForConditionalGeneration.__init__
-    # 1. embeddings are tied where the whole config says so.
+    # 1. embeddings are tied if the top-level config says so.
     def __init__(self, config):
         super().__init__(config)
         # Modification: VeOmni ties embeddings where the config of the text says so, too.
@@ -1832,7 +1832,7 @@ class Qwen3VLForConditionalGeneration(Qwen3VLPreTrainedModel, GenerationMixin):
         return input_ids, model_kwargs
 
     # Patch: Qwen3VLForConditionalGeneration.get_position_id_func
-    # 1. Added: VeOmni's data pipeline makes positions with it, in processes of its own.
+    # 1. Added: VeOmni's data pipeline computes positions with it in its worker processes.
     def get_position_id_func(self):
         return positions_of(Qwen3VLModel, self.config)
 

@@ -1,11 +1,11 @@
-"""The frozen model of conditions: importing this registers "QwenImageTransformer2DModelCondition"."""
+"""The frozen condition model: importing this registers "QwenImageTransformer2DModelCondition"."""
 
 from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
 
 
 @MODEL_CONFIG_REGISTRY.register("QwenImageTransformer2DModelCondition")
 def register_qwen_image_condition_config():
-    """Where the pipeline lies, and how it is asked."""
+    """Where the pipeline is, and the arguments of its call."""
     from .configuration_qwen_image_condition import QwenImageConditionConfig
 
     return QwenImageConditionConfig
@@ -13,7 +13,7 @@ def register_qwen_image_condition_config():
 
 @MODELING_REGISTRY.register("QwenImageTransformer2DModelCondition")
 def register_qwen_image_condition_modeling(architecture: str | None = None):
-    """The model; VeOmni asks for it without an architecture."""
+    """Return the model; VeOmni requests it without an architecture."""
     from .modeling_qwen_image_condition import QwenImageConditionModel
 
     return QwenImageConditionModel

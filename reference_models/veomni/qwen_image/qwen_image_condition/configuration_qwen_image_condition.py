@@ -1,4 +1,4 @@
-"""The config of the model of conditions: where QwenImagePipeline lies, and how it is asked."""
+"""The config of the condition model: where QwenImagePipeline is, and the arguments of its call."""
 
 from transformers import PretrainedConfig
 
@@ -36,7 +36,7 @@ class QwenImageConditionConfig(PretrainedConfig):
 
     @classmethod
     def get_config_dict(cls, pretrained_model_name_or_path, **kwargs):
-        """The root of a pipeline has no config.json: what is known of it is where it lies."""
+        """A pipeline's root has no config.json, so only its path is known."""
         try:
             values, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
         except OSError:

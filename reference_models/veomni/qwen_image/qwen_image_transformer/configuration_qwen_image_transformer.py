@@ -53,7 +53,7 @@ class QwenImageTransformerConfig(PretrainedConfig):
         return {name: getattr(self, name) for name in _ARGUMENTS}
 
     def to_dict(self) -> dict[str, Any]:
-        """The config with the names by which diffusers knows its class; without a dtype, which is no part of it."""
+        """The config with the names by which diffusers knows its class; without a dtype, which diffusers does not store."""
         values = super().to_dict()
         values["_class_name"] = "QwenImageTransformer2DModel"
         values["_diffusers_version"] = diffusers.__version__
@@ -61,7 +61,7 @@ class QwenImageTransformerConfig(PretrainedConfig):
         return values
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:
-        """Writes the config.json that diffusers would: trainers export this object beside the weights.
+        """Writes the config.json that diffusers would: trainers export this object next to the weights.
 
         They call those as transformers does: here they get the names by which diffusers finds them.
         """
@@ -74,7 +74,7 @@ class QwenImageTransformerConfig(PretrainedConfig):
 
 
 def _name_as_diffusers(place: Path) -> None:
-    """Rename the weights beside a config.json, and what their index calls them."""
+    """Rename the weights next to a config.json, and the names in their index."""
     if not (weights := sorted(place.glob("model*.safetensors"))):
         return
     for file in weights:

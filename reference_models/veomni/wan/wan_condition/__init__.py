@@ -1,11 +1,11 @@
-"""The frozen model of conditions: importing this registers "WanTransformer3DModelCondition"."""
+"""The frozen condition model: importing this registers "WanTransformer3DModelCondition"."""
 
 from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
 
 
 @MODEL_CONFIG_REGISTRY.register("WanTransformer3DModelCondition")
 def register_wan_condition_config():
-    """Where the pipeline lies, and how it is asked."""
+    """Where the pipeline is, and the arguments of its call."""
     from .configuration_wan_condition import WanConditionConfig
 
     return WanConditionConfig
@@ -13,7 +13,7 @@ def register_wan_condition_config():
 
 @MODELING_REGISTRY.register("WanTransformer3DModelCondition")
 def register_wan_condition_modeling(architecture: str | None = None):
-    """The model; VeOmni asks for it without an architecture."""
+    """Return the model; VeOmni requests it without an architecture."""
     from .modeling_wan_condition import WanConditionModel
 
     return WanConditionModel

@@ -20,7 +20,7 @@ _ARGUMENTS = tuple(inspect.signature(WanTransformer3DModel.forward).parameters)[
 
 
 class WanConditionModel(PreTrainedModel):
-    """Encoders, autoencoder and scheduler; frozen, and never shared among processes."""
+    """Encoders, autoencoder and scheduler; frozen and never sharded."""
 
     config_class = WanConditionConfig
     supports_gradient_checkpointing = False
@@ -35,7 +35,7 @@ class WanConditionModel(PreTrainedModel):
         self._load_components(meta_init)
 
     def _load_components(self, meta_init: bool) -> None:
-        """The scheduler; and the encoders and the autoencoder, unless conditions are there already."""
+        """Load the scheduler, and the encoders and autoencoder unless conditions are stored."""
         base = self.config.base_model_path
         index = WanPipeline.load_config(base)
         scheduler = getattr(diffusers, index["scheduler"][1])
@@ -55,7 +55,7 @@ class WanConditionModel(PreTrainedModel):
 
     @torch.no_grad()
     def get_condition(self, inputs, images=None, videos=None, **kwargs) -> dict[str, list[Any]]:
-        """What the denoiser is given for each sample, and clean latents in its own layout.
+        """The denoiser's inputs for each sample, and clean latents in its own layout.
 
         Args:
             inputs: a prompt for each sample.
@@ -69,7 +69,7 @@ class WanConditionModel(PreTrainedModel):
         return {name: [one.get(name) for one in found] for name in dict.fromkeys(name for one in found for name in one)}
 
     def _condition(self, prompt, medium) -> dict[str, Any]:
-        """Runs the pipeline up to its denoiser, with clean latents in the place of its noise."""
+        """Run the pipeline up to its denoiser, with clean latents instead of its noise."""
         pixels = self._pixels(medium)
         latents = self._normalised(self._encoded(pixels))
         pipeline = copy.copy(self.pipeline)
@@ -94,14 +94,16 @@ class WanConditionModel(PreTrainedModel):
 
     @property
     def _steps(self) -> int:
-        """As many as the scheduler has, so that every step of a shorter schedule lies on this one."""
+        """All scheduler steps, so that this schedule contains every step of a shorter one."""
         return min(self.config.num_train_timesteps, self.scheduler.config.num_train_timesteps)
 
     def _check(self, given, latents, used, scheduler) -> None:
-        """Raises where the pipeline does otherwise than this model was derived for."""
+        """Raise if the pipeline behaves differently from the one this model was derived from."""
         clean = given[_LATENTS][0] if isinstance(given[_LATENTS], list) else given[_LATENTS]
         if len(used) != 1 or clean.numel() != latents.numel():
-            raise ValueError("WanPipeline hands its denoiser more than the latents that it prepared: finish _condition")
+            raise ValueError(
+                "WanPipeline passes its denoiser more than the latents that it prepared: finish _condition"
+            )
         step = given[_STEP].flatten()[0].float()
         expected = _step(scheduler.timesteps[0].to(step.device)).float()
         if not torch.allclose(step, expected, rtol=1e-2, atol=1e-2 * abs(1.0) * 1000):
@@ -122,17 +124,17 @@ class WanConditionModel(PreTrainedModel):
 
     @property
     def _of_videos(self) -> bool:
-        """Whether the autoencoder's convolutions go along frames."""
+        """Whether the autoencoder convolves over frames."""
         return any(parameter.dim() == 5 for parameter in self.vae.parameters())
 
     def _encoded(self, pixels: torch.Tensor) -> torch.Tensor:
-        of_pictures = pixels.dim() == 5 and not self._of_videos  # such an autoencoder takes a film frame by frame
+        of_pictures = pixels.dim() == 5 and not self._of_videos  # such an autoencoder encodes a video frame by frame
         answer = self.vae.encode(pixels[0].transpose(0, 1) if of_pictures else pixels)
         latents = answer.latent_dist.mode() if hasattr(answer, "latent_dist") else answer[0]
         return latents.transpose(0, 1)[None] if of_pictures else latents
 
     def _normalised(self, latents: torch.Tensor) -> torch.Tensor:
-        """Latents as the denoiser knows them: mean and deviation."""
+        """Latents in the denoiser's scale: mean and deviation."""
         # diffusers/pipelines/wan/pipeline_wan.py:652
         shape = (1, -1, *[1] * (latents.dim() - 2))
         mean, deviation = (
@@ -181,9 +183,9 @@ class WanConditionModel(PreTrainedModel):
         self.generator.manual_seed((((self.config.seed or 0) * large + self._step_number) * large + place) % 2**63)
 
     def _noised(self, clean: torch.Tensor, schedule: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Latents with noise, the step [1] of the scheduler that it is of, and what the transformer is to answer.
+        """Return noisy latents, their scheduler step [1], and the transformer's target.
 
-        Steps are drawn evenly from the pipeline's own schedule for latents of this size, [2, steps].
+        Steps are drawn uniformly from the pipeline's own schedule for latents of this size, [2, steps].
         """
         timesteps, sigmas = schedule
         index = torch.randint(len(timesteps), (1,), device=clean.device, generator=self.generator)
@@ -207,7 +209,7 @@ class WanConditionModel(PreTrainedModel):
         return sample, step, targets[self.scheduler.config.prediction_type]
 
     def _preconditioned(self, clean, noise, step, sigma) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The answer from which the scheduler's own preconditioning makes the clean latents."""
+        """The output that the scheduler's preconditioning turns into the clean latents."""
         noised = clean + sigma * noise
         self.scheduler._step_index = None
         offset = self.scheduler.precondition_outputs(noised, torch.zeros_like(noised), sigma)
@@ -230,17 +232,17 @@ def _schedule(scheduler) -> torch.Tensor:
 
 
 def _step(step: torch.Tensor) -> torch.Tensor:
-    """A step of the scheduler as the pipeline hands it to the transformer."""
+    """A scheduler step as the pipeline passes it to the transformer."""
     # diffusers/pipelines/wan/pipeline_wan.py:608
     return step
 
 
 class _Recorded(Exception):
-    """Ends a pipeline's call where its denoiser would begin."""
+    """Stop a pipeline's call at its denoiser."""
 
 
 class _Recorder:
-    """Stands in the denoiser's place: has its config, and keeps what it is called with."""
+    """Replace the denoiser: has its config, and records its arguments."""
 
     dtype = torch.float32
 
@@ -257,11 +259,11 @@ class _Recorder:
         raise _Recorded
 
     def cache_context(self, name: str, **place):
-        """diffusers' caches are of no use here."""
+        """Disable diffusers' caches."""
         return contextlib.nullcontext()
 
     def __getattr__(self, name: str):
-        """What pipelines ask the model itself: from its config, or from a model without storage."""
+        """Attributes that pipelines read from the model: from its config, or from a meta model."""
         if name.startswith("_") or name in ("config", "given", "whole"):
             raise AttributeError(name)
         if name in self.config:
@@ -273,7 +275,7 @@ class _Recorder:
 
 
 def _preparing(pipeline, latents: torch.Tensor):
-    """The pipeline's own prepare_latents, in which noise is these latents; and a list of how often it was asked for."""
+    """The pipeline's prepare_latents with these latents as noise, and a list of its calls."""
     method, used = type(pipeline).prepare_latents, []
 
     def given(shape, *args, **kwargs):
@@ -288,12 +290,12 @@ def _preparing(pipeline, latents: torch.Tensor):
 
 
 def _nothing(value) -> bool:
-    """Whether a value is a bag of settings without any."""
+    """Whether a value is an empty settings object."""
     return isinstance(value, dict) and not value
 
 
 def _only(media):
-    """The one picture or video of a sample."""
+    """The one image or video of a sample."""
     if isinstance(media, (list, tuple)):
         if len(media) != 1:
             raise ValueError(f"a sample has one target, not {len(media)}")

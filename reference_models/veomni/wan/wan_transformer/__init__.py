@@ -3,7 +3,7 @@
 from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
 
 
-# VeOmni registers this key itself: assigning, not registering, puts this integration in its place.
+# VeOmni registers this key itself: assigning, not registering, replaces it.
 def register_wan_transformer_config():
     """The config: the arguments of diffusers' constructor."""
     from .configuration_wan_transformer import WanTransformerConfig

@@ -68,12 +68,12 @@ class Kernel:
         backend=None,
         parallel_config=None,
     ):
-        """In the place of diffusers' `dispatch_attention_fn`: tensors are [batch, tokens, heads, width]."""
+        """Replaces diffusers' `dispatch_attention_fn`: tensors are [batch, tokens, heads, width]."""
         if is_causal:
             raise ValueError("WanTransformer3DModel asks for causal attention, which no denoiser has")
 
         def attend(query, key, value, attn_mask):
-            # Flash attention has no argument for a mask: it would be dropped without a word.
+            # Flash attention has no argument for a mask: it would be silently dropped.
             torchs = self.attn_implementation in _OF_TORCH or attn_mask is not None
             function = eager_attention_forward if torchs else ALL_ATTENTION_FUNCTIONS[self.attn_implementation]
             answer, _ = function(
@@ -90,7 +90,7 @@ class Kernel:
             )
             return answer
 
-        # diffusers' processors hand this on where both sides of attention are cut, and nowhere else.
+        # diffusers' processors pass this only when both sides of attention are sharded.
         if parallel_config is not None and self.share.enabled:
             return self.share.exchanged(attend, query, key, value, attn_mask)
         return attend(query, key, value, attn_mask)
@@ -114,7 +114,7 @@ _NO_CODE = SimpleNamespace(co_names=())
 
 
 def _adapted(kind: type, kernel: Kernel) -> type:
-    """A class of processors whose code is upstream's, and whose kernel is another."""
+    """A processor class with upstream's code and another kernel."""
     call = kind.__call__
     names = {**call.__globals__, _CALLED: kernel}
     changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)

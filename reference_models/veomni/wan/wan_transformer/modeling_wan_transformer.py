@@ -155,7 +155,7 @@ def _cast(value, dtype: torch.dtype):
 
 
 def _tensors(answer) -> Iterator[torch.Tensor]:
-    """The tensors of an answer, in order; several, as of pictures and sound, are trained as one row."""
+    """The tensors of an output, in order; several, such as video and sound, are trained as one row."""
     if isinstance(answer, torch.Tensor):
         yield answer
     elif isinstance(answer, (list, tuple)):

@@ -23,7 +23,7 @@ _STREAMS = ()
 
 
 class SequenceShare:
-    """Hooks that cut and join at the modules of one model. They do nothing without sequence parallelism."""
+    """Hooks that shard and gather at one model's modules; no-ops without sequence parallelism."""
 
     def __init__(self, model, plan):
         self._inputs = plan.get("", {})
@@ -38,7 +38,7 @@ class SequenceShare:
 
     @property
     def enabled(self) -> bool:
-        """Whether sequences are shared among processes."""
+        """Whether sequences are sharded across processes."""
         return get_parallel_state().ulysses_enabled
 
     def begin(self, sample: dict) -> dict:
@@ -86,7 +86,7 @@ class SequenceShare:
             module.register_forward_hook(lambda _, args, output: self._cut_results(given, output))
 
     def _watch(self, module) -> None:
-        """Notes how many tokens of each stream a block is given."""
+        """Record how many tokens of each stream a block receives."""
         order = list(inspect.signature(module.forward).parameters)
 
         def note(_, args, kwargs):
@@ -189,7 +189,7 @@ def _modules(model, name: str) -> list:
 
 
 def _padded(tensor, dim: int, length: int):
-    """A tensor with zeros behind it, up to a length."""
+    """A tensor padded with trailing zeros up to a length."""
     shape = list(tensor.shape)
     shape[dim] = length - shape[dim]
     return torch.cat([tensor, tensor.new_zeros(shape)], dim=dim) if shape[dim] else tensor
@@ -218,7 +218,7 @@ def _whole(tensor, lengths: list[int]):
 
 
 def _own(tensor, lengths: list[int]):
-    """The way back of `_whole`."""
+    """The inverse of `_whole`."""
     state = get_parallel_state()
     padded = torch.cat([_padded(part, 1, max(lengths)) for part in tensor.split(lengths, dim=1)], dim=1)
     own = gather_heads_scatter_seq(padded, head_dim=2, seq_dim=1, group=state.ulysses_group)

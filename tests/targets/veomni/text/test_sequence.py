@@ -13,9 +13,9 @@ from omni_kit.upstream.subject import open_source
 PASSES = ("llama", "qwen3_moe", "deepseek_v3", "gemma3_text", "gpt_oss", "glm4", "cohere2_moe", "electra", "gpt_neox")
 FAILS = {
     "bamba": "mixes neighbouring tokens",
-    "bloom": "does not go through transformers' registry",
+    "bloom": "does not use transformers' registry",
     "gpt2": "no nn.Linear",
-    "hrm_text": "config refuses flash attention",
+    "hrm_text": "config rejects flash attention",
     "minimax": "layers of type linear_attention",
     "rwkv": "",
     "modernbert-decoder": "the loss is upstream's own",
@@ -40,12 +40,12 @@ def test_where_it_fails(model_type: str) -> None:
 KEPT_APART = ("biogpt", "cohere2_moe", "deepseek_v3", "electra", "gpt2", "gpt_oss", "hunyuan_v1_dense", "llama")
 TAKEN_FOR_ONE = {
     "bamba": "mixes neighbouring tokens",
-    "bart": "no position_ids are taken",
-    "blenderbot": "no position_ids are taken",
-    "falcon": "does not go through transformers' registry",
+    "bart": "forward takes no position_ids",
+    "blenderbot": "forward takes no position_ids",
+    "falcon": "does not use transformers' registry",
     "jamba": "mixes neighbouring tokens",
     "minimax": "layers of type linear_attention",
-    "nemotron": "does not go through transformers' registry",
+    "nemotron": "does not use transformers' registry",
     "qwen3_next": "mixes neighbouring tokens",
     "stablelm": "StableLmDecoderLayer.forward does not hand on",
 }

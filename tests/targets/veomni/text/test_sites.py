@@ -98,7 +98,7 @@ def test_standard_dense_has_no_moe_sites(model: Models, model_type: str) -> None
         ("deepseek_v3", "rotary", "mla: only a part"),
         ("glm4", "rotary", "partial-rotary"),
         ("gpt_oss", "experts", "not \\[E, 2I, H\\]"),
-        ("granitemoe", "experts", "not held as gate_up_proj and down_proj"),
+        ("granitemoe", "experts", "not stored as gate_up_proj and down_proj"),
         ("olmoe", "swiglu-mlp", "nothing in the modeling file builds"),
     ],
 )
@@ -391,7 +391,7 @@ def test_what_a_router_returns_is_told_as_it_is(model: Models) -> None:
     subject = model("qwen3_moe")
     raw, shares = "return router_logits, router_scores", "return router_probs, router_scores"
     assert "over raw router logits" in changed(subject, raw, raw)["load-balancing-loss"].reason
-    assert "which are no raw logits" in changed(subject, raw, shares)["load-balancing-loss"].reason
+    assert "which are not raw logits" in changed(subject, raw, shares)["load-balancing-loss"].reason
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def checkout_at(root: Path) -> Checkout:
     """
     found = find_checkout(root)
     if found is None:
-        raise BadInput(f"{root} is not a checkout of diffusers: it has no {PACKAGE}", "give its root with --into")
+        raise BadInput(f"{root} is not a checkout of diffusers: it has no {PACKAGE}", "pass its root with --into")
     for place, text in _ENTERED.items():
         file = found.library.root / place
         if not file.is_file() or text not in file.read_text(encoding="utf-8"):

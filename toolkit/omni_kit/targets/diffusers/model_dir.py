@@ -15,7 +15,7 @@ _MIXIN = "ModelMixin"
 _PIPELINES = "pipelines"
 _PACKAGE = "diffusers"
 _MENTIONED = re.compile(rf"\b{_MIXIN}\b")
-_HINT = "give a package with transformer_<name>.py, in which a class is a ModelMixin"
+_HINT = "pass a package with transformer_<name>.py, in which a class is a ModelMixin"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def sampler_name(in_tree: bool) -> str:
 
 
 def toy_name(in_tree: bool) -> str:
-    """What that file is called: in the library's own tree it is one of ours, as those beside it."""
+    """What that file is called: in the library's own tree it is one of ours, as those next to it."""
     return _TOY_IN_TREE if in_tree else _TOY
 
 

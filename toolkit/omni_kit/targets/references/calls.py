@@ -28,7 +28,7 @@ class Asked:
     steps: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
     def add(self, latents: torch.Tensor, time: torch.Tensor) -> None:
-        """A call; those of one step are told by one time, and handed the same latents."""
+        """A call; those of one step are told by one time, and passed the same latents."""
         told = time.detach().float().reshape(-1)[0].clone()
         handed = latents[: self.pictures].detach().float().clone()
         last = self.steps[-1] if self.steps else None

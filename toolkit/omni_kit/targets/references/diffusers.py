@@ -54,7 +54,7 @@ class DiffusersBuilder:
         """
         config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
         if "_class_name" not in config:
-            raise BadInput(f"{checkpoint.name}/config.json does not say its _class_name: diffusers did not write it")
+            raise BadInput(f"{checkpoint.name}/config.json has no _class_name: diffusers did not write it")
         model, info = _class(config["_class_name"]).from_pretrained(
             checkpoint, torch_dtype=getattr(torch, dtype), output_loading_info=True
         )

@@ -116,7 +116,7 @@ class PipelineBuilder:
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
         """A pipeline is served, and not trained."""
-        raise BadInput("pipelines are compared while they serve: nothing is exported")
+        raise BadInput("pipelines are compared while serving: nothing is exported")
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
         """As it would be published."""
@@ -132,7 +132,7 @@ class PipelineBuilder:
             BadInput: it is neither, or no small pipeline of that class can be made.
         """
         if not source:
-            raise BadInput("it is not known what this was made from: nothing can be run", GIVE_ONE)
+            raise BadInput("its source is not recorded, so nothing can be run", GIVE_ONE)
         if Path(source, INDEX).is_file():
             return self._opened(Path(source), torch.float32)
         varied = Path(source).name == _TOY
@@ -163,7 +163,7 @@ class PipelineBuilder:
         return found
 
     def notes(self) -> list[str]:
-        """Nothing is done otherwise than in real life."""
+        """Same behaviour as in production."""
         return []
 
     def _opened(self, directory: Path, dtype: torch.dtype) -> nn.Module:

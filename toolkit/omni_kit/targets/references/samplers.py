@@ -1,4 +1,4 @@
-"""The reference side of a sampler: the authors' own loop, told by a small file beside the integration."""
+"""The reference side of a sampler: the authors' own loop, told by a small file next to the integration."""
 
 import importlib.util
 import inspect

@@ -20,7 +20,7 @@ class Noted:
 
     Attributes:
         asked: what the denoiser's forward was called with, call by call.
-        samples, steps, guided: what the scheduler was handed at each step.
+        samples, steps, guided: what the scheduler received at each step.
         sigmas: of the scheduler.
         latents: what the last step answered.
     """
@@ -105,7 +105,7 @@ def _half(value: Any, start: int, count: int) -> Any:
 
 
 def _tensors(call: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors that a call was handed, and its numbers; in the order of their names."""
+    """The tensors that a call received, and its numbers; in the order of their names."""
     for name, value in sorted(call.items()):
         if isinstance(value, (list, tuple)):
             for number, one in enumerate(value):

@@ -73,7 +73,7 @@ def answer(latents: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
 
 
 class StandIn(nn.Module):
-    """Takes the place of a model, whatever else that is handed.
+    """Takes the place of a model, whatever else that receives.
 
     Attributes:
         asked: every call.
@@ -87,7 +87,7 @@ class StandIn(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """`answer`, for each picture that is handed."""
+        """`answer`, for each picture that receives."""
         given = {**dict(zip(self.order, args, strict=False)), **kwargs}
         latents, time = given[self.names[0]], torch.as_tensor(given[self.names[1]])
         self.asked.add(latents, time)

@@ -58,7 +58,7 @@ def acceptance(config_class: Any, toy: Mapping[str, Any], run: Callable[[Any], N
 
 
 def _trees(module: ModuleType, config: Any) -> Iterator[ast.AST]:
-    """The modeling file, those of its configs, and the library's functions that it hands its config to."""
+    """The modeling file, those of its configs, and the library's functions that it passes its config to."""
     yield _tree(module)
     for one in (config, *_parts(config)):
         yield _tree(sys.modules[type(one).__module__])

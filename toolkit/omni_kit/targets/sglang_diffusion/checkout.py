@@ -56,7 +56,7 @@ def checkout_at(root: Path) -> Checkout:
     """
     found = find_checkout(root)
     if found is None:
-        raise BadInput(f"{root} is not an SGLang checkout", "give its root with --into")
+        raise BadInput(f"{root} is not an SGLang checkout", "pass its root with --into")
     absent = [folder for folder in FOLDERS.values() if not (found.package / folder).is_dir()]
     known = f"def {_DISCOVERY}" in (found.package / "registry.py").read_text(encoding="utf-8")
     if absent or not known:

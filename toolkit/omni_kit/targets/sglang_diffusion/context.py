@@ -39,7 +39,7 @@ _GRID = 5
 
 @dataclass(frozen=True)
 class Condition:
-    """An argument of the denoiser: as upstream calls it, and as SGLang hands it over."""
+    """An argument of the denoiser: as upstream calls it, and as SGLang passes it over."""
 
     name: str
     key: str

@@ -20,7 +20,7 @@ def distillation(facts: PipelineFacts) -> Iterator[Decision]:
     yield from signs
     steps = call_arguments(facts.pipeline).get(_STEPS)
     if steps is not None and any(sign.choice == "none" for sign in signs):
-        why = "configs do not say for how many steps it was made: see its model card, and sampling_params.py"
+        why = "configs do not record its number of steps: see its model card, and sampling_params.py"
         yield Decision("steps", str(steps.default), why, steps.where)
 
 
@@ -28,10 +28,13 @@ def _signs(facts: PipelineFacts) -> Iterator[Decision]:
     given, takes = facts.model.given, _GUIDANCE in facts.taken
     if _EMBEDS in given and takes:
         embedded = bool(given[_EMBEDS])
-        why = "guidance_scale is what the denoiser is told" if embedded else "guidance_scale is told to nobody"
+        why = "guidance_scale goes to the denoiser" if embedded else "guidance_scale has no effect"
         place = f"{facts.pipeline.denoiser.name}/config.json: {_EMBEDS}"
         yield Decision("embedded guidance", "told" if embedded else "none", why, place)
     if facts.pipeline.values.get(_DISTILLED):
         yield Decision(
-            "second branch", "none", "whatever guidance_scale says, it is distilled", f"{INDEX}: {_DISTILLED}"
+            "second branch",
+            "none",
+            "it is guidance-distilled: guidance_scale does not switch guidance",
+            f"{INDEX}: {_DISTILLED}",
         )

@@ -62,7 +62,7 @@ class PipelineFacts:
 
     @cached_property
     def handing(self) -> Handing:
-        """What happens to latents before they are handed over."""
+        """What happens to latents before they are passed."""
         return handing_of(self.denoising)
 
     @cached_property
@@ -79,7 +79,7 @@ class PipelineFacts:
         """
         found = [one for one in self.pipeline.components if one.role == "autoencoder"]
         if not found:
-            raise Refusal(f"{self.class_name} has no autoencoder: SGLang's decoding stage has nothing to call")
+            raise Refusal(f"{self.class_name} has no autoencoder: SGLang's decoding stage requires one")
         return found[0]
 
     @cached_property
@@ -91,7 +91,7 @@ class PipelineFacts:
         """
         found = [one for one in self.pipeline.components if one.name == "scheduler"]
         if not found:
-            raise Refusal(f"{self.class_name} has no scheduler: SGLang's denoising stage has nothing to step with")
+            raise Refusal(f"{self.class_name} has no scheduler: SGLang's denoising stage requires one")
         return found[0]
 
     @cached_property
@@ -179,17 +179,17 @@ class PipelineFacts:
 
     @cached_property
     def loop_odd(self) -> list[str]:
-        """What its loop over steps does besides asking, guiding and stepping."""
+        """What its loop over steps does other than asking, guiding and stepping."""
         return oddities(self.denoising, self.scheduler.class_name)
 
     @cached_property
     def end_odd(self) -> list[str]:
-        """What it does with its last latents besides unpacking, scaling and decoding."""
+        """What it does with its last latents other than unpacking, scaling and decoding."""
         return unusual_ends(self.denoising, self.scheduler.class_name)
 
     @property
     def decoding_asked(self) -> list[str]:
-        """What the autoencoder is asked with besides latents, and needs."""
+        """What the autoencoder is asked with other than latents, and needs."""
         return [text for text in self.decoding.asked if self.needed_to_decode(text)]
 
     @cached_property
@@ -250,6 +250,6 @@ def pipeline_facts(subject: Subject) -> PipelineFacts:
     if subject.pipeline is None or subject.component is None:
         raise BadInput(
             f"{subject.given} is not a pipeline, and SGLang serves whole pipelines",
-            "give a directory with model_index.json, or a class such as FluxPipeline",
+            "pass a directory with model_index.json, or a class such as FluxPipeline",
         )
     return PipelineFacts(subject, subject.pipeline, subject.component)

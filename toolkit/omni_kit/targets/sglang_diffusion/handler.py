@@ -26,14 +26,14 @@ class PipelineHandler:
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """A plugin beside diffusers' pipeline of its name, on the checkpoint that it was made from.
+        """A plugin next to diffusers' pipeline of its name, on the checkpoint that it was made from.
 
         Raises:
             BadInput: it lies in a checkout.
         """
         found = find_pipeline_dir(path)
         if found.in_tree:
-            raise BadInput(f"{path} lies in a checkout: parity runs plugins", "make it with --style plugin")
+            raise BadInput(f"{path} is in a checkout: parity runs plugins", "generate it with --style plugin")
         return Candidate(
             path=found.path,
             source=recorded_source(found.path),

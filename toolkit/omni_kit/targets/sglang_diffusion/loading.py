@@ -33,12 +33,12 @@ class SGLangConsumer:
         """See `Consumer.consume`."""
         directory = subject.directory
         if subject.library.name != "diffusers" or directory is None or not (directory.parent / INDEX).is_file():
-            hint = f"give a pipeline's directory, or a component's in it: {INDEX} says which pipeline serves it"
+            hint = f"pass a pipeline's directory, or a component's in it: {INDEX} says which pipeline serves it"
             raise BadInput(f"SGLang loads whole pipelines of diffusers, and {subject.given} is none", hint)
         if checkpoint.names_only:
-            raise BadInput("SGLang's loader needs shapes, but an index has none", "give the shards")
+            raise BadInput("SGLang's loader needs shapes, but an index has none", "pass the shards")
         if find_spec("sglang") is None:
-            raise MissingRequirement("--for sglang-diffusion asks SGLang's own loader: it is not installed here",
+            raise MissingRequirement("--for sglang-diffusion asks SGLang's own loader: it is not installed",
                                      INSTALL_SGLANG)  # fmt: skip
         tensors = {key: [info.dtype, list(info.shape)] for key, info in checkpoint.tensors.items() if info is not None}
         answer = _asked({"pipeline": str(directory.parent), "component": directory.name, "tensors": tensors})
@@ -105,7 +105,7 @@ def _ignored(dropped: Sequence[str], left_out: Mapping[str, str]) -> Iterator[Ig
         yield Ignored(dropped[0], "the model's mapping drops it", len(dropped))
     for how in sorted(set(left_out.values())):
         names = [name for name, value in left_out.items() if value == how]
-        yield Ignored(names[0], f"no key has it, and the model says that it begins as {how}", len(names))
+        yield Ignored(names[0], f"no key has it, and the model initialises it as {how}", len(names))
 
 
 def _misfits(
@@ -121,6 +121,6 @@ def _misfits(
         if parts and (lost := sorted(set(range(parts)) - set(numbers))):
             yield Misfit(parameter, "half-fed", f"is made of {parts} parts, and {keys} is not part {lost[0]}")
         elif len(writes) > max(parts, 1) or len(set(numbers)) != len(numbers):
-            yield Misfit(parameter, "fed-twice", f"is written by {keys}: whichever comes last counts")
+            yield Misfit(parameter, "fed-twice", f"is written by {keys}: the last one wins")
         elif name in refused:
             yield Misfit(parameter, "shape-mismatch", f"cannot be made of {keys}: {refused[name]}")

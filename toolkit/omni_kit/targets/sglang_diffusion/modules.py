@@ -33,7 +33,7 @@ def compose(facts: PipelineFacts) -> Composition:
     odd = [one for one in _asked(facts, found) if isinstance(one, str)]
     if facts.embeds not in found.conditions and found.encoded:
         odd.append(
-            f"hands its denoiser {facts.embeds or 'nothing'}, which {ENCODE} does not make ({facts.denoising.where})"
+            f"passes its denoiser {facts.embeds or 'nothing'}, which {ENCODE} does not make ({facts.denoising.where})"
         )
     odd += [one for one in _unpacking(facts) if isinstance(one, str)]
     return replace(found, against=[*found.against, *odd])

@@ -63,7 +63,7 @@ class Own:
             classes = {subject.profile.model_type: "denoiser"}
         for class_name, role in classes.items():
             if class_name in self.models:
-                yield Decision("SGLang has", f"the {role} {class_name}", f"{self.called} has a class of its own for it",
+                yield Decision("SGLang has", f"the {role} {class_name}", f"{self.called} has its own class for it",
                                self.models[class_name])  # fmt: skip
 
 

@@ -17,7 +17,7 @@ PIPELINES = "runtime/pipelines"
 _PACKAGE = "multimodal_gen"
 _MARK = "::"
 _ENTRY = "EntryClass"  # how a module of SGLang says which of its classes are pipelines
-_HINT = "give a package with a pipeline: a class with pipeline_name that EntryClass names"
+_HINT = "pass a package with a pipeline: a class with pipeline_name that EntryClass names"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def find_pipeline_dir(path: Path) -> PipelineDir:
         raise BadInput(f"{path} {why}", _HINT)
     own = package_of_sglang(path)
     if own is None and _PACKAGE in path.parts:
-        raise BadInput(f"{path} is a folder of SGLang's own", _HINT)
+        raise BadInput(f"{path} is SGLang's own folder", _HINT)
     modules = [own / PIPELINES / f"{path.name}.py"] if own is not None else files_matching(path, "*.py")
     for module in modules:
         for class_name, name, line in pipelines_in(module) if module.is_file() else ():

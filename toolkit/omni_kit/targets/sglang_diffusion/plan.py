@@ -93,7 +93,7 @@ class _Planner:
         if (name := self.facts.class_name) in known and known[name][0].stem != self.request.name:
             raise BadInput(
                 f"this checkout has a pipeline_name '{name}' already, in {known[name][0].name}",
-                "use --style plugin for a package that takes its place",
+                "use --style plugin for a package that replaces it",
             )
         return checkout.inner
 
@@ -155,19 +155,17 @@ class _Planner:
         yield from self.own.decisions(facts.subject)
         yield from self._fitting()
         yield from (Decision("SGLang's stages", "do less", one, _place_in(one)) for one in against_stages(facts))
-        yield Decision(
-            "step", str(context["step_text"]) or "unread", "what its denoiser is told", facts.denoising.where
-        )
+        yield Decision("step", str(context["step_text"]) or "unread", "the denoiser's timestep", facts.denoising.where)
         yield Decision("guidance", guidance.formula.value, f"by {guidance.scale or 'no scale'}", guidance.where)
         yield from distillation(facts)
-        yield Decision("latents", scale.convention or "as they are", "scaled back before they are decoded", scale.where)
+        yield Decision("latents", scale.convention or "as they are", "unscaled before decoding", scale.where)
         if decoding.unpack:
-            yield Decision("tokens", decoding.unpack, "turned into a grid after the last step", decoding.where)
+            yield Decision("tokens", decoding.unpack, "unpacked to a grid after the last step", decoding.where)
         vae = facts.autoencoder
         yield Decision("autoencoder", str(context["vae_config"]), str(context["vae_statement"]), vae.evidence)
         scheduler = facts.scheduler
         same = scheduler.class_name in context["same_schedulers"]  # type: ignore[operator]
-        why = "its steps are those of diffusers" if same else "diffusers' own class steps"
+        why = "its steps equal diffusers'" if same else "diffusers' own class steps"
         yield Decision("scheduler", "SGLang's" if same else "diffusers'", why, scheduler.evidence)
         kernels = attention_kernels(facts.model)
         choice = "SGLang's backends" if context["kernels"] else "upstream's"
@@ -183,7 +181,7 @@ class _Planner:
         shared = bool(self.context["shared"])
         guidance = ["guidance on two"] if self.way is Way.native and self.facts.guidance.scale else []
         choice = ", ".join(["tokens" if shared else "one", *guidance])
-        reason = "diffusers' plan says where tokens are shared" if shared else "diffusers has no plan for its tokens"
+        reason = "tokens are sharded by diffusers' plan" if shared else "diffusers has no sharding plan for it"
         return Decision("devices", choice, reason, str(self.context["plan_where"]) or calls)
 
     def _fitting(self) -> Iterator[Decision]:

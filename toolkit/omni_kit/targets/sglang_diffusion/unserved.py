@@ -38,7 +38,7 @@ def decisions(found: Collection[Unserved]) -> Iterator[Decision]:
     """A row for each argument; one for all that callers prepare in Python."""
     for one in found:
         if not one.ready:
-            yield Decision("not served", one.name, f"it stays {one.default}: no field of a request has it", one.where)
+            yield Decision("not served", one.name, f"it stays {one.default}: requests have no field for it", one.where)
     if ready := [one for one in found if one.ready]:
         names = ", ".join(one.name for one in ready)
         yield Decision("not served", names, "callers prepare them in Python", ready[0].where)

@@ -17,18 +17,18 @@ class Way(StrEnum):
     modular = "modular"
     """SGLang's stages prepare noise and steps, denoise and decode; upstream's code encodes prompts."""
     native = "native"
-    """SGLang's DenoisingStage runs the loop; upstream's code, in parts, prepares it and stands around each step."""
+    """SGLang's DenoisingStage runs the loop; upstream's code prepares it and runs around each step."""
     hybrid = "hybrid"
     """Upstream's own code runs up to the denoiser; SGLang denoises and decodes."""
     whole = "whole"
-    """One stage of its own runs the whole call."""
+    """One stage runs the whole call."""
 
 
 DOES = {
     Way.modular: "SGLang prepares noise and steps, denoises and decodes; its own code encodes prompts",
-    Way.native: "SGLang runs the loop over steps; its own code stands before, around and after the steps",
+    Way.native: "SGLang runs the loop over steps; its own code runs before, around and after the steps",
     Way.hybrid: "its own code runs up to its denoiser; SGLang denoises and decodes",
-    Way.whole: "a stage of its own denoises and decodes",
+    Way.whole: "its own stage denoises and decodes",
 }
 
 _ASKED_OF_SCHEDULERS = ("set_begin_index", "scale_model_input")  # by SGLang's DenoisingStage
@@ -44,7 +44,7 @@ def against_decoding(facts: PipelineFacts) -> list[str]:
     decoding = facts.decoding
     found = [*facts.end_odd, *_undecoded(facts)]
     if facts.images:
-        found.append(f"may end otherwise where it starts from {facts.images[0]} ({decoding.where})")
+        found.append(f"may end differently when it starts from {facts.images[0]} ({decoding.where})")
     return found
 
 
@@ -55,7 +55,7 @@ def _undecoded(facts: PipelineFacts) -> Iterator[str]:
     if decoding.unpack and not decoding.static:
         yield f"unpacks its latents by {decoding.unpack}, which needs the pipeline ({decoding.where})"
     for asked in facts.decoding_asked:
-        yield f"asks its autoencoder with {asked}, too ({decoding.where})"
+        yield f"calls its autoencoder with {asked}, too ({decoding.where})"
 
 
 def _unread(facts: PipelineFacts) -> Iterator[str]:
@@ -68,12 +68,12 @@ def _unread(facts: PipelineFacts) -> Iterator[str]:
     if facts.images_needed:
         yield f"starts from {facts.images_needed[0]} ({denoising.where})"
     if not facts.embeds:
-        yield f"hands its denoiser a prompt in a way that could not be read ({denoising.where})"
+        yield f"passes its denoiser a prompt in a way that could not be analysed ({denoising.where})"
     if denoising.step and denoising.unit is None:
-        yield f"tells its denoiser a step in a way that could not be read ({denoising.where})"
-    yield from (f"computes {name} anew for each step ({denoising.where})" for name in facts.handing.changing)
+        yield f"passes its denoiser a timestep in a way that could not be analysed ({denoising.where})"
+    yield from (f"recomputes {name} for each step ({denoising.where})" for name in facts.handing.changing)
     if facts.guidance.formula is Formula.unread:
-        yield f"makes one of two answers in a way that could not be read ({facts.guidance.where})"
+        yield f"combines both outputs in a way that could not be analysed ({facts.guidance.where})"
 
 
 def choose_way(facts: PipelineFacts, asked: str) -> Way:
@@ -89,7 +89,7 @@ def choose_way(facts: PipelineFacts, asked: str) -> Way:
     if asked == Way.native and isinstance(facts.divided, Refusal):
         raise facts.divided
     lacking = tuple(f"steps by {facts.scheduler.class_name}, without {name}" for name in _ASKED_OF_SCHEDULERS)
-    unfit = [one for one in reasons if one.startswith((*lacking, "hands its denoiser a prompt", "starts from"))]
+    unfit = [one for one in reasons if one.startswith((*lacking, "passes its denoiser a prompt", "starts from"))]
     if asked == Way.hybrid and unfit:
         what = unfit[0]
         raise Refusal(f"{facts.class_name} {what}", f"--kind {Way.native} runs its own code around each step")

@@ -13,7 +13,7 @@ from omni_kit.files import files_matching
 from omni_kit.pysource.source import parse_file
 
 REGISTRY = "MODELING_REGISTRY"
-_HINT = "give the directory of one model, whose __init__.py registers it with MODELING_REGISTRY"
+_HINT = "pass the directory of one model, whose __init__.py registers it with MODELING_REGISTRY"
 # A diffusion model is two packages: the transformer's config names the model that makes its conditions.
 _COMPANION = re.compile(r"^\s+condition_model_type\b.*=", re.MULTILINE)
 _PAIR = ("_condition", "_transformer")

@@ -119,7 +119,7 @@ def _role(key: str, part: Mapping[str, Any], parent: str) -> str:
 
 
 def _set_tower_sizes(toy: dict[str, Any], sizes: Mapping[str, int]) -> None:
-    """Sizes of a vision or audio tower; what it hands on is as wide as the text model."""
+    """Sizes of a vision or audio tower; what it passes on is as wide as the text model."""
     if "embed_dim" in toy and "mlp_ratio" in toy and _is_size(toy.get("hidden_size")):
         toy["hidden_size"] = HIDDEN  # here embed_dim is the tower's width, and hidden_size what it hands on
         sizes = {key: size for key, size in sizes.items() if key != "hidden_size"}

@@ -56,7 +56,7 @@ def _packed(config: Mapping[str, Any]) -> int:
 
 
 def _fit_latents_of_pictures(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
-    """Where latents come in beside those of a picture and a mask: twice the latents, and the mask."""
+    """Where latents come in next to those of a picture and a mask: twice the latents, and the mask."""
     if isinstance(config.get("latent_channels"), int):
         toy["latent_channels"] = LATENT
         toy["in_channels"] = 2 * LATENT + _PICTURE_AND_MASK

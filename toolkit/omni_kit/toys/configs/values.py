@@ -23,10 +23,10 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("output_", "return_", "use_cache", "use_return", "_attn", "_experts", "logits_to_keep"), ()
     ),
     "it is the number of a token": ((), ("token_id", "token_index", "token_ids")),
-    "it is chance; compared as 'dropout' and 'freshly initialised'": (
+    "it is random; compared as 'dropout' and 'freshly initialised'": (
         (), (*NOISE, "initializer_range", "init_std", "initializer_factor", "rescale_prenorm_residual")
     ),
-    "it is a name of the library": (
+    "it is a library name": (
         ("model_type", "architectures", "dtype", "torch_dtype", "id2label", "problem_type", "_name", "name_or_path"),
         (),
     ),

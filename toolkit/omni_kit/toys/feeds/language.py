@@ -91,7 +91,7 @@ def _sees(part: Any) -> bool:
     if not hasattr(part.config, "vision_config") or tower(part, GETTERS["I"]) is None:
         return False
     if not kinds_taken(part, text_tokens(part.config)):
-        raise BadInput(f"no pictures could be derived that {type(part).__name__} accepts")
+        raise BadInput(f"no images could be derived that {type(part).__name__} accepts")
     return True
 
 

@@ -104,7 +104,7 @@ def tower(model: Any, getter: str) -> Any:
 
 
 def _taken(model: Any, getter: str) -> list[str]:
-    """The names of a getter's arguments: the method of a whole hands on what it does not name itself."""
+    """The names of a getter's arguments: the method of a whole passes on what it does not name itself."""
     owners = (one for one in (model, getattr(model, "model", None)) if hasattr(one, getter))
     named = (inspect.signature(getattr(owner, getter)).parameters.values() for owner in owners)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -253,7 +253,7 @@ def _first(config: Any, *names: str) -> int | None:
 
 
 def _side(size: Any) -> int | None:
-    """The side of a square that a config names by one number or by two."""
+    """The side of a square; configs store one number or two."""
     if isinstance(size, (list, tuple)):
         return int(size[0])
     return int(size) if isinstance(size, int) else None

@@ -25,7 +25,7 @@ class Feed(Protocol):
             run: what upstream answers to a batch, its losses alone.
 
         Raises:
-            BadInput: the model wants something that there is no rule for.
+            BadInput: the model requires something that there is no rule for.
         """
 
     def mask(self, batch: Tensors) -> "torch.Tensor":
@@ -64,7 +64,7 @@ class Way:
         switches: further arguments of forward, as JSON knows them.
         training: whether the model is in training mode.
         backward: gradients are answers, too.
-        checkpointing: layers are computed anew for them.
+        checkpointing: layers are computed again for them.
         embedded: ids are looked up first, and forward gets what was found.
         new: so many tokens follow one at a time, from a cache.
         generated: so many tokens are made by the model itself.

@@ -34,11 +34,11 @@ class Drawn:
 
     Attributes:
         noise: [pictures, channels, rows, columns].
-        text, against: [pictures, tokens, width]; the pictures of a prompt lie beside each other. Class labels are
+        text, against: [pictures, tokens, width]; the pictures of a prompt lie side by side. Class labels are
             [pictures], whole numbers.
         scale: of guidance; 1 for none.
         prompts: how many there are; with several, each has as many pictures.
-        decoded: what is handed to the autoencoder is asked for, and not the latents.
+        decoded: what receives to the autoencoder is asked for, and not the latents.
     """
 
     name: str

@@ -32,7 +32,7 @@ SHARED: Mapping[str, Sequence[Rows]] = {
     "an image in the first part": (("TILL",),),
     "an image in the last part": (("LLTI",),),
     "images across the cuts": (("TIIT",),),
-    "a film, and samples beside it": (("TVT", "LT"),),
+    "a film next to other samples": (("TVT", "LT"),),
     "images and films": (("TIT", "LVTIT"),),
     "a sound": (("TSTST",),),
 }

@@ -75,7 +75,7 @@ def media_inputs(model: Any, text_tokens: list[int], *, rows: Rows = EVERYTHING)
         them; the tensors of pictures and films that the model takes, several joined along their first dimension; with
         sounds, input_features [sounds, mel bins, frames], feature_attention_mask [sounds, frames] and films_before, how
         many films stand before each in its row; and for each of these, the row that each of its entries belongs to, as
-        `rows.NAME`, or `batched.NAME` where upstream wants the pictures of a row in a dimension of their own.
+        `rows.NAME`, or `batched.NAME` where upstream requires the pictures of a row in a dimension of their own.
     """
     return _written(_media_of(model, text_tokens), rows)
 

@@ -125,7 +125,7 @@ def _lengths(tokens: list[int]) -> Iterator[Way]:
 
 
 def _padded(text: Tensors) -> Iterator[Way]:
-    """Without labels: what is asked is whether padding changes what stands beside it."""
+    """Without labels: what is asked is whether padding changes what is next to it."""
     for where, columns in (("left", slice(0, _AWAY)), ("right", slice(-_AWAY, None)), ("inside", slice(5, 7))):
         mask = text["attention_mask"].clone()
         mask[1, columns] = 0
@@ -253,7 +253,7 @@ def _asked(model: Any, way: Way) -> Tensors:
 
 
 def _continued(model: Any, way: Way, answer: Any, answers: _Answers) -> None:
-    """Further tokens, one at a time, each beside the cache of those before it."""
+    """Further tokens, one at a time, each next to the cache of those before it."""
     mask, ids = way.inputs["attention_mask"], way.inputs["input_ids"]
     for number in range(way.new):
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], -1)

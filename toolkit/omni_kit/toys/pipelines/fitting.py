@@ -88,7 +88,9 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
         raise
     except BadInput as error:
         raise BadInput(f"no small {read.cls.node.name} can be made: {error.message}", GIVE_ONE) from error
-    raise BadInput(f"no small {read.cls.node.name} can be made: its parts do not fit after {_TRIES} tries", GIVE_ONE)
+    raise BadInput(
+        f"no small {read.cls.node.name} can be made: its parts still do not fit after {_TRIES} tries", GIVE_ONE
+    )
 
 
 class _Parts:
@@ -352,7 +354,7 @@ class _Parts:
 def _refuse_missing(read: Pipeline, error: Exception) -> None:
     """Raises MissingRequirement where an error comes from an import that diffusers left out."""
     if package := missing_package(error):
-        what = f"{read.cls.node.name} calls {package}, which is not installed: no small one can be run"
+        what = f"{read.cls.node.name} calls {package}, which is not installed, so no small one can run"
         raise MissingRequirement(what, f"pip install {package}") from error
 
 

@@ -1,4 +1,4 @@
-"""What expressions of a constructor can be worth, besides plain Python values."""
+"""What expressions of a constructor can be worth, other than plain Python values."""
 
 import ast
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""How a pipeline is called: its arguments, its defaults, and what it takes besides text."""
+"""How a pipeline is called: its arguments, its defaults, and what it takes other than text."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def media_of(pipeline: Pipeline) -> list[str]:
 
 
 def images_of(pipeline: Pipeline) -> list[str]:
-    """The arguments for pictures that a call is handed, in order: annotated so, or given to a processor of pictures.
+    """The arguments for pictures that a call receives, in order: annotated so, or given to a processor of pictures.
 
     Adapters are loaded apart, and pictures that are already encoded are no pictures. A mask belongs to the picture
     before it, and to a film where there is none.
@@ -49,7 +49,7 @@ def frames_of(pipeline: Pipeline) -> str:
 
 
 def _processed(pipeline: Pipeline) -> Iterator[str]:
-    """The variables that a call hands to a processor of pictures."""
+    """The variables that a call passes to a processor of pictures."""
     found = pipeline.cls.method("__call__")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_processor.preprocess") and node.args:

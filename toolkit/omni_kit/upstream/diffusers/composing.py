@@ -115,12 +115,12 @@ class Reader:
             source = self._source(value)
             against = self._source(second[name]) if name in second else pairs.get(source, "")
             if source not in encoded or (against and against not in encoded):
-                self._say(f"hands its denoiser {name}, which {ENCODE} does not make", value)
+                self._say(f"passes its denoiser {name}, which {ENCODE} does not make", value)
             found[name] = (source, against if against != source else "")
         return found
 
     def _second(self) -> Mapping[str, ast.expr]:
-        """What the call against the prompt is handed, where that is another one."""
+        """What the call against the prompt receives, where that is another one."""
         if self.guidance.together or len(self._calls) < 2:
             return {}
         return self._arguments(self._calls[1])
@@ -186,13 +186,13 @@ class Reader:
                 known[name] = f"({self.wording.tell(value, self._function, call.lineno)})"
         random = next((one for one in _calls(method) if (dotted(one.func) or "").endswith(_RANDOM)), None)
         if random is None or not random.args:
-            raise NotTold("something else than noise")
+            raise NotTold("something other than noise")
         flow = Wording(self.wording.pipeline, self.wording.scheduler, {**self.wording.words, **known})
         shape = random.args[0]
         if isinstance(shape, ast.Name):
             shape = _assigned(method, shape.id, random.lineno) or shape
         if not isinstance(shape, ast.Tuple):
-            raise NotTold("a shape that is no tuple")
+            raise NotTold("a shape that is not a tuple")
         texts = [self._inner(flow, one, method, random.lineno, known) for one in shape.elts]
         exact = "float32" in ast.unparse(given["dtype"]) if "dtype" in given else False
         packed = [one for one in _calls(method) if one.lineno > random.lineno and self._moves(one)]
@@ -216,7 +216,7 @@ class Reader:
     def _inner(
         self, flow: Wording, node: ast.expr, method: ast.FunctionDef, line: int, known: Mapping[str, str]
     ) -> str:
-        """An expression of prepare_latents, whose arguments may be assigned anew."""
+        """An expression of prepare_latents, whose arguments may be assigned again."""
         values = {}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and (value := _assigned(method, inner.id, line)) is not None:
@@ -238,7 +238,7 @@ class Reader:
                 or len(call.args) > 1
                 or {one.arg for one in call.keywords} - {"device", "num_inference_steps"}
             ):
-                self._say("sets its steps in a way of its own", call)
+                self._say("sets its timesteps in its own way", call)
             return ""
         given = {one.arg: one.value for one in call.keywords}
         if len(call.args) > _SIGMAS_AT:

@@ -22,7 +22,7 @@ class Decoding:
         static: the method needs no pipeline.
         axes: of the tensors of mean and deviation, as the pipeline shapes them; 0 where it does not.
         first_frame: a picture is the first frame of what the autoencoder answers.
-        asked: what the autoencoder is asked with besides latents.
+        asked: what the autoencoder is asked with other than latents.
         where: file:line of the call of the autoencoder; empty where it is not seen.
     """
 

@@ -1,4 +1,4 @@
-"""How a pipeline calls its denoiser, read from its `__call__`: what it hands over, in which units, and what it makes of
+"""How a pipeline calls its denoiser, read from its `__call__`: what it passes, in which units, and what it makes of
 the answer; and how latents are scaled between its autoencoder and its denoiser."""
 
 import ast
@@ -59,7 +59,7 @@ class Denoising:
 
     @cached_property
     def call(self) -> ast.Call | None:
-        """The call of the denoiser that is handed most; None where none is seen."""
+        """The call of the denoiser that receives most; None where none is seen."""
         return max(self.calls, key=lambda node: (len(node.keywords) + len(node.args), -node.lineno), default=None)
 
     @property
@@ -116,7 +116,7 @@ class Denoising:
 
     @cached_property
     def sign(self) -> int:
-        """-1 where the pipeline turns the sign of the answer before it steps, else 1."""
+        """-1 where the pipeline negates the output before it steps, else 1."""
         if self.call is None:
             return 1
         held, sign = set(_targets(self._function, self.call)), 1

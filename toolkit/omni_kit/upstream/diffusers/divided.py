@@ -152,7 +152,7 @@ class _Divider:
             body = body[:-1]
         early = [node for one in body for node in _inner(one) if isinstance(node, ast.Return)]
         if early:
-            raise self._refuse("answers before its end", early[0])
+            raise self._refuse("returns before its end", early[0])
         return body, frames
 
     def _loop(self, body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], ast.For, list[ast.stmt]]:
@@ -167,7 +167,7 @@ class _Divider:
             return before + inside, node, behind + after
         inner = [one for one in ast.walk(node) if isinstance(one, (ast.For, ast.While)) and one is not node]
         if not isinstance(node, ast.For) or any(_steps(one) for one in inner):
-            raise self._refuse("steps in loops inside of each other", node)
+            raise self._refuse("steps in nested loops", node)
         return before, node, after
 
     def _round(self, loop: ast.For) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
@@ -175,17 +175,17 @@ class _Divider:
         body = [one for one in loop.body if not _hosts(one, loop)]
         ends = [node for one in body for node in _inner(one) if isinstance(node, _LEAVES)]
         if ends:
-            raise self._refuse("ends a step in its middle", ends[0])
+            raise self._refuse("ends a step early", ends[0])
         calls = denoiser_calls(self.function, self.pipeline.denoiser.name)
         outside = [call for call in calls if not any(call is node for node in ast.walk(loop))]
         if outside:
-            raise self._refuse("asks its denoiser outside of its loop", outside[0])
+            raise self._refuse("calls its denoiser outside of its loop", outside[0])
         asked = [n for n, one in enumerate(body) if any(call is node for node in ast.walk(one) for call in calls)]
         if not asked:
-            raise self._refuse("has no call of its denoiser in its loop that can be seen", loop)
+            raise self._refuse("has no visible denoiser call in its loop", loop)
         first, last = min(asked), max(asked) + 1
         if any(_steps(one) for one in body[first:last]):
-            raise self._refuse("asks its denoiser and steps in one statement", body[first])
+            raise self._refuse("calls its denoiser and steps in one statement", body[first])
         return body[:first], body[first:last], body[last:]
 
     def _stepped(self, leave: Sequence[ast.stmt], parts: Mapping[str, Part]) -> str:
@@ -231,7 +231,7 @@ class _Flow:
 
     Attributes:
         arguments: of `__call__`, which PREPARE has.
-        counters: variables of the loop, which each part of a step is handed.
+        counters: variables of the loop, which each part of a step receives.
         times: what the loop goes through.
         frames: what is answered in the end.
     """

@@ -32,7 +32,7 @@ class Guider:
 
     Attributes:
         name: the class.
-        config: what it is made with, besides the scale.
+        config: what it is made with, other than the scale.
     """
 
     name: str

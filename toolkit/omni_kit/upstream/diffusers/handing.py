@@ -15,7 +15,7 @@ class Handing:
     """How a pipeline hands latents over.
 
     Attributes:
-        unsqueezed: the axis that latents get before they are handed over; 0 for none.
+        unsqueezed: the axis that latents get before they are passed; 0 for none.
         halved: a half of an answer with twice the channels is dropped.
         changing: arguments of the denoiser that are computed from the step, but for the step itself.
     """

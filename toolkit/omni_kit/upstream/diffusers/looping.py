@@ -44,7 +44,7 @@ class Loop:
         """Everything that a standard loop does not do, each in one line with its place."""
         self._block(self.loop.body)
         if not self.stepped and not self.odd:
-            self._say("takes no step by its scheduler", self.loop)
+            self._say("does not call scheduler.step", self.loop)
         if not self.odd:
             self._handed()
         return self.odd
@@ -70,11 +70,11 @@ class Loop:
         elif self._is_answer(node.value):
             if isinstance(node, ast.AugAssign) or not self._plain(node.value, self.answers):
                 if _base(target) in self.answers or self._is_guided(node.value):
-                    self._say(f"makes {shown(node.value)} of the denoiser's answer", node)
+                    self._say(f"makes {shown(node.value)} of the denoiser's output", node)
                 return  # a norm, or the like: judged where it is used
             self.answers |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
         elif self.stepped and _base(target) == self._latents and not self._plain(node.value, {self._latents}):
-            self._say(f"changes its latents by {shown(node.value)} after a step", node)
+            self._say(f"changes its latents with {shown(node.value)} after a step", node)
 
     def _is_answer(self, value: ast.expr) -> bool:
         return any(
@@ -130,7 +130,7 @@ class Loop:
         if len(call.args) > len(_STEPPED) or more or not alike:
             self._say(f"steps by {shown(node)}", node)
         elif not self._plain(given["model_output"], self.answers):
-            self._say(f"steps on {shown(given['model_output'])}, which is not the denoiser's answer", node)
+            self._say(f"steps on {shown(given['model_output'])}, which is not the denoiser's output", node)
         self.stepped.append(call)
 
     @property
@@ -140,10 +140,10 @@ class Loop:
         return given[0].id if given and isinstance(given[0], ast.Name) else ""
 
     def _handed(self) -> None:
-        """The denoiser has to be handed the latents themselves."""
+        """The denoiser has to be passed the latents themselves."""
         value = self.denoising.handed.get(self.denoising.latents)
         if value is not None and not self._from_latents(value, 0):
-            self._say(f"hands its denoiser {shown(value)}, which is not its latents alone", value)
+            self._say(f"passes its denoiser {shown(value)}, which is not its latents alone", value)
 
     def _from_latents(self, value: ast.expr, depth: int) -> bool:
         names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
@@ -177,10 +177,10 @@ def oddities(denoising: Denoising, scheduler: str) -> list[str]:
         scheduler: the class that steps.
     """
     if denoising.call is None:
-        return ["has no call of its denoiser that can be seen"]
+        return ["has no visible denoiser call"]
     loop = loop_of(denoising)
     if loop is None:
-        return [f"asks its denoiser outside of a single loop over steps ({denoising.where})"]
+        return [f"calls its denoiser outside of a single loop over steps ({denoising.where})"]
     return Loop(denoising, Defaults(denoising.pipeline, scheduler), loop).read()
 
 

@@ -78,12 +78,12 @@ def component_model(library: Library, class_name: str, values: Mapping[str, Any]
     cls = find_class(library, class_name)
     if cls is None:
         raise BadInput(
-            f"{library.name} {library.version} has no class {class_name}", "give another --diffusers, or a newer one"
+            f"{library.name} {library.version} has no class {class_name}", "pass another --diffusers, or a newer one"
         )
     if not is_model(cls):
         raise BadInput(
             f"{class_name} is not a model of {library.name}: {cls.source.where(cls.node)}",
-            "give a model, which has weights, or the whole pipeline",
+            "pass a model, which has weights, or the whole pipeline",
         )
     given = {name: value for name, value in values.items() if not name.startswith("_")}
     model = ComponentModel(library, cls, given)

@@ -30,7 +30,7 @@ class Original:
     """The layout that a checkpoint is in.
 
     Attributes:
-        name: what diffusers calls it ("flux-dev").
+        name: diffusers' name for it ("flux-dev").
         class_name: the class that loads it by `from_single_file`; empty where only whole pipelines do.
         converter: the function of diffusers that renames its keys; empty without a class.
         repository: whose config diffusers takes for it.

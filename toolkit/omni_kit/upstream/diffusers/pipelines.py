@@ -80,10 +80,10 @@ class Pipeline:
         if found:
             raise BadInput(
                 f"{name} denoises with {found[0].name}, a {found[0].class_name}, which is not a transformer",
-                f"give a pipeline whose denoiser is a class of {self.library.name}/{TRANSFORMERS}",
+                f"pass a pipeline whose denoiser is a class of {self.library.name}/{TRANSFORMERS}",
             )
         there = ", ".join(one.name for one in self.components) or "none"
-        raise BadInput(f"{name} has no denoiser among its components ({there})", "give a pipeline with a transformer")
+        raise BadInput(f"{name} has no denoiser among its components ({there})", "pass a pipeline with a transformer")
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ class Pipeline:
             version = f"{self.library.name} {self.library.version}"
             raise BadInput(
                 f"{name} is of class {class_name} ({evidence}), which {version} does not have",
-                "give another --diffusers, or a newer one",
+                "pass another --diffusers, or a newer one",
             )
         where = f"{evidence}; {self.library.name}/{place}" if place else evidence
         return Component(name, library, class_name, self._role(library, class_name), optional, where)
@@ -198,7 +198,7 @@ def find_pipeline(library: Library, class_name: str, values: Mapping[str, Any]) 
     cls = find_class(library, class_name)
     if cls is None or not (place_of(library, class_name) or "").startswith(f"{PIPELINES}/"):
         raise BadInput(
-            f"{library.name} {library.version} has no pipeline {class_name}", "give another --diffusers, or a newer one"
+            f"{library.name} {library.version} has no pipeline {class_name}", "pass another --diffusers, or a newer one"
         )
     return Pipeline(library, cls, values)
 
@@ -223,7 +223,7 @@ def _names(annotation: str) -> list[str]:
 def pipeline_of(library: Library, transformer: str) -> Pipeline | None:
     """The plainest pipeline whose denoiser is a class: one that is called with a prompt, of the shortest name.
 
-    A pipeline that asks for a picture, or for weights beside its own, is for another task. So is one without an
+    A pipeline that asks for a picture, or for weights next to its own, is for another task. So is one without an
     autoencoder or a scheduler of its own: what it denoises are no latents.
     """
     found = []

@@ -52,7 +52,7 @@ def profile(model: ComponentModel, components: Sequence[Component] = ()) -> Mode
 
 
 def modular_profile(library: Library, class_name: str) -> ModelProfile:
-    """The profile of a pipeline whose blocks can be put together anew: its kind alone."""
+    """The profile of a pipeline whose blocks can be put together again: its kind alone."""
     place = f"{library.name}/{place_of(library, class_name)}"
     kind, evidence = kind_of(place)
     return ModelProfile(class_name, library.name, library.version, (class_name,), kind, evidence)

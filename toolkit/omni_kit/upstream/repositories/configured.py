@@ -125,7 +125,7 @@ class _Worded(Domain):
 
 
 def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, ast.Call]]:
-    """Where a class makes another; whoever only derives from it, or hands it on, makes it somewhere else."""
+    """Where a class makes another; whoever only derives from it, or passes it on, makes it somewhere else."""
     mentioned = sum(isinstance(one, ast.Name) and one.id in names for one in ast.walk(maker.node))
     methods = [one for one in getattr(maker.node, "body", []) if isinstance(one, ast.FunctionDef)]
     found = [
@@ -133,7 +133,7 @@ def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, a
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in names
     ]  # fmt: skip
     if len(found) != mentioned:
-        raise Unreadable(f"makes {', '.join(sorted(names))} in a place that is not followed")
+        raise Unreadable(f"makes {', '.join(sorted(names))} in a place that is not analysed")
     yield from found
 
 

@@ -29,7 +29,7 @@ def _whole(value: Any) -> Any:
 
 def _sized(count: int) -> int:
     if not 0 <= count <= _MOST:
-        raise Unreadable("makes something very large")
+        raise Unreadable("creates a very large value")
     return count
 
 
@@ -91,7 +91,7 @@ def called(
     frame = Frame(domain or Numbers(), source.path, source.module, Scope({}), source)
     found = frame.entered(frame.written(function), list(arguments), dict(keywords or {}))
     if isinstance(found, Unknown):
-        raise Unreadable("returns what is not known")
+        raise Unreadable("returns an unknown value")
     return found.tolist() if isinstance(found, np.ndarray) else plain_items(found)
 
 
@@ -199,7 +199,7 @@ def _seen(value: Any) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         return value
     if value.ndim > 1 or value.size > _MOST:
-        raise Unreadable("makes more than a vector")
+        raise Unreadable("creates more than a vector")
     return value if value.ndim else value.item()
 
 

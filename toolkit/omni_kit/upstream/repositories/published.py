@@ -29,7 +29,7 @@ class Published:
     """One set of values.
 
     Attributes:
-        values: by the names of the constructor's arguments, and of what it hands on.
+        values: by the names of the constructor's arguments, and of what it passes on.
         where: file:line, or the file.
         calls: it is a call of the class itself.
     """

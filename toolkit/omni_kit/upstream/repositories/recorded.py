@@ -23,7 +23,7 @@ def recorded_reference(file: Path) -> Reference:
     """
     given = read_json(file).get(SIGNED)
     if not isinstance(given, str):
-        raise BadInput(f"{file} does not say which class of its authors it is of", f'add "{SIGNED}": "PATH::Class"')
+        raise BadInput(f"{file} does not name its authors' class", f'add "{SIGNED}": "PATH::Class"')
     place, between, name = given.partition(BETWEEN)
     if not between:
         return find_reference(given)
@@ -32,6 +32,6 @@ def recorded_reference(file: Path) -> Reference:
     found = next((one for one in places if one.exists()), None)
     if found is None:
         raise BadInput(
-            f"{place}, which {file.name} names, does not exist", "run it from where it was made, or correct it"
+            f"{place}, which {file.name} names, does not exist", "run it from the original directory, or fix the path"
         )
     return find_reference(f"{found.resolve()}{BETWEEN}{name}")

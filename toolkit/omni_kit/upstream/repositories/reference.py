@@ -64,7 +64,7 @@ class Reference:
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """What has to be said to make one: the constructor's arguments with what it hands on, or what its dataclass
+        """What has to be said to make one: the constructor's arguments with what it passes on, or what its dataclass
         or its namespace holds.
         """
         return {**self._own, **self.handed_on}
@@ -100,7 +100,7 @@ class Reference:
 
     @cached_property
     def handed_on(self) -> Mapping[str, Argument]:
-        """What the published config has for the classes within, which the constructor only hands on."""
+        """What the published config has for the classes within, which the constructor only passes on."""
         if not self.hands_on or self.published is None:
             return {}
         where = self.published.where
@@ -162,20 +162,20 @@ def find_reference(given: str) -> Reference:
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:
     path = path_of(place)
     if path is None:
-        raise BadInput(f"{place} does not exist", "give a repository's folder, or one of its files")
+        raise BadInput(f"{place} does not exist", "pass a repository's folder, or one of its files")
     if path.is_dir():
         repository = Repository(REPOSITORY, path.resolve())
         if (path / "__init__.py").is_file():  # a package: imports of its own name start beside it
             repository = repository_of(path.resolve() / "__init__.py")
         files = [file for file in repository.files if file.is_relative_to(path.resolve())]
         if not files:
-            raise BadInput(f"{place} contains no Python files", "give a repository's folder, or one of its files")
+            raise BadInput(f"{place} contains no Python files", "pass a repository's folder, or one of its files")
         if len(files) > _MOST_FILES:
-            raise BadInput(f"{place} holds {len(files)} Python files", "give the file that has the class")
+            raise BadInput(f"{place} holds {len(files)} Python files", "pass the file that has the class")
         return repository, read_all(repository, files)
     if path.suffix != ".py":
         refuse_other_formats(path, place)
-        raise BadInput(f"{place} is not a Python file", "give a repository's folder, or one of its files")
+        raise BadInput(f"{place} is not a Python file", "pass a repository's folder, or one of its files")
     repository = repository_of(path)
     return repository, [read_source(repository, path.resolve())]
 
@@ -196,7 +196,7 @@ def _by_module(module: str) -> tuple[Repository, list[SourceFile]]:
     repository = Repository(REPOSITORY, root.resolve(), package if package.is_dir() else None)
     file = repository.module_file(module)
     if file is None:
-        raise BadInput(f"{head} has no module '{module}'", "give the module that has the class")
+        raise BadInput(f"{head} has no module '{module}'", "pass the module that has the class")
     return repository, [read_source(repository, file.resolve())]
 
 
@@ -212,14 +212,14 @@ def _defined(sources: list[SourceFile], name: str) -> list[ClassRef]:
 
 def _meant(sources: list[SourceFile], name: str) -> str:
     close = get_close_matches(name, [cls for one in sources for cls in one.classes], n=3)
-    return f"did you mean {', '.join(close)}?" if close else "give the file that defines it"
+    return f"did you mean {', '.join(close)}?" if close else "pass the file that defines it"
 
 
 def _checked(found: Reference) -> Reference:
     if not is_module(found.cls):
-        raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "give the class of the model itself")
+        raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "pass the class of the model itself")
     if found.cls.method("forward") is None:
-        raise BadInput(f"{found.class_name} has no forward: {found.where}", "give the class of the model itself")
+        raise BadInput(f"{found.class_name} has no forward: {found.where}", "pass the class of the model itself")
     return found
 
 

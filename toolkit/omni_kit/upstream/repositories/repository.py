@@ -27,7 +27,7 @@ class Repository(Library):
     Attributes:
         name: always "repository".
         root: its folder; modules are named from there, or from `src` below it.
-        own: the package in it that is the authors', where others lie beside it; all of it without one.
+        own: the package in it that is the authors', where others lie next to it; all of it without one.
     """
 
     own: Path | None = None

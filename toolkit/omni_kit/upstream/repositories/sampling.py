@@ -41,7 +41,7 @@ class Schedule:
         shift: the factor by which they are bent away from even steps from 1 to 0; 1 for even ones; None for others.
         where: file:line.
         made: that function, where it alone tells them: they fall, from 1 or below it, and end before 0 or there.
-        given: what else than the number of steps the loop hands it, as written.
+        given: what else than the number of steps the loop passes it, as written.
     """
 
     function: str
@@ -114,7 +114,7 @@ def samplings_of(reference: Reference) -> list[Sampling]:
         named = [one for _, one in every if reference.loop in (one.function, f"{one.module}.{one.function}")]
         if not named:
             names = ", ".join(dict.fromkeys(one.function for _, one in every)) or "none at all"
-            raise BadInput(f"no loop over steps is in a function '{reference.loop}'", f"these have one: {names}")
+            raise BadInput(f"no loop over steps in a function '{reference.loop}'", f"these have one: {names}")
         return named[:1]
     for fits, one in every:
         if all(one.where != other.where for other in found.get(fits, [])):
@@ -162,7 +162,7 @@ def _takes_steps(function: ast.FunctionDef) -> bool:
 
 
 def _made_for(reference: Reference) -> Iterator[Defined]:
-    """The functions that are handed an instance of the class, where one is made in the authors' files."""
+    """The functions that receive an instance of the class, where one is made in the authors' files."""
     wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
     for source in _sources(reference):
         values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
@@ -247,7 +247,7 @@ def _bound(loop: ast.For) -> list[tuple[set[str], ast.expr]]:
 
 
 def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
-    """Whether something that a model is handed is made, in the loop, of what it answers."""
+    """Whether something that a model receives is made, in the loop, of what it answers."""
     bound = _bound(loop)
     asks = [ast.unparse(value) for _, value in bound if _calls_model(value, function) and _is_direct(value, function)]
     made: set[str] = set()

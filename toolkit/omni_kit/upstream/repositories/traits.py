@@ -30,7 +30,7 @@ def profile(reference: Reference) -> ModelProfile:
 
 def _step(reference: Reference) -> str:
     found = (one for name, one in reference.forward.items() if STEP.match(name))
-    return next((f"forward is told the step as '{one.name}' ({one.where})" for one in found), "")
+    return next((f"forward receives the timestep as '{one.name}' ({one.where})" for one in found), "")
 
 
 def _traits(reference: Reference) -> Iterator[Trait]:
@@ -46,6 +46,6 @@ def _traits(reference: Reference) -> Iterator[Trait]:
 
 
 def foreign(reference: Reference) -> dict[str, str]:
-    """The packages besides torch and Python's own that the class needs -> file:line of the first use."""
+    """The packages other than torch and Python's own that the class needs -> file:line of the first use."""
     found = reference.closure.packages()
     return {name: where for name, where in found.items() if name != "torch" and name not in sys.stdlib_module_names}

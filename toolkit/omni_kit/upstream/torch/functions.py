@@ -171,7 +171,7 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """With a deterministic share in the place of a random one, so that dropout is seen in the numbers."""
+    """With a deterministic share instead of a random one, so that dropout is seen in the numbers."""
     return call("mul", [input, 1 - 0.5 * p], {}) if training and p else input
 
 

@@ -25,16 +25,16 @@ PROGRESS = "progress_bar"  # blocks with a loop have one of their own
 _STEP = "__loop_step__"
 _NAMED = re.compile(r"^\w+")  # the class, before what it is made with
 _SAYS = {
-    INPUT: "Checks what was given and fills in what was left out.",
+    INPUT: "Checks inputs and fills in defaults.",
     TEXT: "Embeds the prompts.",
-    "set_timesteps": "Sets the steps that the scheduler goes.",
-    "prepare_latents": "Draws the noise that the first step begins with.",
-    "prepare_conditions": "Prepares what the denoiser is asked with besides latents and prompts.",
-    "before_denoiser": "Prepares what the denoiser is asked with in one round.",
-    "denoiser": "Asks the denoiser, and guides its answer.",
-    "after_denoiser": "Goes one step with the scheduler.",
-    DENOISE: "Goes from noise to latents, step by step.",
-    DECODE: "Decodes latents to what is answered.",
+    "set_timesteps": "Sets the scheduler's timesteps.",
+    "prepare_latents": "Draws the initial noise.",
+    "prepare_conditions": "Prepares the denoiser's inputs other than latents and prompts.",
+    "before_denoiser": "Prepares the denoiser's inputs of one step.",
+    "denoiser": "Calls the denoiser and applies guidance.",
+    "after_denoiser": "Takes one scheduler step.",
+    DENOISE: "Denoises the latents step by step.",
+    DECODE: "Decodes the latents to the output.",
 }
 
 
@@ -131,7 +131,7 @@ class Blocks:
 
     def _round(self, part: Part) -> Block:
         asks = part.name == "denoiser" and bool(guidance_of(self.opened.pipeline).scale) and bool(self.unguided)
-        todo = f"{TODO_MARK}: the pipeline's own guidance and no guider's: {self.unguided}" if asks else ""
+        todo = f"{TODO_MARK}: the pipeline's own guidance, not a guider's: {self.unguided}" if asks else ""
         body = self._rewritten(part.statements)
         inputs = self._inputs(self.flow.round(part))
         made = self._block(part.name, f"{self.prefix}Loop{_camel(part.name)}", ROUND, body, inputs, (),
@@ -207,7 +207,7 @@ def at_depth(statements: Sequence[cst.BaseStatement], depth: int) -> str:
 
 
 def _absent(passed: Passed) -> list[cst.BaseStatement]:
-    """Nothing in the place of outputs that may not be assigned."""
+    """Nothing instead of outputs that may not be assigned."""
     return [_statement(f"{STATE}.{name} = None") for name in passed.absent]
 
 

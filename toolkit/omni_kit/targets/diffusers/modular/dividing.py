@@ -127,8 +127,8 @@ class Divider:
             statements = statements[:-1]
         early = [node for one in statements for node in ast.walk(tree(one)) if isinstance(node, ast.Return)]
         if early:
-            raise Refusal(f"{self._name()} answers before its end: it cannot be divided into blocks",
-                          "let it answer once, at its end")  # fmt: skip
+            raise Refusal(f"{self._name()} returns before its end and cannot be split into blocks",
+                          "return once, at its end")  # fmt: skip
         return statements, answers
 
     def _loop(self, statements: Sequence[cst.BaseStatement]) -> tuple[int, cst.For]:
@@ -136,8 +136,8 @@ class Divider:
         found = [(place, loop) for place, one in enumerate(statements) for loop in _loops(one) if self._steps(loop)]
         if not found or len({place for place, _ in found}) > 1:
             many = "several loops" if found else "no loop"
-            raise Refusal(f"{self._name()} has {many} over steps of its {SCHEDULER}: no blocks can be proposed",
-                          "give a pipeline with one loop over steps")  # fmt: skip
+            raise Refusal(f"{self._name()} has {many} over steps of its {SCHEDULER} and cannot be split into blocks",
+                          "pass a pipeline with one loop over steps")  # fmt: skip
         return found[0]
 
     def _steps(self, loop: cst.For) -> bool:
@@ -222,7 +222,7 @@ class Divider:
 
     def _indivisible(self, found: Looped, inner: Sequence[cst.BaseStatement]) -> str:
         if any(_leaves(one) for one in inner):
-            return "a round ends in its middle"
+            return "an iteration ends early"
         if together(inner).stored & set(found.targets):
             return f"a round assigns {', '.join(found.targets)}"
         return "" if inner else "a round is empty"

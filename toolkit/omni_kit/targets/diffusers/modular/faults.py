@@ -22,15 +22,15 @@ def faults_of(modular: Any, standard: Any) -> Sequence[StageFault]:
     """Those that there is a place for, each with the first stage at which it can be seen."""
     found = []
     if hasattr(standard.scheduler, "sigmas"):
-        found.append(StageFault(SIGMAS, "every sigma is its neighbour's", ("sigmas", "timesteps")))
+        found.append(StageFault(SIGMAS, "every sigma is shifted by one step", ("sigmas", "timesteps")))
     if "negative_prompt" in modular.blocks.input_names:
-        found.append(StageFault(SWAPPED, "each stands in the other's place", ("positive ",)))
+        found.append(StageFault(SWAPPED, "the two are swapped", ("positive ",)))
     if any(True for _ in _guiders(modular)) or any(True for _ in _guiding(modular.blocks)):
-        found.append(StageFault(FORMULA, "the scale goes on from the wrong answer", ("step 0 guided",)))
+        found.append(StageFault(FORMULA, "guidance scales from the wrong output", ("step 0 guided",)))
     if any(True for _ in anywhere(_classes(modular), Tiled)):
         found.append(StageFault(ROWS, "rows are repeated as a whole for each prompt", ("positive ",)))
     if hasattr(getattr(standard, "vae", None), "decode"):
-        found.append(StageFault(SCALE, "the autoencoder is given half of the latents", ("picture",)))
+        found.append(StageFault(SCALE, "the autoencoder receives half of the latents", ("picture",)))
         for kind, (what, change) in LATENTS_SCALES.items():
             if any(True for _ in anywhere(_classes(modular), change)):
                 found.append(StageFault(kind, what, ("picture",)))

@@ -56,7 +56,7 @@ class Flow:
 
     @cached_property
     def crossing(self) -> frozenset[str]:
-        """The names that are kept in the state: more than one piece knows them, or a round hands them to the next."""
+        """The names that are kept in the state: more than one piece knows them, or a round passes them to the next."""
         found = set(self._arguments)
         for name in self.local:
             if sum(name in piece.all for piece in self._pieces) > 1:
@@ -77,7 +77,7 @@ class Flow:
         return self._passed([one.loop.statement], one.loop.whole, self._last, self._known(len(one.before)))
 
     def around(self) -> tuple[str, ...]:
-        """What the loop itself takes, besides its blocks."""
+        """What the loop itself takes, other than its blocks."""
         return self._taken(self._division.loop.around, self._known(len(self._division.before)))
 
     def round(self, part: Part) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A pipeline's statements with a guider: what stands in the place of its formula, and where scales are read from."""
+"""A pipeline's statements with a guider: what replaces its formula, and where scales are read from."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE
 
 
 class Stead(cst.CSTTransformer):
-    """Puts statements in the place of two others."""
+    """Puts statements instead of two others."""
 
     def __init__(self, pair: tuple[cst.CSTNode, cst.CSTNode], code: Sequence[cst.CSTNode]) -> None:
         self.pair = pair

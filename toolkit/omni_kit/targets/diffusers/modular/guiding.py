@@ -25,7 +25,7 @@ _HOMES = {"FrozenDict": "diffusers.configuration_utils"}
 
 @dataclass(frozen=True)
 class Guided(Opened):
-    """A pipeline, opened, with a guider in the place of its formula.
+    """A pipeline, opened, with a guider instead of its formula.
 
     Attributes:
         guider: its class.
@@ -68,13 +68,13 @@ def guided(opened: Opened) -> Guided:
     told = guidance_of(opened.pipeline)
     guider = guider_for(opened.pipeline.library, told.formula)
     if guider is None:
-        raise Kept("no guider that modular pipelines of this version take computes its formula")
+        raise Kept("no guider of this diffusers version computes its formula")
     single = split_cfg_batch(opened) if told.together else None
     if single is not None:
         opened = Guided(opened.pipeline, guider, single.call)
     pair = next((found for block in _blocks(opened.call.written) if (found := _pair(block)) is not None), None)
     if pair is None:
-        raise Kept("it does more between its two answers than ask and combine")
+        raise Kept("it does more between the two denoiser calls than call and combine")
     if single is not None:
         pair = replace(pair, positive=single.positive, between=single.between)
     return _Change(opened, guider, told.scale, pair).made()
@@ -193,7 +193,7 @@ class _Change:
         return {name: COMPONENT + name.removeprefix(self.scale) for name in sorted(names)}, used
 
     def _lines(self, chosen: str) -> Iterator[str]:
-        """The statements in the place of both."""
+        """The statements instead of both."""
         pair, guider = self.pair, chosen or f"self.{COMPONENT}"
         call, again = copy.deepcopy(pair.value), pair.again
         assert isinstance(call.value, ast.Call)
@@ -202,7 +202,7 @@ class _Change:
         own = {one.arg: ast.unparse(one.value) for one in call.value.keywords if one.arg}
         plain = [[ast.unparse(one) for one in (made.func, *made.args)] for made in (call.value, again.value)]
         if names.keys() != own.keys() or plain[0] != plain[1]:
-            raise Kept("its two calls are not alike")
+            raise Kept("its two denoiser calls differ")
         apart = {name: (own[name], names[name]) for name in own if own[name] != names[name]}
         call.value.keywords = [one for one in call.value.keywords if one.arg not in apart]
         call.value.keywords.append(ast.keyword(None, ast.Name("cond_kwargs", ast.Load())))
@@ -211,7 +211,7 @@ class _Change:
         yield f"{guider}.set_state(step={count[0]}, num_inference_steps=len({count[2]}), timestep={count[1]})"
         data = ", ".join(f'"{name}": ({one}, {self._guarded(other)})' for name, (one, other) in apart.items())
         if any(_names(other) - _names(one) - self._always() for one, other in apart.values()):
-            raise Kept("what its second call is given is not there without guidance")
+            raise Kept("its second call's inputs do not exist without guidance")
         yield f"guider_state = {guider}.prepare_inputs({{{data}}})"
         yield "for guider_state_batch in guider_state:"
         yield f"    {guider}.prepare_models({denoiser})"
@@ -269,7 +269,7 @@ class _Change:
                 names = [one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)]
                 if isinstance(head, ast.Call) and dotted(head.func) == "enumerate" and len(names) == 2:
                     return names[0], names[1], ast.unparse(head.args[0])
-        raise Kept("its loop does not count its rounds")
+        raise Kept("its loop does not count steps")
 
     def _check(self, function: ast.stmt, scales: Mapping[str, str]) -> None:
         """A scale that the pipeline replaces itself, but where it is left out, is not a guider's.

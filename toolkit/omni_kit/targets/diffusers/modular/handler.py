@@ -27,7 +27,7 @@ class ModularHandler:
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """The blocks beside the pipeline that they were made of, on the same components.
+        """The blocks next to the pipeline that they were made of, on the same components.
 
         Raises:
             BadInput: it is no modular pipeline.

@@ -55,7 +55,7 @@ class Members:
         self._modular = find_class(library, MODULAR)
 
     def function(self, name: str) -> Method | None:
-        """A method that becomes a function beside the blocks; None for properties, and where its name is taken."""
+        """A method that becomes a function next to the blocks; None for properties, and where its name is taken."""
         found = self._opened.method(name)
         if found is None or found.is_property or "classmethod" in found.decorators or _above(found):
             return None
@@ -191,7 +191,7 @@ class _Words(ast.NodeTransformer):
 
 
 def _registers(node: ast.stmt) -> bool:
-    """Whether a statement of a constructor is one that diffusers wants of each."""
+    """Whether a statement of a constructor is one that diffusers requires of each."""
     return isinstance(node, ast.Expr)
 
 

@@ -94,7 +94,7 @@ class Opened:
         """
         found = self.method("__call__")
         if found is None:
-            raise Refusal(f"{self.cls.node.name} has no __call__ of its own", "give a pipeline that is called")
+            raise Refusal(f"{self.cls.node.name} does not define __call__", "pass a pipeline with __call__")
         return found
 
     def method(self, name: str) -> Method | None:
@@ -154,7 +154,7 @@ class Opened:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """What its config has besides components: name -> the default, as written."""
+        """What its config has other than components: name -> the default, as written."""
         init = self.method("__init__")
         if init is None:
             return {}

@@ -8,7 +8,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.source import dotted, parse_file
 
 _BASE, _FILE, _BLOCKS = "ModularPipeline", "modular_pipeline.py", "modular_blocks_*.py"
-_HINT = f"give a package with {_FILE}, in which a class is a {_BASE}, and modular_blocks_<name>.py"
+_HINT = f"pass a package with {_FILE}, in which a class is a {_BASE}, and modular_blocks_<name>.py"
 
 
 @dataclass(frozen=True)

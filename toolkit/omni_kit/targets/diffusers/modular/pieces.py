@@ -64,7 +64,7 @@ class Collector:
         """Args:
             method: finds a method of the pipeline that becomes a function.
             package: what stands for "diffusers." in imports.
-            own: modules that lie beside the blocks -> how they are imported from there.
+            own: modules that lie next to the blocks -> how they are imported from there.
             homes: names that the pipeline's file does not know -> the module that has them.
         """  # fmt: skip
         self._own = own

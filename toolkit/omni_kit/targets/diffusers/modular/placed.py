@@ -105,7 +105,7 @@ class Placed:
     def todo(self) -> tuple[Todo, ...]:
         """What no edit can do."""
         listed = self.checkout.has_pages and self._has_siblings
-        return () if listed else (Todo(TOCTREE, 1, "list its page: no page of its sort is listed"),)
+        return () if listed else (Todo(TOCTREE, 1, "add its page to the table of contents"),)
 
     def _table(self) -> tuple[str, str]:
         """The table that says which pipeline runs a model, and an entry as its others are.
@@ -122,4 +122,4 @@ class Placed:
                         and isinstance(one.func, ast.Name) and isinstance(one.args[0], ast.Constant)]  # fmt: skip
                 shown = f'"{self.names[1]}"'
                 return name.id, f"{max(made, key=made.count)}({shown})" if made else shown
-        raise BadInput(f"{file} has no table of modular pipelines", "take --style plugin")
+        raise BadInput(f"{file} has no modular-pipeline mapping", "take --style plugin")

@@ -38,7 +38,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """
     if subject.pipeline is None:
         raise Refusal(
-            f"{subject.given} is not a pipeline", "give the class of a standard pipeline, or its model_index.json"
+            f"{subject.given} is not a pipeline", "pass the class of a standard pipeline, or its model_index.json"
         )
     base = Placed(request, prefix_of(request)).base if request.style == "in-tree" else request.name
     return Proposal(subject.pipeline, request, base).plan()
@@ -56,7 +56,7 @@ class Proposal:
     Attributes:
         base: where they are written.
         templates: how names of templates begin.
-        own: modules that lie beside them -> how they are imported from there.
+        own: modules that lie next to them -> how they are imported from there.
     """
 
     pipeline: Pipeline
@@ -199,7 +199,7 @@ class Proposal:
             reason = f"its forward computes {guidance.formula}, as the pipeline does; scales are those of the guider"
             yield Decision("guidance", self.opened.guider.name, reason, guidance.where)
         elif guidance.scale:
-            reason = f"its statements are copied as they are: {self._opened[1]}"
+            reason = f"its statements are copied unchanged: {self._opened[1]}"
             yield Decision("guidance", "the pipeline's own", reason, guidance.where)
 
 

@@ -19,7 +19,7 @@ _TEMPLATES = "modular/"
 
 
 def blocks_of(library: Library, request: Request, class_name: str, texts: Mapping[str, str]) -> list[NewFile]:
-    """The modular pipeline beside a standard one.
+    """The modular pipeline next to a standard one.
 
     Args:
         library: the one that both are written for.

@@ -82,7 +82,7 @@ class ModularBuilder(PipelineBuilder):
 
 
 def _package(folder: Path) -> str:
-    """What a package is imported as: one of a checkout of diffusers beside those that the installed one has."""
+    """What a package is imported as: one of a checkout of diffusers next to those that the installed one has."""
     inside = folder.parent.name == "modular_pipelines" and package_root(folder) is not None
     if not inside:
         sys.path.insert(0, str(folder.parent))
@@ -135,5 +135,5 @@ def last_output(modular: Any) -> str:
     """
     names = list(modular.blocks.sub_blocks.values())[-1].intermediate_output_names
     if not names:
-        raise BadInput(f"the last block of {type(modular).__name__} declares no output", "declare what it answers")
+        raise BadInput(f"the last block of {type(modular).__name__} declares no output", "declare its outputs")
     return str(names[0])

@@ -44,7 +44,7 @@ def split_cfg_batch(opened: Opened) -> Single:
     function = opened.call.node
     found = next((one for block in _blocks(function) if (one := _place(block)) is not None), None)
     if found is None:
-        raise Kept("both answers come from one call with twice the batch, and are not halved at once")
+        raise Kept("both outputs come from one call with a doubled batch, which is not split right after the call")
     return _Undoubling(opened, *found).single()
 
 
@@ -138,11 +138,13 @@ class _Undoubling:
         first, second = (ast.unparse(one) for one in halves.targets[0].elts)
         orders = {one.negative_first for one in self.joined if one.against}
         if len(orders) != 1:
-            raise Kept("both answers come from one call, and what is asked for and against was not told apart")
+            raise Kept(
+                "both outputs come from one call whose conditional and unconditional halves could not be identified"
+            )
         negative, positive = (first, second) if orders == {True} else (second, first)
         assert isinstance(combined, ast.Assign)
         if not _goes_from(combined.value, positive, negative):
-            raise Kept("its formula takes its halves the other way round")
+            raise Kept("its formula uses the halves in reverse order")
         self._check()
         answer = _target(self.ask)
         again = f"{negative} = {ast.unparse(_Other(self.against).visit(copy.deepcopy(self.ask.value)))}"
@@ -181,11 +183,11 @@ class _Undoubling:
         inside = {id(one) for node in (self.ask, *(each.node for each in self.joined)) for one in ast.walk(node)}
         for node in (one for one in ast.walk(function) if getattr(one, "lineno", 0) >= first):
             if isinstance(node, ast.Call) and id(node) not in inside and _doubles(node):
-                raise Kept(f"it doubles more than what it asks with: {ast.unparse(node)[:80]}")
+                raise Kept(f"it doubles more than the denoiser's inputs: {ast.unparse(node)[:80]}")
             if isinstance(node, ast.Assign) and id(node) not in own and self._changes(node):
                 raise Kept(f"it changes {', '.join(sorted(self._changes(node)))} after doubling")
             if isinstance(node, ast.IfExp) and id(node) not in inside and ast.unparse(node.test) == self.test:
-                raise Kept(f"it does more where it guides: {ast.unparse(node)[:80]}")
+                raise Kept(f"it does more in its guidance branch: {ast.unparse(node)[:80]}")
         for name in self._read_besides(function, inside):
             raise Kept(f"it reads {name} besides, where there are two of it")
         for node in ast.walk(function):
@@ -294,7 +296,7 @@ class _Other(ast.NodeTransformer):
 
 
 class _Stead(cst.CSTTransformer):
-    """Puts other statements in the place of some; nothing in the place of others."""
+    """Puts other statements instead of some; nothing instead of others."""
 
     def __init__(self, stead: Mapping[str, str]) -> None:
         self.stead = stead

@@ -122,7 +122,7 @@ def _kernels(body: list[ast.stmt]) -> frozenset[str]:
 
 
 def _is_flag(test: ast.expr, home: Defined, function: ast.FunctionDef) -> bool:
-    """Whether a test reads attributes and what files define alone: nothing that a call is handed."""
+    """Whether a test reads attributes and what files define alone: nothing that a call receives."""
     names = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
     return not (names - {"self"}) & bound_in(function)
 

@@ -116,7 +116,7 @@ def _written_functions(part: Part, closure: Closure, helpers: set[Defined], part
 
 
 def _dispatch_in_function(part: Part, helpers: set[Defined], closure: Closure) -> None:
-    """A function that computes attention takes the backend and hands it on."""
+    """A function that computes attention takes the backend and passes it on."""
     functions = _written_functions(part, closure, helpers)
     given_on = Dispatched(functions, "backend=backend, parallel_config=parallel_config")
     changed = visited(part.node, given_on, NotTwice())
@@ -143,7 +143,7 @@ def _dispatch_in_place(part: Part, helpers: set[Defined], closure: Closure) -> N
 
 
 def _is_block(part: Part, parts: Parts) -> bool:
-    """Whether a class has modules of the authors that have parameters beside attention: feed-forwards, say."""
+    """Whether a class has modules of the authors that have parameters next to attention: feed-forwards, say."""
     init = _method(part.definition, "__init__")
     made = layers(init) if init is not None else {}
     known = {one.definition.name: one for one in parts.parts if one.cls is not None}
@@ -180,12 +180,12 @@ def _with_processor(
     init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
     if forward is None or part.cls is None:
         _dispatch_in_place(part, helpers, closure)
-        done.todo.append((part.name, "its forward is a base's: give it a processor"))
+        done.todo.append((part.name, "it inherits forward: give it a processor"))
         return
     if init is None:
         made = statement("def __init__(self, *args, **kwargs):\n    super().__init__(*args, **kwargs)\n")
         part.node = with_body(part.cls, [made, *body_of(part.cls)])
-        projections = Projections(unsure=["its constructor is a base's"])
+        projections = Projections(unsure=["it inherits its constructor"])
     else:
         projections = _projections(part, forward, init, closure, helpers, found)
         projections = _only_its_own(part, parts, projections)
@@ -230,7 +230,7 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
     try:
         told = [in_words_of_config(one, home, forward, closure) if one else "-1" for one in (order.heads, order.size)]
     except Unreadable as error:
-        why = f"how many heads {found.fused} has is not told by the model's arguments: {error}"
+        why = f"how many heads {found.fused} has is not given by the model's arguments: {error}"
         return Projections(out=found.out, unsure=[why])
     return replace(found, groups=(told[0], told[1]))
 

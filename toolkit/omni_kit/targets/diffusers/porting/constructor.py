@@ -55,8 +55,8 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
     odd = [one for one in odd if one.name not in _fixed(reference)]
-    todo = [f"{one.name} is no value that a config can hold: {one.annotation or 'an object'}" for one in odd]
-    return todo + [f"its own '{name}' would hide a model's: called {name}_ here" for name in stolen]
+    todo = [f"{one.name} is not a value that a config can store: {one.annotation or 'an object'}" for one in odd]
+    return todo + [f"its own '{name}' would shadow a model's: renamed {name}_ here" for name in stolen]
 
 
 def _assigned(node: cst.ClassDef) -> set[str]:
@@ -141,7 +141,7 @@ class _Flat(cst.CSTTransformer):
 def _spelled_out(
     init: cst.FunctionDef, body: list[cst.BaseStatement], reference: Reference
 ) -> tuple[cst.FunctionDef, list[cst.BaseStatement]]:
-    """Without `**kwargs`: what the authors' own config has for the classes within is named, and handed on by name."""
+    """Without `**kwargs`: what the authors' own config has for the classes within is named, and passed on by name."""
     named = [_parameter(one) for one in reference.handed_on.values()]
     given = init.params
     plain = not given.kwonly_params and isinstance(given.star_arg, cst.MaybeSentinel)
@@ -208,7 +208,7 @@ def _parameter(one: Argument) -> cst.Param:
 
 
 def _plain_super(one: cst.BaseStatement) -> cst.BaseStatement:
-    """`super(Model, self).__init__()` names a class that may be called otherwise here."""
+    """`super(Model, self).__init__()` names a class that may be named differently here."""
     return visited(one, _Super())
 
 

@@ -15,7 +15,7 @@ _HEADS_FIRST = "transpose(1, 2)"
 
 
 class Dispatched(cst.CSTTransformer):
-    """Puts the library's dispatch in the place of torch's kernel, and tells functions that compute the backend.
+    """Puts the library's dispatch instead of torch's kernel, and tells functions that compute the backend.
 
     Args:
         functions: those that compute attention, as they are written.

@@ -201,7 +201,7 @@ def _activation(
 
 
 def _idle(value: ast.expr | None, told: Mapping[str, str], usual: Mapping[str, str]) -> bool:
-    """Whether a module gives what it is handed: a dropout of nothing, or a norm that is not asked for."""
+    """Whether a module gives what it receives: a dropout of nothing, or a norm that is not asked for."""
     if isinstance(value, ast.IfExp):
         tested = [node.id for node in ast.walk(value.test) if isinstance(node, ast.Name)]
         unasked = bool(tested) and tested[0] not in told and usual.get(tested[0]) == "None"

@@ -51,7 +51,7 @@ class Forward:
 
 
 def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = False) -> dict[str, str]:
-    """What the authors call an argument -> what diffusers calls it; those that it has no name for stay.
+    """What the authors call an argument -> diffusers' name for it; those that it has no name for stay.
 
     Args:
         labels: the argument that is a class label; empty without one.
@@ -84,7 +84,7 @@ def port_forward(
     done = Forward()
     own = method(root.cls, "forward")
     if own is None:
-        done.todo.append("its forward is a base's: bring it here, with return_dict and gradient checkpointing")
+        done.todo.append("it inherits forward: copy it here, with return_dict and gradient checkpointing")
         return done
     used = names_used(own)
     done.names = {old: new for old, new in roles_of(taken, labels, worded).items() if old == new or new not in used}
@@ -100,7 +100,7 @@ def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
     answers = _Answers()
     changed = visited(node, answers)
     if answers.several:
-        done.todo.append(f"answer {_OUTPUT}: it answers several things")
+        done.todo.append(f"answer {_OUTPUT}: it returns several values")
         return node
     given = changed.params
     if "return_dict" in {one.name.value for one in parameters(node)}:

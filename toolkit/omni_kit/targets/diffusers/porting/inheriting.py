@@ -75,7 +75,7 @@ def _is_super(node: ast.AST) -> bool:
 
 
 def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
-    """Writes what the base's constructor does in the place of its call; whether that could be done."""
+    """Writes what the base's constructor does instead of its call; whether that could be done."""
     for place, node in enumerate(own.body):
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not _is_super(call.func.value):

@@ -71,7 +71,7 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         model: the name of the model's own class.
 
     Raises:
-        Refusal: a definition is of a form that cannot be taken out of its file.
+        Refusal: a definition is of a form that cannot be extracted from its file.
     """
     names = _final_names(closure, prefix, model)
     imports: dict[str, None] = {}
@@ -134,7 +134,7 @@ def _parsed(one: Defined) -> cst.BaseStatement:
     try:
         module = cst.parse_module(text + "\n")
     except cst.ParserSyntaxError as error:
-        raise Refusal(f"{one.source.where(one.node)} cannot be taken out of its file: {error.message}") from error
+        raise Refusal(f"{one.source.where(one.node)} cannot be extracted from its file: {error.message}") from error
     node = module.body[0]
     if module.header and hasattr(node, "leading_lines"):
         node = node.with_changes(leading_lines=[*module.header, *node.leading_lines])

@@ -91,7 +91,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         rules: as `format_python` takes them.
 
     Raises:
-        Refusal: something cannot be taken out of its file.
+        Refusal: something cannot be extracted from its file.
     """
     name = f"{prefix}Transformer2DModel"
     closure = as_calls(with_bases(chosen(reference.closure)))
@@ -200,7 +200,9 @@ def _methods(library: Library) -> set[str]:
 
 def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:
     missed = [name for name in blocks if name not in forward.blocks]
-    return [f"forward goes through {name} in a way that was not read: checkpoint its blocks" for name in missed]
+    return [
+        f"forward goes through {name} in a way that could not be analysed: checkpoint its blocks" for name in missed
+    ]
 
 
 def _patterns(parts: Parts) -> list[str]:
@@ -244,7 +246,7 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     body = [one for part in parts.parts for one in (*part.before, part.node)]
     text = "\n\n\n".join(code(one).strip("\n") for one in body)
     formatted = format_python("\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n", "transformer.py", rules)
-    what = f"# {MARK}: do without this package, or guard its import: models of diffusers need torch alone"
+    what = f"# {MARK}: remove this import or guard it: diffusers models depend only on torch"
     marked = []
     for line in formatted.split("\n"):
         marked += [what, line] if _is_foreign(line) else [line]

@@ -43,13 +43,13 @@ class Projections:
     """The layers of one class.
 
     Attributes:
-        renamed: layer -> what diffusers calls it.
+        renamed: layer -> diffusers' name for it.
         fused: the layer that makes queries, keys and values at once; empty without one.
         paired: the layer that makes keys, then values; empty without one.
         order: how they follow each other in its rows.
         groups: of the rows, in the words of the model's config: how many, and how many of each in one.
         out: the layer that takes the answer; empty where it is not told.
-        unsure: why some layers keep their names, one line each.
+        unsure: why some layer names are kept, one line each.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def projections_of(
     inputs = [flow.layers(argument) for argument in _queries_keys_values(call)]
     out = next((name for name in flow.takers() if name in linear and not any(name in one for one in inputs)), "")
     if len(inputs) < _THREE:
-        return Projections(out=out, unsure=["its arguments are not given by place"])
+        return Projections(out=out, unsure=["its arguments are not positional"])
     shared = inputs[0] & inputs[1] & inputs[2]
     if len(shared) == 1 and inputs[0] == inputs[1] == inputs[2]:
         name = next(iter(shared))
@@ -92,7 +92,7 @@ def projections_of(
         return Projections(out=out, unsure=[f"in which order {name} holds keys and values could not be read"])
     if all(len(one) == 1 for one in inputs) and len({*inputs[0], *inputs[1], *inputs[2]}) == _THREE:
         return Projections({next(iter(one)): part for one, part in zip(inputs, _PARTS, strict=True)}, out=out)
-    return Projections(out=out, unsure=["queries, keys and values do not come from one layer each"])
+    return Projections(out=out, unsure=["queries, keys and values do not each come from one layer"])
 
 
 def _queries_keys_values(call: ast.Call) -> list[ast.expr]:

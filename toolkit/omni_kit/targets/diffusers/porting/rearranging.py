@@ -46,7 +46,7 @@ class _Steps:
     def order(self, wanted: list[str]) -> None:
         """The axes that there are, in another order."""
         if sorted(wanted) != sorted(self.axes):
-            raise Unreadable("an axis is on one side alone")
+            raise Unreadable("an axis is on only one side")
         order = [self.axes.index(name) for name in wanted]
         moved = [at for at, index in enumerate(order) if at != index]
         if len(moved) == 2:
@@ -91,7 +91,7 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
     if name not in ("rearrange", "repeat") or len(plain) != 2 or len(plain) + len(sizes) != len(call.args):
         raise Unreadable("another call")
     if not isinstance(plain[1], cst.SimpleString) or isinstance(plain[0], cst.List | cst.Tuple):
-        raise Unreadable("no plain pattern, or several tensors")
+        raise Unreadable("not a constant pattern, or several tensors")
     sides = str(ast.literal_eval(plain[1].value)).split("->")
     if len(sides) != 2 or "..." in plain[1].value:
         raise Unreadable("axes without names")

@@ -49,7 +49,7 @@ def rows_of(
         names: class -> what its modules are called now.
         layers: class -> feed-forward that is the library's -> what the authors call its layers.
         places: class -> where it stands.
-        joined: the class that stands in the place of torch's attention; empty without one.
+        joined: the class that replaces torch's attention; empty without one.
     """
     found = [row for name, one in projections.items() for row in _of_class(one, places.get(name, [_ANYWHERE]))]
     if joined:

@@ -1,4 +1,4 @@
-"""What flows where in a forward: which modules it calls in which order, and what they are handed."""
+"""What flows where in a forward: which modules it calls in which order, and what they receive."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +16,7 @@ def own_calls(function: ast.FunctionDef) -> list[str]:
 
 
 def _in_turn(node: ast.AST) -> Iterator[str]:
-    """What is handed to a call comes before it."""
+    """What receives to a call comes before it."""
     for child in ast.iter_child_nodes(node):
         yield from _in_turn(child)
     if isinstance(node, ast.Call) and (name := _own(node.func)):
@@ -62,7 +62,7 @@ def _modules(node: ast.expr, line: int, pairs: list[tuple[str, ast.expr]], holde
 def first_calls(
     function: ast.FunctionDef, arguments: Collection[str], blocks: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """For each argument, the modules that are the first to be handed what comes of it alone, before the blocks."""
+    """For each argument, the modules that are the first to be passed what comes of it alone, before the blocks."""
     comes = {name: frozenset({name}) for name in arguments}
     found: dict[str, list[str]] = {}
     done: set[str] = set()

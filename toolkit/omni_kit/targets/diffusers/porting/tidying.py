@@ -53,7 +53,7 @@ def _says(one: cst.BaseStatement) -> bool:
 
 
 def _hides(one: cst.BaseStatement, taken: Collection[str], asked: Collection[str]) -> bool:
-    """Whether a method stands in the place of one that every model has, or serves the authors' optimizer alone."""
+    """Whether a method replaces one that every model has, or serves the authors' optimizer alone."""
     if not isinstance(one, cst.FunctionDef):
         return False
     name = one.name.value
@@ -115,7 +115,7 @@ def _decorator(node: cst.BaseExpression) -> str:
 
 
 class _OnAnyDevice(cst.CSTTransformer):
-    """On the device of what a function is handed, or of the model as it is built."""
+    """On the device of what a function receives, or of the model as it is built."""
 
     def __init__(self) -> None:
         self.given: list[str] = []

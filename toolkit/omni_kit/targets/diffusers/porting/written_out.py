@@ -59,7 +59,7 @@ class _Scores:
 
     @property
     def more(self) -> list[ast.keyword]:
-        """What the kernel is told beside queries, keys and values."""
+        """What the kernel is told next to queries, keys and values."""
         told = {"attn_mask": self.bias, "dropout_p": self.dropout, "scale": self.scale}
         return [ast.keyword(name, one) for name, one in told.items() if one is not None]
 
@@ -152,7 +152,7 @@ def _named(name: str, node: ast.AST) -> int:
 
 
 class _Put(ast.NodeTransformer):
-    """An expression in the place of a name."""
+    """An expression instead of a name."""
 
     def __init__(self, name: str, value: ast.expr) -> None:
         self.name, self.value = name, value
@@ -163,7 +163,7 @@ class _Put(ast.NodeTransformer):
 
 
 class _Attended(ast.NodeTransformer):
-    """The call in the place of weights times values."""
+    """The call instead of weights times values."""
 
     done = by_letters = False
 

@@ -55,7 +55,7 @@ class Change(ast.NodeTransformer):
 
 
 class Turned(Change):
-    """Guidance goes on from the other answer: `b + s * (b - a)` for `a + s * (b - a)`."""
+    """Guidance continues from the other answer: `b + s * (b - a)` for `a + s * (b - a)`."""
 
     def changed(self, node: ast.AST) -> ast.AST | None:
         """The formula."""

@@ -39,8 +39,8 @@ _FORMULA, _SIGMAS, _SWAPPED, _UNIT, _NOISE, _ROWS = (
 )  # fmt: skip
 _TOKENIZER, _ENCODER, _VAE = "tokenizer", "text_encoder", "vae"
 _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
-_NO_PROMPTS = "prompts were not encoded ({}): rows for several pictures of a prompt were handed over"
-_NO_AUTOENCODER = "latents were not decoded: the pipeline takes no autoencoder that can be made small"
+_NO_PROMPTS = "prompts were not encoded ({}): embeddings for several images per prompt were passed"
+_NO_AUTOENCODER = "latents were not decoded: the pipeline's autoencoder cannot be built small"
 
 
 class DrawingBuilder(ConvertedBuilder):
@@ -108,7 +108,7 @@ class DrawingBuilder(ConvertedBuilder):
         return found
 
     def notes(self) -> list[str]:
-        """What was handed over because the pipeline could not make it of stand-ins."""
+        """What was passed because the pipeline could not make it of stand-ins."""
         return list(self._notes)
 
     def _drawn(self, run: Drawn, told: Mapping[str, Any], output: str = "latent") -> torch.Tensor:
@@ -122,7 +122,7 @@ class DrawingBuilder(ConvertedBuilder):
         return drawn
 
     def _decoded(self, run: Drawn) -> torch.Tensor:
-        """What the autoencoder is handed; where there is none, what it should be."""
+        """What the autoencoder receives; where there is none, what it should be."""
         vae = getattr(self._pipeline, _VAE, None)
         if vae is None:
             self._notes[_NO_AUTOENCODER] = None
@@ -157,7 +157,7 @@ class DrawingBuilder(ConvertedBuilder):
     def _unencoded(self, run: Drawn) -> str:
         """Why a prompt does not come to the embedding that the text encoder has for it; empty where it does."""
         if not self._many():
-            return "it takes no number of pictures"
+            return "it has no num_images_per_prompt argument"
         one = Drawn(run.name, run.noise[:1], run.text[:1], run.against[:1], 1, run.scale)
         try:
             seeded(0)
@@ -174,14 +174,14 @@ class DrawingBuilder(ConvertedBuilder):
         if "prompt_embeds" in inspect.signature(call).parameters:
             found.append(StageFault(_SWAPPED, "each has the other's embedding", ("step 1 latents",)))
         if otherwise(call, Turned()) is not None:
-            found.append(StageFault(_FORMULA, "the scale goes on from the wrong answer", ("step 1 latents",)))
+            found.append(StageFault(_FORMULA, "guidance scales from the wrong output", ("step 1 latents",)))
         if otherwise(call, Undivided()) is not None:
-            found.append(StageFault(_UNIT, "the transformer is told the scheduler's own step", ("step 0 time",)))
-        if self._alone:
             found.append(
-                StageFault(_SIGN, "the answer is taken the wrong way round", ("step 1 latents", "final latents"))
+                StageFault(_UNIT, "the transformer receives the scheduler's unscaled timestep", ("step 0 time",))
             )
-            found.append(StageFault(_LATE, "each step is between the levels of the next", ("step 1 latents",)))
+        if self._alone:
+            found.append(StageFault(_SIGN, "the output's sign is flipped", ("step 1 latents", "final latents")))
+            found.append(StageFault(_LATE, "each step uses the next step's noise levels", ("step 1 latents",)))
         if _SHIFT in self._pipeline.scheduler.config:
             found.append(StageFault(_SIGMAS, "sigmas are shifted twice as far", ("step 1 time",)))
         found.append(StageFault(_NOISE, "noise is halved before the first step", ("step 0 latents",)))

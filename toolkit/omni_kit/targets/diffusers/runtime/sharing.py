@@ -103,7 +103,7 @@ def proposed(model: nn.Module, runs: Sequence[Sequence[Call]]) -> Plan:
     axes = {name: _axis(here.given[name], there.given[name]) for name in carried}
     streams = {name: axis for name, axis in axes.items() if axis is not None}
     if not streams:
-        raise Refusal("no block hands its tokens on to the next one")
+        raise Refusal("no block passes its tokens to the next one")
     counts = {(here.given[name][0].shape[axis], there.given[name][0].shape[axis]) for name, axis in streams.items()}
     split = {name: (axis, here.given[name][0].dim()) for name, axis in streams.items()}
     beside = {
@@ -129,7 +129,7 @@ def _axis(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> int | N
 
 
 def _beside(one: Call, other: Call, carried: Sequence[str], counts: set[Split]) -> dict[str, Any]:
-    """How what a block is told beside its tokens is split: where it has as many of something as there are tokens."""
+    """How what a block is told next to its tokens is split: where it has as many of something as there are tokens."""
     found: dict[str, Any] = {}
     for name in [name for name in one.given if name not in carried and name in other.given]:
         splits: list[Split | None] = []
@@ -148,7 +148,7 @@ def _gathered(pairs: Sequence[tuple[Call, Call]], last: str, axis: int, counts: 
         a, b = one.answers, other.answers
         if one.top and len(a) == 1 and a[0].dim() > axis and (a[0].shape[axis], b[0].shape[axis]) in counts:
             return one.module, (axis, a[0].dim())
-    raise Refusal("no module behind the blocks answers all of their tokens")
+    raise Refusal("no module after the blocks returns all of their tokens")
 
 
 def _small(candidate: Candidate) -> tuple[Any, list[Tensors]]:
@@ -198,5 +198,5 @@ def _compared(model: Any, samples: Sequence[Tensors], plan: Plan) -> str:
         tried += 1
         off = (found - expected).abs().max() / expected.abs().max().clamp(min=1e-6)
         if not off < _CLOSE:
-            return f"it changes what the model answers, by {off:.1e}"
+            return f"it changes the model's output by {off:.1e}"
     return "" if tried else "no sample has an even number of tokens"

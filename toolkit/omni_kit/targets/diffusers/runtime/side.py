@@ -89,7 +89,7 @@ class ConvertedBuilder:
         model.save_pretrained(out / _PUBLISHED)
         again = self._class.from_pretrained(out / _PUBLISHED)
         if changed := _changed(model.config, again.config):
-            raise BadInput(f"from_pretrained gives another {changed} than was saved: register it in the config")
+            raise BadInput(f"from_pretrained returns a different {changed} than was saved: register it in the config")
         state = self.as_upstream(again, dict(again.state_dict()))
         save_file({name: tensor.cpu().clone().contiguous() for name, tensor in state.items()}, out / WEIGHTS)
         (out / "config.json").write_text((checkpoint / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
@@ -107,7 +107,7 @@ class ConvertedBuilder:
             return exercised(model, lambda: ask(model, sample))
 
     def notes(self) -> list[str]:
-        """Nothing is done otherwise than in real life."""
+        """Same behaviour as in production."""
         return []
 
     def as_upstream(self, model: nn.Module, tensors: Tensors) -> Tensors:

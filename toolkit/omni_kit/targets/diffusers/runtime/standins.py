@@ -1,4 +1,4 @@
-"""What stands beside a ported transformer while its pipeline draws: an encoder of known prompts, and an autoencoder."""
+"""What is next to a ported transformer while its pipeline draws: an encoder of known prompts, and an autoencoder."""
 
 import typing
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class KnownPrompts(nn.Module):
 
 
 def autoencoder_of(pipeline_class: Any, channels: int) -> Any:
-    """The autoencoder that a pipeline wants, small, with a known scale and shift; None where it wants none.
+    """The autoencoder that a pipeline requires, small, with a known scale and shift; None where it requires none.
 
     Args:
         channels: of latents.

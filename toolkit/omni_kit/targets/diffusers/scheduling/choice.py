@@ -59,7 +59,7 @@ def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, st
         if (plain and told) or (plain is None and sampling.forward and _is_simple(loop)):
             return NOTHING
         if plain and (own := shift_along(loop, settings)) is not None:
-            return Stepping(reason=f"{sampling.function} goes along the levels of shift={own:g}", shift=own)
+            return Stepping(reason=f"{sampling.function} uses the noise levels of shift={own:g}", shift=own)
         if not plain and (found := installed_for(loop, settings, shift)) is not None:
             config = ", ".join(f"{name}={value}" for name, value in found.config.items())
             return Stepping(
@@ -77,15 +77,11 @@ def _is_simple(loop: Divided) -> bool:
 
 
 def _why(loop: Divided, settings: Mapping[str, Any], plain: bool | None) -> str:
-    does = [f"asks its model {len(loop.asks)} times a step"] if len(loop.asks) > 1 else []
+    does = [f"calls its model {len(loop.asks)} times a step"] if len(loop.asks) > 1 else []
     does += [f"remembers {', '.join(loop.carried)}"] if loop.carried else []
     does += ["draws noise"] if loop.random else []
     said = " and ".join(does) or "has a step of its own"
     if plain:
-        return f"{loop.sampling.function} goes along levels of its own: the statements that make them are moved"
-    compared = (
-        "no installed scheduler, by its defaults, for flows or along its betas, goes where it goes"
-        if plain is False
-        else "its numbers could not be followed"
-    )
-    return f"{loop.sampling.function} {said}; {compared}: its statements are moved"
+        return f"{loop.sampling.function} computes its own noise levels: their statements are copied"
+    compared = "no installed scheduler reproduces its steps" if plain is False else "its values could not be computed"
+    return f"{loop.sampling.function} {said}; {compared}: its statements are copied"

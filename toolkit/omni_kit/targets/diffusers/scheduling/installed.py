@@ -46,7 +46,7 @@ class Installed:
         config: what it is made with.
         whole: the model is told its steps as they are, and no parts of one.
         real: and as numbers with a fraction.
-        scales: latents are scaled before the first step, or before the model is handed them.
+        scales: latents are scaled before the first step, or before the model receives them.
     """
 
     name: str
@@ -109,7 +109,7 @@ def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
 
 
 def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | None) -> Installed | None:
-    """The first scheduler that goes there, whatever it is handed; None where none does, or the loop is not followed.
+    """The first scheduler that goes there, whatever it receives; None where none does, or the loop is not followed.
 
     Args:
         shift: of the authors' levels, where that is all that they are.

@@ -115,7 +115,7 @@ class Made:
 
     @property
     def imports(self) -> list[str]:
-        """What the file imports, besides what every scheduler does."""
+        """What the file imports, other than what every scheduler does."""
         return sorted({*self._imports, *self._functions[0]} - {"import torch", "import math"}) + (
             ["import math"] if "import math" in {*self._imports, *self._functions[0]} else []
         )
@@ -187,7 +187,7 @@ class Made:
 
     @property
     def scales(self) -> bool:
-        """Whether the model is handed something else than the latents."""
+        """Whether the model receives something else than the latents."""
         first = self.loop.asks[0].sample
         return bool(self.loop.before) or not isinstance(first, ast.Name) or first.id != self.loop.latents_name
 

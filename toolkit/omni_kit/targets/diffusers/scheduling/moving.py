@@ -73,7 +73,7 @@ def copied(closure: Closure) -> tuple[list[str], str]:
     """What is needed of the authors: the lines that it imports, and its text.
 
     Raises:
-        Unmoved: it cannot be taken out of its file.
+        Unmoved: it cannot be extracted from its file.
     """
     if not closure.definitions:
         return [], ""

@@ -42,25 +42,25 @@ class Drawing:
 
 
 def find_drawing(path: Path) -> Drawing:
-    """The pipeline that a file defines, beside a transformer of an integration.
+    """The pipeline that a file defines, next to a transformer of an integration.
 
     Raises:
         BadInput: it defines none; what is missing.
     """
     if not path.is_file() or path.suffix != ".py":
-        raise BadInput(f"{path} is not a file of a pipeline", "give pipeline_<name>.py of a ported model")
+        raise BadInput(f"{path} is not a pipeline file", "pass pipeline_<name>.py of a ported model")
     found = find_model_dir(path.parent)
     if not found.sampler.is_file():
         raise BadInput(
-            f"{found.path} has no {found.sampler.name}: it is not known how the authors sample",
-            "write one: def sample(model, noise, steps, text, against, scale), which answers latents",
+            f"{found.path} has no {found.sampler.name}, which defines how the authors sample",
+            "write one: def sample(model, noise, steps, text, against, scale), which returns latents",
         )
     _, tree = parse_file(path)
     for node in tree.body:
         names = [dotted(base) or "" for base in node.bases] if isinstance(node, ast.ClassDef) else []
         if isinstance(node, ast.ClassDef) and any(name.rpartition(".")[2] == _BASE for name in names):
             return Drawing(path.resolve(), found, node.name)
-    raise BadInput(f"{path} defines no pipeline: no class is a {_BASE}", "give pipeline_<name>.py of a ported model")
+    raise BadInput(f"{path} defines no pipeline: no class is a {_BASE}", "pass pipeline_<name>.py of a ported model")
 
 
 class DrawingHandler:
@@ -71,13 +71,13 @@ class DrawingHandler:
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """Nothing is made of a pipeline alone."""
-        raise BadInput("a pipeline is made with its transformer", "give the class of the transformer")
+        raise BadInput("a pipeline is scaffolded with its transformer", "pass the transformer's class")
 
     def candidate(self, path: Path) -> Candidate:
-        """The pipeline with the converted transformer, beside the authors' own loop.
+        """The pipeline with the converted transformer, next to the authors' own loop.
 
         Raises:
-            BadInput: there is nothing to compare it with; why.
+            BadInput: nothing to compare it with; why.
         """
         one = find_drawing(path)
         found = one.found

@@ -29,13 +29,13 @@ class TransformerHandler:
     ways = ("standard", "both")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """The model's file, rewritten from the authors' code, and all that diffusers has beside it."""
+        """The model's file, rewritten from the authors' code, and all that diffusers has next to it."""
         from omni_kit.targets.diffusers.transformer.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """The model with freshly converted weights, beside the authors' own class.
+        """The model with freshly converted weights, next to the authors' own class.
 
         Raises:
             BadInput: it does not say of which class it is.
@@ -44,7 +44,7 @@ class TransformerHandler:
         toy = found.toy
         if not toy.is_file():
             raise BadInput(
-                f"{path} has no {toy.name}: there is nothing to compare it with",
+                f"{path} has no {toy.name}: nothing to compare it with",
                 'write one: {"_reference": "PATH::Class", and the arguments of a small model}',
             )
         reference = recorded_reference(toy)

@@ -99,7 +99,7 @@ class PipelineFacts:
     def raises(self) -> str:
         """Why the pipeline has no denoising steps, and raises where they are to be written; empty where it has them."""
         if self.diffusing is None and (self.sampling is None or self.stepping.unmoved):
-            return "The authors' sampling loop was not read: write the denoising steps here."
+            return "The authors' sampling loop could not be analysed: write the denoising steps here."
         if self.unknown:
             made = ", ".join(self.unknown)
             return f"The authors' code makes {made} for the transformer: write the denoising steps here."
@@ -116,7 +116,9 @@ class PipelineFacts:
             reason = f"it goes along the sigmas that it is given: those of {found.function}, which is copied"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
         if found is None or found.shift is None:
-            return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", "not shown: the schedule was not read", "")
+            return Decision(
+                "scheduler", "FlowMatchEulerDiscreteScheduler", "not verified: the schedule could not be analysed", ""
+            )
         reason = f"the numbers of {found.function} are those of shift={found.shift:g}"
         return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
 
@@ -180,7 +182,7 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
     """What to do where several functions may be the one that samples."""
     named = ", ".join(f"{one.function} ({one.where})" for one in found)
     again = BETWEEN.join([*reference.given.split(BETWEEN), found[0].function]) if len(found) > 1 else ""
-    return [f"say which function samples: {named}; --from {again}"] if again else []
+    return [f"name the function that samples: {named}; --from {again}"] if again else []
 
 
 def _todo(
@@ -188,9 +190,9 @@ def _todo(
     by_class: ClassFacts | None, diffusing: Diffusing | None,
 ) -> list[str]:  # fmt: skip
     todo = [] if by_class else ["encode prompts as the authors do: which text encoder, which layer, which length"]
-    todo.append("scale latents as the authors' autoencoder wants it")
+    todo.append("scale latents as the authors' autoencoder expects")
     if diffusing is None and sampling is None:
-        todo.append("write the denoising steps of the authors' sampling, which was not found")
+        todo.append("write the denoising steps; the authors' sampling code was not found")
     elif diffusing is None and sampling is not None and stepping.unmoved:
         what = (
             "write the denoising steps of the authors' sampling"
@@ -203,6 +205,6 @@ def _todo(
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:
-        todo.append("say how many channels latents have: no argument of the transformer is named so")
-    todo += [f"give the transformer {name}" for name in unknown]
+        todo.append("set the number of latent channels: no transformer argument names it")
+    todo += [f"pass the transformer {name}" for name in unknown]
     return todo

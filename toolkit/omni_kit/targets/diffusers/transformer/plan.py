@@ -40,8 +40,8 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """
     if subject.reference is None:
         raise Refusal(
-            f"{subject.given} is of {subject.library.name}, which has it already",
-            "give the class of its authors' repository: PATH::Class",
+            f"{subject.given} is of {subject.library.name}, which already has it",
+            "pass the class of its authors' repository: PATH::Class",
         )
     planner = _Planner(subject.given, subject.reference, request)
     if planner.both and planner.port.labels is not None:
@@ -180,7 +180,7 @@ class _Planner:
 
     @property
     def _by_class(self) -> dict[str, object]:
-        """What the pipeline of a model by labels is told beside the rest."""
+        """What the pipeline of a model by labels is told next to the rest."""
         facts = self.pipeline.by_class
         if facts is None:
             return {"labels": None, "video": False}
@@ -197,7 +197,7 @@ class _Planner:
 
     @property
     def _stepped(self) -> dict[str, object]:
-        """Whether a scheduler that is there is given levels; and whether one scales what the model is handed."""
+        """Whether a scheduler that is there is given levels; and whether one scales what the model receives."""
         made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
         by_levels = made is None and not installed.counted
         return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}
@@ -325,7 +325,7 @@ class _Planner:
 
     def decisions(self) -> Iterator[Decision]:
         found, where = self.port, self.reference.where
-        yield Decision("model", found.class_name, f"{self.authors}, with all that it needs, in one file", where)
+        yield Decision("model", found.class_name, f"{self.authors}, with its dependencies, in one file", where)
         if self.reference.settings is not None:
             made = self.reference.settings.cls
             reason = f"what {made.node.name} holds is registered, argument by argument"
@@ -338,20 +338,20 @@ class _Planner:
             yield Decision("published config", config.where, reason, config.where)
         for old, new in found.forward.names.items():
             if old != new:
-                yield Decision(f"forward: {old}", new, "what diffusers calls it", self.reference.forward[old].where)
+                yield Decision(f"forward: {old}", new, "diffusers' name for it", self.reference.forward[old].where)
         for name, one in found.attention.projections.items():
             layers = [f"{one.fused} is split" if one.fused else "", *(f"{a}: {b}" for a, b in one.renamed.items())]
-            said = ", ".join(filter(None, layers)) or "layers keep their names"
+            said = ", ".join(filter(None, layers)) or "layer names are kept"
             yield Decision("attention", name, f"a processor computes it through the dispatch; {said}", where)
         blocks = ", ".join(dict.fromkeys(found.forward.blocks.values())) or "none"
-        yield Decision("blocks", blocks, "what may be checkpointed, and is not split over devices", where)
-        found_by = f"runs show along which axis its tokens lie, and write the plan: {self._sharing}"
+        yield Decision("blocks", blocks, "blocks that support checkpointing and are not split over devices", where)
+        found_by = f"trial runs find the token axis and produce the plan: {self._sharing}"
         yield Decision("context parallelism", "left to a run", found_by, where)
         for package, place in foreign(self.reference).items():
             if package in importable():
                 continue
             left = f"import {package}" in found.text or f"from {package}" in found.text
-            yield Decision(package, "kept" if left else "written out", "models of diffusers need torch alone", place)
+            yield Decision(package, "kept" if left else "written out", "diffusers models depend only on torch", place)
         yield self.pipeline.decision()
 
     def todo(self) -> Iterator[Todo]:

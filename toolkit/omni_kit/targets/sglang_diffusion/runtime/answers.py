@@ -77,17 +77,17 @@ def _guided(config: Any, batch: Any) -> tuple[Any, Any]:
 
 def _scale(answer: Any) -> str:
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return f"answers {_shown(answer)}, and DecodingStage takes a scale and a shift"
+        return f"answers {_shown(answer)}, but DecodingStage takes a scale and a shift"
     scale, shift = answer
     if scale is None or not _finite(scale):
         return f"the scale is {_shown(scale)}: latents are divided by it"
     if not bool(torch.as_tensor(scale).ne(0).all()):
-        return "the scale is 0: latents are divided by it"
+        return "the scale is 0, and latents are divided by it"
     if shift is not None and not _finite(shift):
         return f"the shift is {_shown(shift)}"
     shapes = [tuple(one.shape) for one in (scale, shift) if isinstance(one, torch.Tensor)]
     if any(len(shape) > 1 and len(shape) not in _AXES for shape in shapes) or (len(shapes) == 2 and not _fit(*shapes)):
-        return f"scale and shift are of shapes {shapes}, which do not belong to the same latents"
+        return f"scale and shift are of shapes {shapes}, which do not broadcast together"
     return ""
 
 
@@ -102,9 +102,7 @@ def _finite(value: Any) -> bool:
 
 
 def _number(answer: Any) -> str:
-    return (
-        "" if _finite(answer) and torch.as_tensor(answer).numel() == 1 else f"answers {_shown(answer)}, and no number"
-    )
+    return "" if _finite(answer) and torch.as_tensor(answer).numel() == 1 else f"answers {_shown(answer)}, not a number"
 
 
 def _sigmas(answer: Any) -> str:
@@ -113,38 +111,36 @@ def _sigmas(answer: Any) -> str:
     values = torch.as_tensor(answer).flatten()
     if len(values) not in (_STEPS, _STEPS + 1):
         return f"answers {len(values)} sigmas for {_STEPS} steps"
-    return "" if bool((values.diff() < 0).all()) else f"the sigmas {_shown(answer)} do not fall"
+    return "" if bool((values.diff() < 0).all()) else f"the sigmas {_shown(answer)} do not decrease"
 
 
 def _shape(answer: Any) -> str:
     plain = isinstance(answer, tuple | list | torch.Size) and all(type(one) is int and one > 0 for one in answer)
     if not plain or len(answer) not in _AXES:
-        return f"answers {_shown(answer)}, and no shape of latents"
+        return f"answers {_shown(answer)}, not a latent shape"
     return "" if answer[0] == 1 else f"answers {answer[0]} rows for a batch of 1"
 
 
 def _kind(answer: Any) -> str:
-    return "" if isinstance(answer, torch.dtype) else f"answers {_shown(answer)}, and no dtype"
+    return "" if isinstance(answer, torch.dtype) else f"answers {_shown(answer)}, not a dtype"
 
 
 def _words(answer: Any) -> str:
     named = isinstance(answer, dict) and all(isinstance(one, str) for one in answer)
-    return "" if named else f"answers {_shown(answer)}, and no dict of arguments"
+    return "" if named else f"answers {_shown(answer)}, not a dict of arguments"
 
 
 def _embeds(answer: Any) -> str:
     tensors = answer if isinstance(answer, tuple | list) else [answer]
     good = bool(tensors) and all(isinstance(one, torch.Tensor) for one in tensors)
-    return "" if good else f"answers {_shown(answer)}, and no tensor"
+    return "" if good else f"answers {_shown(answer)}, not a tensor"
 
 
 def _same_numbers(answer: tuple[Any, Any]) -> str:
     noise, packed = answer
     if not isinstance(packed, torch.Tensor) or packed.numel() != noise.numel():
         return f"makes {_shown(packed)} of noise of shape {tuple(noise.shape)}"
-    return (
-        "" if torch.equal(packed.flatten().sort().values, noise.flatten()) else "packs other numbers than it is given"
-    )
+    return "" if torch.equal(packed.flatten().sort().values, noise.flatten()) else "changes values while packing"
 
 
 def _same_shape(answer: tuple[Any, Any]) -> str:

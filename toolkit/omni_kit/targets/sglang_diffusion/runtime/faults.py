@@ -50,24 +50,24 @@ def faults_of(served: Served) -> Iterator[StageFault]:
     """Those that can be made in this pipeline, each with the first stage at which it can be seen."""
     told = (f"positive {served.step}", "step ")
     if hasattr(served.scheduler, "set_timesteps"):
-        yield StageFault("sigma-off-by-one", "every sigma is its neighbour's", ("sigmas", "timesteps"))
-    yield StageFault("timestep-dtype", "the denoiser is told the step in bfloat16", told)
-    yield StageFault("timestep-unit", f"the denoiser is told a {_UNITS}th of the step", told)
+        yield StageFault("sigma-off-by-one", "every sigma is shifted by one step", ("sigmas", "timesteps"))
+    yield StageFault("timestep-dtype", "the denoiser receives the timestep in bfloat16", told)
+    yield StageFault("timestep-unit", f"the denoiser receives a {_UNITS}th of the step", told)
     for key, name in served.conditions.items():
-        yield StageFault(f"condition-dropped:{key}", f"{name} is not handed over", (f"positive {name}",))
+        yield StageFault(f"condition-dropped:{key}", f"{name} is not passed", (f"positive {name}",))
     yield StageFault("prompt-and-negative-swapped", "each has the other's embeddings and conditions", ("positive ",))
-    yield StageFault("guidance-twice", "the scale of guidance is applied to itself", ("step 0 guided",))
+    yield StageFault("guidance-twice", "the guidance scale is applied twice", ("step 0 guided",))
     if served.decodes:
         yield from _OF_DECODING
     if _rotations(served.denoiser):
         yield StageFault(
-            "rope-layout", "halves are rotated where neighbours should be, or the reverse", ("step 0 guided",)
+            "rope-layout", "RoPE uses half-split rotation instead of interleaved, or the reverse", ("step 0 guided",)
         )
 
 
 _OF_DECODING = (
-    StageFault("vae-scale-inverse", "latents are divided by what they should be multiplied with", ("picture",)),
-    StageFault("scale-and-shift-swapped", "the VAE's scale is its shift", ("picture",)),
+    StageFault("vae-scale-inverse", "latents are divided by the scale instead of multiplied", ("picture",)),
+    StageFault("scale-and-shift-swapped", "the VAE's shift is used as its scale", ("picture",)),
 )
 
 
@@ -127,7 +127,7 @@ def _in_another_unit(step: torch.Tensor) -> torch.Tensor:
 
 
 def _in_stage(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str, Any]]:
-    """Faults of guidance and conditions, where a stage of the pipeline's own hands them over."""
+    """Faults of guidance and conditions, where a stage of the pipeline's own passes them over."""
     if name == "condition-dropped":
         yield served.denoiser, "forward", _lacking(served.denoiser.forward, served.conditions[detail])
         return

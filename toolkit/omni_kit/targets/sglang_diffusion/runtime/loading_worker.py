@@ -92,7 +92,7 @@ def _reach(pipeline: Path, component: str) -> _Reached:
         loader.load_customized(str(pipeline / component), arguments, component)
     except _Reached as found:
         return found
-    raise _NotServed(f"SGLang's loader of {component} builds no model of its own")
+    raise _NotServed(f"SGLang's loader of {component} does not build a model")
 
 
 def _served(pipeline: Path) -> str:
@@ -111,7 +111,7 @@ def _served(pipeline: Path) -> str:
         raise _NotServed(f"it has no pipeline {name}; a plugin is named by SGLANG_EXTERNAL_MODEL_PACKAGE")
     if known is None and registry.get_pipeline_config_classes(name) is None:
         why = " ".join(said.errors[0].split()).partition(". It")[0] if said.errors else f"it has no config of {name}"
-        raise _NotServed(f"{why}; some configs are told by the directory's name: name it as on the hub")
+        raise _NotServed(f"{why}; some configs are chosen by the directory's name: name it as on the hub")
     return name
 
 

@@ -74,7 +74,7 @@ class SGLangPipelineBuilder:
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
         """A pipeline is served, and not trained."""
-        raise BadInput("pipelines are compared while they serve: nothing is exported")
+        raise BadInput("pipelines are compared while serving: nothing is exported")
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
@@ -86,9 +86,9 @@ class SGLangPipelineBuilder:
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
         """Devices that share tokens, where the denoiser can, and devices that share guidance."""
         if level != "sp":
-            return "a pipeline is served, and not trained"
+            return "a pipeline is served, not trained"
         if self._package is None or (self._package / _WHOLE).is_file():
-            return "its whole call runs in one stage: devices share nothing of it"
+            return "its whole call runs in one stage, which devices cannot share"
         prepare(self._package)  # processes that are forked from this one have imported SGLang
         text = (self._package / _DIT).read_text(encoding="utf-8")
         sizes = [(f"ulysses={count}", count, {"ulysses_degree": count, "sp_degree": count}) for count in (2, 4)]
@@ -110,7 +110,7 @@ class SGLangPipelineBuilder:
         return found
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Mistakes in callbacks, steps and positions; conditions are those that the first scenario hands over."""
+        """Mistakes in callbacks, steps and positions; conditions are those that the first scenario passes."""
         if (stage := _own_stage(self._require())) is not None:
             return self._faults_of(stage, scenarios_of(inputs)[0])
         config, handed = self._require().arguments.pipeline_config, dict[str, Any]()
@@ -127,7 +127,7 @@ class SGLangPipelineBuilder:
         return list(faults_of(self._served()))
 
     def _faults_of(self, stage: Any, scenario: Scenario) -> list[StageFault]:
-        """As `faults`: conditions are what the denoiser's forward is handed besides latents, step and switches."""
+        """As `faults`: conditions are what the denoiser's forward receives other than latents, step and switches."""
         noted, _ = self._noted(self._denoiser(), scenario)
         taken = inspect.signature(self._denoiser().forward).parameters
         apart = (next(iter(taken)), self._served().step)
@@ -155,7 +155,7 @@ class SGLangPipelineBuilder:
         """What stands in for a package that is not there, and which classes ran."""
         opened = self._require()
         lines = [
-            f"a stand-in was there for {name}, which is not installed and was not called" for name in opened.stand_ins
+            f"a stub was imported for {name}, which is not installed and was not called" for name in opened.stand_ins
         ]
         classes = ", ".join(f"{name}: {_class(part)}" for name, part in sorted(opened.pipeline.modules.items()))
         attended = ", ".join(f"{count} times by {name}" for name, count in sorted(self._attended.items()))
@@ -196,12 +196,12 @@ class SGLangPipelineBuilder:
 
 
 def _withheld(upstream: type, noted: Noted) -> str:
-    """What the denoiser was not handed when it was asked last, which may be why it failed."""
+    """What the denoiser was not passed when it was asked last, which may be why it failed."""
     if not noted.asked:
         return ""
     taken = list(inspect.signature(upstream.forward).parameters)[1:]  # type: ignore[attr-defined]
     lacking = [name for name in taken if noted.asked[-1].get(name) is None and name != "return_dict"]
-    return f" (upstream's forward was handed nothing for {', '.join(lacking)})" if lacking else ""
+    return f" (upstream's forward received nothing for {', '.join(lacking)})" if lacking else ""
 
 
 def _argument(value: Any, asked: Mapping[str, Any]) -> str:

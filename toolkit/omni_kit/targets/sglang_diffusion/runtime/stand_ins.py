@@ -56,4 +56,4 @@ class _StandIn(ModuleType):
 
 def _called(self: object, *args: object, **kwargs: object) -> None:
     what = f"{type(self).__module__}.{type(self).__name__}"
-    raise RuntimeError(f"{what} stands in for a package that is not installed here, and cannot be called")
+    raise RuntimeError(f"{what} is a stub for a package that is not installed, and cannot be called")

@@ -33,7 +33,7 @@ class ConditionContext:
             that it could be read.
         frames: what the pipeline calls the number of frames.
         sees: the pipeline has a processor of pictures or videos.
-        sign: -1 where the pipeline turns the sign of the answer.
+        sign: -1 where the pipeline negates the output.
         patch: how many places of a grid are one token.
     """
 

@@ -1,4 +1,4 @@
-"""Tells the diffusion transformers among VeOmni's model directories: those that stand beside a class of diffusers."""
+"""Tells the diffusion transformers among VeOmni's model directories: those that are next to a class of diffusers."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ class DitHandler:
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """A wrapper's directory beside the class of diffusers that it registers a model for."""
+        """A wrapper's directory next to the class of diffusers that it registers a model for."""
         model = find_transformer(path)
         found = candidate(model, denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
         own = {Ability.ways, Ability.hooks, Ability.adapters}

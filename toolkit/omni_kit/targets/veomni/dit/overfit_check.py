@@ -1,4 +1,4 @@
-"""What a model of conditions teaches a transformer, asked as VeOmni's trainer asks it, beside diffusers' own pipeline.
+"""What a model of conditions teaches a transformer, asked as VeOmni's trainer asks it, next to diffusers' own pipeline.
 
 A transformer that has learned its targets by heart must draw, in that pipeline, the picture that it was taught.
 """
@@ -46,7 +46,7 @@ _TARGET, _CLEAN = "training_target", "latents"
 
 @dataclass
 class TrainingBatch:
-    """What a trainer was handed.
+    """What a trainer received.
 
     Attributes:
         pipeline: diffusers' own, of the same parts.
@@ -124,7 +124,7 @@ def faults_of(taught: TrainingBatch, condition: Any, wrapper: Any) -> Iterator[F
         return
     learned, close = _learned(taught, condition)
     if said := _decoded(taught, _answering(taught, learned), close):
-        yield PROCESS, f"a transformer that answers its targets draws another picture: {said}"
+        yield PROCESS, f"a transformer that answers its targets generates another image: {said}"
     yield from ((MODEL, said) for said in answers_off(taught, wrapper))
     yield from ((PROCESS, said) for said in _repeated(taught, condition))
 
@@ -138,9 +138,9 @@ def _repeated(taught: TrainingBatch, condition: Any) -> Iterator[str]:
         condition.begin_step(number)
         drawn.append(_first(condition.process_condition(**taught.given)[taught.arguments[0]]))
     if torch.equal(drawn[0], drawn[1]):
-        yield "steps 1 and 2 draw the same noise, so that a whole training sees no other"
+        yield "steps 1 and 2 draw the same noise, so training never sees other noise"
     if not torch.equal(drawn[0], drawn[2]):
-        yield "step 1 draws other noise when it is begun again, so that a resumed training is another"
+        yield "step 1 draws other noise after a restart, so a resumed training differs"
 
 
 def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
@@ -193,7 +193,7 @@ def chosen_distribution(condition: Any) -> str:
 def _off_distribution(
     taught: TrainingBatch, condition: Any, given: Mapping[str, Any], times: np.ndarray, levels: np.ndarray
 ) -> str:
-    """How the noise levels of many draws are distributed differently from the pipeline's own; empty where they agree.
+    """How the distribution of noise levels over many draws differs from the pipeline's own; empty where they agree.
 
     The measure is that of Kolmogorov and Smirnov.
     """
@@ -229,7 +229,7 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
                 )
         said = "" if chosen_distribution(condition) else _off_distribution(taught, condition, given, times, levels)
         if said:
-            return f"at {size[1]}x{size[0]} {said}; name a distribution that is chosen in the config"
+            return f"at {size[1]}x{size[0]} {said}; name a distribution that is set in the config"
     return ""
 
 
@@ -315,7 +315,7 @@ def _weights(taught: TrainingBatch, ready: Mapping[str, Any]) -> tuple[float, fl
     given = torch.stack([noisy, clean], dim=1)
     found = torch.linalg.lstsq(given, target[:, None]).solution
     if not _near((given @ found)[:, 0], target):
-        raise ValueError("a target is no sum of noisy and clean latents")
+        raise ValueError("a target is not a sum of noisy and clean latents")
     time = torch.as_tensor(ready[taught.step][0]).float().flatten()[0]
     return float(time), float(found[0]), float(found[1])
 
@@ -361,18 +361,18 @@ def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float 
 
 @torch.no_grad()
 def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
-    """What the wrapper makes of a whole batch, beside diffusers' model on each of its samples."""
+    """What the wrapper makes of a whole batch, next to diffusers' model on each of its samples."""
     ready = taught.ready[0]
     answer = wrapper.eval()(**ready)
     if not getattr(answer, "loss", None):
-        yield "it answers no loss"
+        yield "it returns no loss"
         return
     for number, prediction in enumerate(getattr(answer, "predictions", None) or []):
         sample = {name: values[number] for name, values in ready.items() if name in taught.arguments}
         expected = taught.denoiser.eval()(**sample)[0]
         expected = expected[0] if isinstance(expected, list) else expected
         if prediction.shape == expected.shape and not _near(prediction, expected):
-            yield f"sample {number} is answered otherwise than by diffusers' model: {_off(prediction, expected)}"
+            yield f"sample {number} has another output than diffusers' model: {_off(prediction, expected)}"
 
 
 def _first(values: Any) -> torch.Tensor:

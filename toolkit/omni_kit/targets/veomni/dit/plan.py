@@ -59,7 +59,7 @@ class _Planner:
     @property
     def model(self) -> ComponentModel:
         if (component := self.subject.component) is None:
-            raise BadInput(f"{self.subject.given} is of {self.subject.library.name}, and no model of diffusers")
+            raise BadInput(f"{self.subject.given} is of {self.subject.library.name}, not a diffusers model")
         return component
 
     @property
@@ -69,14 +69,14 @@ class _Planner:
     def refuse_what_cannot_be_trained(self) -> None:
         """Raises where forward takes no step: what it answers is no denoising."""
         if not arguments(self.model.cls, "forward"):
-            raise Refusal(f"{self.model.class_name} has no forward of its own: there is nothing to wrap")
+            raise Refusal(f"{self.model.class_name} does not define forward: nothing to wrap")
 
     @cached_property
     def base(self) -> str:
         if not self.in_tree:
             return self.request.name
         if find_checkout(self.request.into) is None:
-            raise BadInput(f"{self.request.into} is not a VeOmni checkout", "give its root with --into")
+            raise BadInput(f"{self.request.into} is not a VeOmni checkout", "pass its root with --into")
         for owner in registrants(self.request.into / DIFFUSION_MODELS, self.model.class_name):
             if owner.name != self.request.name:
                 raise Refusal(
@@ -142,7 +142,7 @@ class _Planner:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context=shared)
 
     def _package(self, part: str, context: dict[str, object], more: list[str], wanted: bool) -> Iterator[NewFile]:
-        """One of the two packages: what registers it, its config, its model, and what the model needs beside it."""
+        """One of the two packages: what registers it, its config, its model, and what the model needs next to it."""
         folder = f"{self.base}/{self.request.name}_{part}"
         ending = f"{self.request.name}_{part}.py"
         yield NewFile(f"{folder}/__init__.py", f"{part}/__init__.py.jinja", context=context)
@@ -218,10 +218,10 @@ class _Planner:
         kernels = attention_kernels(model)
         names = ", ".join(kernels)
         if context.kernels:
-            reason = "its processors call diffusers' dispatch, in whose place VeOmni's kernels are called"
+            reason = "its processors call diffusers' dispatch, which VeOmni's kernels replace"
             yield Decision("attention", "patch", reason, kernels[DISPATCH])
         else:
-            reason = f"its attention ends in {names or 'code of its own'}, which no kernel can be put in the place of"
+            reason = f"its attention ends in {names or 'code of its own'}, which no kernel can replace"
             yield Decision("attention", "skip", reason, next(iter(kernels.values()), ""))
         if checkpoints(model) and (lost := lost_by_checkpointing(model)):
             reason = f"upstream's checkpointed call of a block leaves out {lost}: it would train as another model"
@@ -234,24 +234,24 @@ class _Planner:
         if self.transformer.plan:
             found = self.model.cls.assigned("_cp_plan")
             where = found[0].source.where(found[1]) if found is not None else ""
-            return Decision(what, "patch", "cut and joined where upstream's _cp_plan says", where)
+            return Decision(what, "patch", "sharded and gathered by upstream's _cp_plan", where)
         reason = why_not_shared(self.model)
         return Decision(what, "skip", reason, self.model.source.where(self.model.cls.node))
 
     def _asking(self) -> Iterator[Decision]:
         denoising = self.conditions.denoising
         if denoising is None:
-            reason = f"no pipeline of diffusers {self.model.library.version} asks it with a prompt alone"
+            reason = f"no pipeline of diffusers {self.model.library.version} runs it from a prompt alone"
             yield Decision("conditions", "computed beforehand", reason, "")
             return
         where = denoising.pipeline.cls.source.where(denoising.pipeline.cls.node)
-        given = "given" if self.subject.pipeline is not None else "the plainest one whose denoiser it is"
+        given = "given" if self.subject.pipeline is not None else "the simplest pipeline with this denoiser"
         yield Decision("conditions", denoising.pipeline.cls.node.name, given, where)
         scale = denoising.scale
         yield Decision("latents", scale.convention or "as they are", "as the pipeline scales them", scale.where)
-        yield Decision("step", self.condition.step_text, "what the pipeline hands over for a step", denoising.where)
+        yield Decision("step", self.condition.step_text, "the pipeline's value for a step", denoising.where)
         if denoising.sign < 0:
-            yield Decision("target", "clean - noise", "the pipeline turns the sign of the answer", denoising.where)
+            yield Decision("target", "clean - noise", "the pipeline negates the output", denoising.where)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)

@@ -38,7 +38,7 @@ class DitRuns:
         path: its directory; `package`, as it is imported.
         training_files: what the paths of its training files begin with.
         pipeline: a small pipeline on disk; `denoiser`, the folder of its transformer.
-        signed: what VeOmni's config of the transformer says beside diffusers' own: the keys of the registry.
+        signed: what VeOmni's config of the transformer says next to diffusers' own: the keys of the registry.
         where: for data and what the trainer writes.
         shape: frames, rows and columns of the media that the pipeline draws.
     """

@@ -41,7 +41,7 @@ _SHARDS = 3
 _UNTRIED = "text conditioning not tested"
 _LATENTS = "latents"
 _OWN_LOSS = "the loss is VeOmni's flow-matching objective, written again for upstream, whose model has none"
-_ONE_BY_ONE = "VeOmni's wrapper takes the samples of a batch one at a time, and so does upstream here"
+_ONE_BY_ONE = "VeOmni's wrapper processes the samples of a batch one at a time, and so does upstream here"
 
 
 class VeOmniDiffusionBuilder(VeOmniBuilder):
@@ -66,7 +66,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
-        """The model of conditions, on a small pipeline, and the wrapper on what that hands on.
+        """The model of conditions, on a small pipeline, and the wrapper on what that passes on.
 
         Raises:
             MissingRequirement: there is no such pipeline.
@@ -83,7 +83,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         built = self._build(checkpoint, None, "meta")
         key, read = built.config.condition_model_type, pipeline_of(find_library("diffusers"), type(built).__name__)
         if read is None:
-            raise NotTried("diffusers has no pipeline that draws with it from a prompt alone")
+            raise NotTried("diffusers has no pipeline that runs it from a prompt alone")
         pipeline = toy(read.cls.node.name, place)
         denoiser = place / read.denoiser.name
         try:
@@ -121,7 +121,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         built = self._build(checkpoint, None, "meta")
         read = pipeline_of(find_library("diffusers"), type(built).__name__)
         if read is None:
-            raise MissingRequirement("diffusers has no pipeline that draws with it from a prompt alone")
+            raise MissingRequirement("diffusers has no pipeline that runs it from a prompt alone")
         try:
             shape = drawn_shape(toy(read.cls.node.name, where / "pipeline"), SIZES[0])
         except NotTried as reason:
@@ -172,7 +172,7 @@ def _loaded_by_itself(built: Any, denoiser: Path, batch: TrainingBatch) -> Itera
     yield from answers_off(batch, given)
     theirs, mine = ({type(one).__name__ for one in processors_of(model)} for model in (built, given))
     if theirs - mine:
-        yield f"it attends by {', '.join(sorted(mine))}, and a model that VeOmni builds by {', '.join(sorted(theirs))}"
+        yield f"it attends with {', '.join(sorted(mine))}, and VeOmni's model with {', '.join(sorted(theirs))}"
 
 
 def _share_by_flash(model: Any, device: str) -> list[str]:
@@ -190,6 +190,6 @@ def _taken(model: nn.Module, samples: Sequence[Tensors]) -> dict[str, Any]:
 
 
 def _lists(samples: Sequence[Tensors]) -> dict[str, list[Any]]:
-    """What VeOmni's pipeline hands on: for each argument, the values of all samples."""
+    """What VeOmni's pipeline passes on: for each argument, the values of all samples."""
     fed = [{**as_arguments(sample), TARGET: sample[TARGET], _LATENTS: clean_latents(sample)} for sample in samples]
     return {name: [one[name] for one in fed] for name in fed[0]}

@@ -1,4 +1,4 @@
-"""A small pipeline of diffusers beside a model of conditions, and media of the sizes that it draws."""
+"""A small pipeline of diffusers next to a model of conditions, and media of the sizes that it draws."""
 
 import contextlib
 import inspect
@@ -80,7 +80,7 @@ def _toy(source: str, root: Path) -> Any:
     _shift_by_size(root)
     pipeline = _loaded(root)
     if not hasattr(getattr(pipeline, "vae", None), "encode"):
-        raise NotTried(f"{type(pipeline).__name__} has no autoencoder that encodes")
+        raise NotTried(f"{type(pipeline).__name__} has no autoencoder with an encoder")
     if "height" not in inspect.signature(pipeline.__call__).parameters:
         raise NotTried(f"VeOmni's data has images and videos, and {type(pipeline).__name__} draws neither")
     return pipeline
@@ -163,7 +163,7 @@ def decoded_latents(
     changed: Callable[[Any], Any] = lambda _: contextlib.nullcontext(),
     size: tuple[int, int] = SIZES[0],
 ) -> torch.Tensor:
-    """Return what a pipeline hands its autoencoder.
+    """Return what a pipeline passes its autoencoder.
 
     Args:
         changed: a context in which the pipeline differs.
@@ -229,7 +229,7 @@ def encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
 
 
 def media(pipeline: Any, shapes: Sequence[Shape]) -> dict[str, Any]:
-    """Return a sample of each shape, as the data pipeline hands them: pictures, or frames of bytes."""
+    """Return a sample of each shape, as the data pipeline passes them: pictures, or frames of bytes."""
     from PIL import Image
 
     made = []

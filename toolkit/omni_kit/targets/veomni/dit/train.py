@@ -17,7 +17,7 @@ _LOW = "bfloat16"  # the only kind of number that wrappers let flash attention h
 
 
 def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
-    """All meshes but the first, and beside it one process in low precision, whose error is the measure."""
+    """All meshes but the first, and next to it one process in low precision, whose error is the measure."""
     alone, *others = meshes
     low = replace(alone, name=f"{alone.name} in {_LOW}", dtype=_LOW)
     return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]

@@ -116,18 +116,18 @@ def has_plan(model: ComponentModel) -> bool:
 def why_not_shared(model: ComponentModel) -> str:
     """Why sequences of a model cannot be shared among processes; empty where they can."""
     if not has_plan(model):
-        return "the class has no _cp_plan: where its sequence may be cut is not said"
+        return "the class has no _cp_plan, so its sequence cannot be sharded"
     if DISPATCH not in attention_kernels(model):
         return f"its attention does not go through diffusers' {DISPATCH}"
     if told := next(_lengths_told(model), ""):
-        return f"its blocks are told a length of the whole sequence ({told}), which a share does not have"
+        return f"its blocks receive the whole sequence's length ({told}), which a shard does not have"
     if left := next(_left_whole(model), ""):
-        return f"its plan cuts what one module answers, and not what its like answers: {left}"
+        return f"its plan shards one module's output, but not that of its siblings: {left}"
     return ""
 
 
 def _lengths_told(model: ComponentModel) -> Iterator[str]:
-    """Arguments of blocks that are plain numbers, and that forward hands on."""
+    """Arguments of blocks that are plain numbers, and that forward passes on."""
     forward = model.cls.method("forward")
     handed = set(_handed(forward[1])) if forward is not None else set()
     for name in block_classes(model.cls)[0]:
@@ -137,7 +137,7 @@ def _lengths_told(model: ComponentModel) -> Iterator[str]:
 
 
 def _handed(function: ast.FunctionDef) -> Iterator[str]:
-    """The names that a function hands to what it calls, by keyword or as they are."""
+    """The names that a function passes to what it calls, by keyword or as they are."""
     for call in ast.walk(function):
         if isinstance(call, ast.Call):
             yield from (one.arg for one in call.keywords if one.arg is not None)

@@ -16,7 +16,7 @@ _BY_TOKEN = ("token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids")
 
 @dataclass(frozen=True)
 class MediaContext:
-    """The names that the template may use, beside those of the text context.
+    """The names that the template may use, next to those of the text context.
 
     Attributes:
         upstream: the class that answers.

@@ -62,7 +62,7 @@ def find_merging(model: UpstreamModel) -> Merging:
     """Return where a model merges media into text.
 
     Raises:
-        Refusal: no such method was recognised, or it does not take what VeOmni's data pipeline hands over.
+        Refusal: no such method was recognised, or it does not take what VeOmni's data pipeline passes.
     """
     source = model.source
     for owner in built_classes(source, model.class_name):
@@ -73,7 +73,7 @@ def find_merging(model: UpstreamModel) -> Merging:
         where = source.where(forward)
         taken = {argument.arg for argument in (*forward.args.args, *forward.args.kwonlyargs)}
         if "input_ids" not in taken:
-            raise Refusal(f"{owner}.forward ({where}) takes no input_ids, in which placeholders stand")
+            raise Refusal(f"{owner}.forward ({where}) takes no input_ids, which contain the placeholders")
         if forward.args.kwarg is None:
             raise Refusal(
                 f"{owner}.forward ({where}) takes no further arguments, such as VeOmni's masks of placeholders"
@@ -87,8 +87,7 @@ def find_merging(model: UpstreamModel) -> Merging:
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
     raise Refusal(
-        f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: "
-        "how it merges media into text is not recognised"
+        f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: how it merges media into text is unknown"
     )
 
 
@@ -122,13 +121,15 @@ def refuse_encoder_decoder(model: UpstreamModel) -> None:
     """
     found = model.config.find("is_encoder_decoder")
     if found is not None and found.value is True:
-        raise Refusal(f"{model.class_name} is an encoder-decoder ({found.evidence}): VeOmni trains decoders alone")
+        raise Refusal(f"{model.class_name} is an encoder-decoder ({found.evidence}): VeOmni trains only decoder models")
     source = model.source
     forward = source.method(model.class_name, "forward")
     taken = next((a for a in forward.args.args if a.arg == "decoder_input_ids"), None) if forward is not None else None
     if forward is not None and taken is not None:
         where = source.where(taken)
-        raise Refusal(f"{model.class_name}.forward takes decoder_input_ids ({where}): VeOmni trains decoders alone")
+        raise Refusal(
+            f"{model.class_name}.forward takes decoder_input_ids ({where}): VeOmni trains only decoder models"
+        )
 
 
 def _calls(forward: ast.FunctionDef) -> Iterator[ast.Call]:

@@ -1,4 +1,4 @@
-"""The patches of a media model: upstream's own text, with a door for what VeOmni's data pipeline hands over."""
+"""The patches of a media model: upstream's own text, with a door for what VeOmni's data pipeline passes."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> It
     yield Patch(
         "override_method",
         f"{head}.get_position_id_func",
-        "Added: VeOmni's data pipeline makes positions with it, in processes of its own",
+        "Added: VeOmni's data pipeline computes positions with it in its worker processes",
         f"""def {snake(head)}_get_position_id_func(self):
     return positions_of({merging.owner}, self.config)
 """,
@@ -62,7 +62,7 @@ def _tying_patch(model: UpstreamModel) -> Iterator[Patch]:
     block = """# Modification: VeOmni ties embeddings where the config of the text says so, too.
 config.get_text_config(decoder=True).tie_word_embeddings = config.tie_word_embeddings"""
     text = edited(source, init, [Edit.before(source, init.body[1], block)])
-    description = "embeddings are tied where the whole config says so"
+    description = "embeddings are tied if the top-level config says so"
     yield Patch("override_method", f"{head}.__init__", description, renamed(text, "__init__", f"{snake(head)}_init"))
 
 
@@ -72,13 +72,13 @@ def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision
     for one in merging.features:
         what = f"{one.kind} features {merging.owner}.forward"
         if one.placed is None:
-            reason = "how they come among the embeddings is not recognised: upstream's code places them all"
+            reason = "how they are merged into the embeddings is unknown: upstream's code places all of them"
             yield Decision(what, "upstream", reason, where(one.call))
         else:
-            reason = f"{one.name} goes to the process that has its placeholders"
+            reason = f"{one.name} goes to the process with its placeholders"
             yield Decision(what, "patch", reason, where(one.placed))
         dummy = dummies.get(one.kind)
-        reason = f"made of {', '.join(dummy.inputs)}" if dummy else "the smallest input of the tower is not known"
+        reason = f"made of {', '.join(dummy.inputs)}" if dummy else "the tower's smallest input is unknown"
         yield Decision(f"{one.kind} dummy", "generate" if dummy else "none", reason, where(one.call))
     choice = "generate" if merging.positions else "plain"
     reason = f"{merging.owner}.{POSITIONS} runs without weights" if merging.positions else "one number for each token"
@@ -119,7 +119,7 @@ def _door(merging: Merging, dummies: Sequence[Dummy], rest: str) -> str:
     if merging.positions:
         lines += [
             f"if {positions} is None and media.sp_enabled:",
-            '    raise ValueError("each process has a part of the tokens: the data pipeline has to pass position_ids")',
+            '    raise ValueError("each process has a part of the tokens: the data pipeline must pass position_ids")',
         ]
     if {"input_features", "feature_attention_mask", "audio_feature_lengths"} <= taken:
         lines += [

@@ -1,4 +1,4 @@
-"""Attention over packed sequences in plain torch, in the place of VeOmni's flash attention kernel, which needs a GPU.
+"""Attention over packed sequences in plain torch, instead of VeOmni's flash attention kernel, which needs a GPU.
 
 Everything around the kernel stays VeOmni's own: its registered attention function, its exchange of heads for tokens
 between processes, and the lengths that its collator computed.
@@ -21,7 +21,7 @@ SHARED = "veomni_flash_attention_2_with_sp"
 def use_packed_attention(model: nn.Module) -> str:
     """Sends the model's attention through VeOmni's flash attention function, with the torch version as its kernel.
 
-    Chosen after the model is built, because building with it selected wants the flash attention package.
+    Chosen after the model is built, because building with it selected requires the flash attention package.
 
     Returns:
         What is to be said about it.

@@ -90,7 +90,7 @@ def _misnamed(key: str, register: Register) -> Iterator[str]:
             yield f"'{key}' for {architecture}: {type(error).__name__}: {error}"
             continue
         if not (inspect.isclass(given) and issubclass(given, nn.Module)):
-            yield f"'{key}' gives {given!r} for {architecture}, which is no class of a model"
+            yield f"'{key}' gives {given!r} for {architecture}, which is not a model class"
         elif given.__name__ != architecture and _knows(register, architecture):
             yield f"'{key}' gives {given.__name__} for {architecture}, which it knows"
     given = _outcome(register, None)
@@ -103,7 +103,7 @@ def _misnamed(key: str, register: Register) -> Iterator[str]:
 
 
 def _otherwise(functions: Mapping[str, Register], constant: str) -> Iterator[str]:
-    """What a branch gives otherwise than the one that this machine takes."""
+    """What a branch gives differently from the one that this machine takes."""
     for key, register in functions.items():
         for architecture in (*_classes(key), None):
             here = _outcome(register, architecture)

@@ -43,7 +43,7 @@ class _Caught:
 
 
 def _kept(value: Any) -> Any:
-    """The value with its tensors as they are now, since a kernel may write over them; and what wants a gradient."""
+    """The value with its tensors as they are now, since a kernel may write over them; and what requires a gradient."""
     if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
@@ -133,7 +133,7 @@ def _plain_attention(
 
     Args:
         query, key, value: [batch, heads, tokens, width].
-        attention_mask: whatever the kernel wants; who sees whom follows from where the sequences begin.
+        attention_mask: whatever the kernel requires; who sees whom follows from where the sequences begin.
 
     Returns:
         [batch, tokens, heads, width of value].

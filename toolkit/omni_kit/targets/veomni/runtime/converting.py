@@ -32,7 +32,7 @@ def converter_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
 
 
 def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
-    """What a converter makes of the keys of layers that predict further tokens, which no parameter takes.
+    """What a converter makes of the keys of layers that predict further tokens, which fill no parameter.
 
     Args:
         made: another converter, unused.
@@ -41,10 +41,10 @@ def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
     for name, shape in names.items():
         one = _converted(model, made, name, torch.empty(tuple(shape), device="meta"))
         if one is not None and one.name != name and one.name not in known:
-            yield f"it makes {one.name} of a prediction layer, which no parameter takes"
+            yield f"it makes {one.name} of a prediction layer, which fill no parameter"
             return
     if names and any(_size(tensor) or tensor.is_meta for tensor in _held(made)):
-        yield f"it collects {next(iter(names))} and others of a prediction layer, which no parameter takes"
+        yield f"it collects {next(iter(names))} and others of a prediction layer, which fill no parameter"
 
 
 def _prediction_keys(model: Any, checkpoint: Path) -> Mapping[str, list[int]]:

@@ -1,4 +1,4 @@
-"""How VeOmni's data pipeline hands a sample to its models: with positions and placeholder masks made beforehand."""
+"""How VeOmni's data pipeline passes a sample to its models: with positions and placeholder masks made beforehand."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,7 +80,7 @@ def collator(model: Any) -> Any:
 
 
 def sample_of(model: Any, inputs: Tensors) -> Tensors:
-    """A single sample in the form that the pipeline hands to VeOmni's collator: without the batch axis.
+    """A single sample in the form that the pipeline passes to VeOmni's collator: without the batch axis.
 
     Args:
         inputs: what upstream is fed, one row without padding, labels included.

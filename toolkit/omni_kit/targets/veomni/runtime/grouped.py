@@ -46,7 +46,7 @@ def use_grouped_experts(model: nn.Module) -> list[str]:
     distributed.all_gather_into_tensor = _gather_flat
     return [
         "torch stood in for VeOmni's grouped Triton kernels of the experts, which need an accelerator",
-        "experts ran in float32, which VeOmni's kernels refuse; expert counts were gathered flat, as gloo wants them",
+        "experts ran in float32, which VeOmni's kernels refuse; expert counts were gathered flat, as gloo requires",
     ]
 
 

@@ -44,7 +44,7 @@ def _step(build: Callable[[], Any], labels: Callable[[torch.Tensor], dict[str, t
         ids = torch.arange(3, 3 + _ROWS * _LENGTH, device=next(model.parameters()).device).view(_ROWS, _LENGTH)
         loss = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **labels(ids)).loss
         if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
-            return f"gives {type(loss).__name__} as its loss, and a differentiable scalar is wanted"
+            return f"gives {type(loss).__name__} as its loss, not a differentiable scalar"
         torch.autograd.backward(loss)
     except Exception as error:  # the integration's own
         return f"ends in {type(error).__name__}: {' '.join(str(error).split())[:160]}"

@@ -58,7 +58,7 @@ def _no_split(model: Any, checkpoint: Path) -> Iterator[str] | None:
     if not names:
         return iter(["it is empty: FSDP2 gathers the whole model at once"])
     if not there.intersection(names):
-        return iter([f"it names {', '.join(sorted(names))}, and no module is of such a class"])
+        return iter([f"it names {', '.join(sorted(names))}, but no module has such a class"])
     return iter([])
 
 
@@ -73,7 +73,7 @@ def _plan_faults(model: nn.Module, plan: Any) -> Iterator[str]:
     from veomni.distributed.utils import check_fqn_match
 
     if not isinstance(plan, ParallelPlan):
-        yield f"it returns {type(plan).__name__}, and a ParallelPlan is wanted"
+        yield f"it returns {type(plan).__name__}, not a ParallelPlan"
         return
     parameters = dict(model.named_parameters())
     for what, patterns in plan.extra_parallel_plan.items():
@@ -182,7 +182,7 @@ def _index_faults(
 ) -> Iterator[str]:
     foreign = _foreign(after, names)
     if strange := sorted(set(after) - names - set(foreign)):
-        yield f"it names {strange[0]}, which is no parameter, and {len(strange) - 1} more"
+        yield f"it names {strange[0]}, which is not a parameter, and {len(strange) - 1} more"
     if lost := sorted(parameters - set(after)):
         yield f"it drops {lost[0]}, which would not be exported, and {len(lost) - 1} more"
     if len(set(before.values())) > 1 and len(set(after.values())) == 1:
@@ -232,7 +232,7 @@ def _any_layer(name: str) -> str:
 def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
     """A config.json may say that embeddings are tied: then VeOmni ties them after loading, whatever the model has.
 
-    Not asked of a model without a head: there VeOmni fails for every model, which no integration can mend.
+    Not asked of a model without a head: there VeOmni fails for every model, which no integration can fix.
     """
     import torch
     from veomni.models.module_utils import post_process_after_weight_loading
@@ -246,7 +246,7 @@ def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
     try:
         post_process_after_weight_loading(made, {})
     except Exception as error:
-        return iter([f"a config.json that says tie_word_embeddings ends in {type(error).__name__}: {error}"])
+        return iter([f"a config.json with tie_word_embeddings raises {type(error).__name__}: {error}"])
     return iter([])
 
 
@@ -265,7 +265,7 @@ def _loading(model: Any, checkpoint: Path) -> Iterator[str] | None:
     kept = [key for key in foreign if key in state]
     if not kept or kept == foreign:
         return iter([])
-    return iter([f"it drops parts that the model has not, but keeps {kept[0]}: a strict load ends there"])
+    return iter([f"it drops parts that the model does not have, but keeps {kept[0]}: a strict load ends there"])
 
 
 _CALLS: Mapping[str, Callable[[Any, Path], Iterator[str] | None]] = {

@@ -131,7 +131,7 @@ def _attention_missing(name: str) -> str:
         return ""
     own = f"veomni_{name}_with_sp"
     if own not in ALL_ATTENTION_FUNCTIONS and name not in ALL_ATTENTION_FUNCTIONS:
-        return "is no function that transformers or VeOmni has registered"
+        return "is not a function registered by transformers or VeOmni"
     short = name.replace("flash_attention_", "flash_attn_")
     asked = [getattr(module, f"is_{short}_available", None) for module in (utils, import_utils)]
     if not all(available() for available in asked if available is not None):

@@ -61,7 +61,7 @@ class Adapters:
             wrong += [f"{' and '.join(names)} alone: {one}" for one in found]
         said += [f"{counted(chosen, 'choice')} of one projection or two"] if chosen else []
         if own := _with_own_forward(self._first):
-            said.append(f"without {_listed(own)}: VeOmni adds adapters to the answer of a plain linear layer")
+            said.append(f"without {_listed(own)}: VeOmni adds adapters to the output of a plain linear layer")
         return said, wrong
 
     def _only(self, names: Sequence[str], stacks: list[str]) -> Iterator[str]:
@@ -83,7 +83,7 @@ class Adapters:
         if not trained:
             yield "nothing would be trained"
         elif abs(float(self.loss(base).detach()) - self._plain) > _NOTHING * abs(self._plain):
-            yield "adapters that add nothing change the answer"
+            yield "adapters that add nothing change the output"
         else:
             yield from self._stepped(wrapped, trained, self._unused)
 
@@ -126,7 +126,7 @@ class Adapters:
         if not trained:
             return [*wrong, "nothing would be trained"], 0
         if abs(float(self.loss(base).detach()) - plain) > _NOTHING * abs(plain):
-            wrong.append("adapters that add nothing change the answer")
+            wrong.append("adapters that add nothing change the output")
         wrong += self._stepped(wrapped, trained, self._unused)
         wrong += self._resumed(wrapped, folder)
         return wrong, len(trained)
@@ -145,11 +145,11 @@ class Adapters:
         torch.autograd.backward(self.loss(wrapped.get_base_model()))
         idle = [name for name, p in trained.items() if p.grad is None or not p.grad.count_nonzero()]
         if idle := [name for name in idle if not any(f".{layer}.lora_" in f".{name}" for layer in unused)]:
-            yield f"{_listed(idle)} get no gradient: what they adapt is not called, or is read around them"
+            yield f"{_listed(idle)} get no gradient: their base layers are not called, or read directly"
         torch.optim.SGD(trained.values(), lr=0.5).step()
         moved = [name for name, tensor in wrapped.state_dict().items() if not torch.equal(tensor, before[name])]
         if others := [name for name in moved if name not in trained]:
-            yield f"the step changes {_listed(others)}, which are no adapters"
+            yield f"the step changes {_listed(others)}, which are not adapters"
 
     def _resumed(self, wrapped: Any, folder: Path) -> Iterator[str]:
         """What is saved and loaded onto a new model answers the same; every key lands."""
@@ -162,7 +162,7 @@ class Adapters:
         waiting = {name for name, parameter in again.named_parameters() if parameter.requires_grad}
         load_lora_weights(again, str(folder), init_device="cpu", parameter_names_to_load=waiting)
         if waiting:
-            yield f"{_listed(sorted(waiting))} are not among what was saved"
+            yield f"{_listed(sorted(waiting))} were not saved"
         first, second = (float(self.loss(one.get_base_model()).detach()) for one in (wrapped, again))
         if first != second:
             yield f"saved and loaded, the loss is {second:.6g}, and was {first:.6g}"

@@ -129,7 +129,7 @@ def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
         off = [one for one in {*plain, *kernel} if one not in kernel or one not in plain]
         off += [one for one in plain if one in kernel and not torch.allclose(plain[one], kernel[one], atol=_CLOSE)]
         if off:
-            yield f"with {', '.join(chosen)} {', '.join(sorted(off))} differ from what the plain path answers"
+            yield f"with {', '.join(chosen)} {', '.join(sorted(off))} differ from the plain path's output"
 
 
 def _answers(

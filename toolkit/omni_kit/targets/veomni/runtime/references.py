@@ -1,6 +1,6 @@
 """What VeOmni's kernel slots compute, in plain torch and from the definition of each operation.
 
-They take the arguments that VeOmni's kernels take, and nothing else: an integration that hands a slot something that
+They take the arguments that VeOmni's kernels take, and nothing else: an integration that passes a slot something that
 no kernel knows raises here as it would there.
 """
 
@@ -97,7 +97,7 @@ def fused_experts(
     elif fc1_1_weight is not None and fc1_2_weight is not None:
         gate, up = (torch.einsum("th,eih->tei", hidden_states, weight) for weight in (fc1_1_weight, fc1_2_weight))
     else:
-        raise TypeError("fused experts want fc1_1_weight and fc1_2_weight, or fc1_1_2_weight")
+        raise TypeError("fused experts require fc1_1_weight and fc1_2_weight, or fc1_1_2_weight")
     if swiglu_limit is not None:
         gate, up = gate.clamp(max=swiglu_limit), up.clamp(-swiglu_limit, swiglu_limit)
     outputs = torch.einsum("tei,ehi->teh", functional.silu(gate) * up, fc2_weight)
@@ -128,7 +128,7 @@ def causal_loss(
 ) -> tuple[torch.Tensor, None, None]:
     """The mean over the labelled tokens, each foretold by the one before it, in float32."""
     if labels is None:
-        raise TypeError("the loss wants labels")
+        raise TypeError("the loss requires labels")
     scores = _scores(logits, hidden_states, weights)
     return _cross_entropy(scores[..., :-1, :], labels[..., 1:]), None, None
 
@@ -143,7 +143,7 @@ def token_loss(
 ) -> tuple[torch.Tensor, None, None]:
     """The mean over the labelled tokens, each at its own place, in float32."""
     if labels is None:
-        raise TypeError("the loss wants labels")
+        raise TypeError("the loss requires labels")
     return _cross_entropy(_scores(logits, hidden_states, weights), labels), None, None
 
 
@@ -153,7 +153,7 @@ def _scores(
     if hidden_states is not None and weights is not None:
         return functional.linear(hidden_states, weights)
     if logits is None:
-        raise TypeError("the loss wants hidden_states and weights, or logits")
+        raise TypeError("the loss requires hidden_states and weights, or logits")
     return logits
 
 

@@ -50,7 +50,7 @@ def _replaying(model: Any, fed: Mapping[str, Any], install: Callable[[Any], None
     plain, same, other = _loss(model, fed), _Watching(lambda indices, _: indices), _Watching(_others)
     replayed = [_during(install, one, model, fed) for one in (same, other)]
     if not same.replayed:
-        yield "router replay: the model_type is among those that VeOmni supports, and no router asks for a choice"
+        yield "router replay: the model_type is among those that VeOmni supports, and no router reads a choice"
     elif not torch.equal(plain, replayed[0]):
         yield "router replay: with the same choice of experts the loss is another"
     elif torch.equal(plain, replayed[1]):
@@ -64,9 +64,9 @@ def _recording(model: Any, fed: Mapping[str, Any], monitor: Any) -> Iterator[str
     _during(monitor.set_active_monitor, watching, model, fed)
     silent = [one for one in watching.layers if one not in watching.recorded]
     if silent:
-        yield f"load monitor: it finds {len(watching.layers)} routers, and {len(silent)} never say what they choose"
+        yield f"load monitor: it finds {len(watching.layers)} routers, and {len(silent)} never report their choice"
     elif len(watching.recorded) > len(watching.layers):
-        yield "load monitor: a router says twice what it chooses, so that its load is counted twice"
+        yield "load monitor: a router reports its choice twice, so its load is counted twice"
 
 
 def _others(indices: torch.Tensor, experts: int) -> torch.Tensor:

@@ -32,7 +32,7 @@ def cast_while_saved(model: Any) -> str:
 
 
 def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:
-    """What a distributed checkpoint of VeOmni gives back otherwise than it was saved; empty where there is nothing.
+    """What VeOmni's distributed checkpoint returns with other values than were saved; empty if nothing.
 
     Parameters are in bfloat16, and what upstream keeps in float32, and every buffer, in float32.
 
@@ -61,7 +61,9 @@ def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:
     if not lost:
         return ""
     more = f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else ""
-    return f"VeOmni's distributed checkpoint gives back {', '.join(lost[:_SHOWN])}{more} otherwise than it was saved"
+    return (
+        f"VeOmni's distributed checkpoint gives back {', '.join(lost[:_SHOWN])}{more} with other values than were saved"
+    )
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -172,7 +172,7 @@ class VeOmniBuilder:
                 return answered(part, way, lambda: language_model(model, way.inputs, feed))
         if not getattr(model, "_supports_flash_attn", False):
             name = type(model).__name__
-            raise MissingRequirement(f"{name} packs sequences with kernels of its own, which need an accelerator")
+            raise MissingRequirement(f"{name} packs sequences with its own kernels, which need an accelerator")
         if why := window_in_dispute(model):
             raise MissingRequirement(why)
         with packed_attention_used(model):
@@ -256,7 +256,7 @@ class VeOmniBuilder:
         return self._sized(config_dir, dtype, {})
 
     def choose(self, model: nn.Module, chosen: Mapping[str, str]) -> nn.Module:
-        """Binds anew; builds anew where a slot is asked only while a model is built."""
+        """Binds again; builds again where a slot is asked only while a model is built."""
         config_dir, dtype, before = self._built
         fixed = built_in(sys.modules[type(model).__module__])
         if any(chosen.get(setting) != before.get(setting) for setting in fixed & {*chosen, *before}):
@@ -337,7 +337,7 @@ class VeOmniBuilder:
 
 
 def use_stand_ins(model: nn.Module, mesh: Mesh) -> list[str]:
-    """Puts in the place of kernels what a CPU can run; returns what is to be said about it."""
+    """Puts instead of kernels what a CPU can run; returns what is to be said about it."""
     said = use_grouped_experts(model) if mesh.sizes.get("ep", 1) > 1 else []
     return [*said, use_packed_attention(model)] if getattr(model, "_supports_flash_attn", False) else said
 

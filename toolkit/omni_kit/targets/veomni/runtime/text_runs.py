@@ -106,7 +106,7 @@ class TextRuns:
         return sorted({word for line in said for word in line.split()})
 
     def _make_model(self, place: Path, words: Sequence[str], more: Mapping[str, Any] | None = None) -> None:
-        """The toy's checkpoint with a tokenizer beside it, as checkpoints are published."""
+        """The toy's checkpoint with a tokenizer next to it, as checkpoints are published."""
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import PreTrainedTokenizerFast
 

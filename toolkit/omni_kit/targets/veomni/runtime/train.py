@@ -49,7 +49,7 @@ def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str
 
 
 def _on_accelerator(meshes: Sequence[Mesh]) -> list[Mesh]:
-    """In low precision, and beside it one process in low precision, whose error is the measure."""
+    """In low precision, and next to it one process in low precision, whose error is the measure."""
     alone, *others = meshes
     low = replace(alone, name=f"{alone.name} in {_LOW}", dtype=_LOW)
     return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]
@@ -62,7 +62,7 @@ def _why_not(mesh: Mesh, model: Any, device: str) -> str:
         return f"does not divide {odd[0]} heads"
     shares = device == "cuda" and "ulysses" in mesh.sizes
     if shares and (width := _width(model.config.get_text_config())) < _FLEX_WIDTH:
-        return f"takes flex attention, which wants heads of {_FLEX_WIDTH} or more, not {width}"
+        return f"takes flex attention, which requires heads of {_FLEX_WIDTH} or more, not {width}"
     if device == "cuda" and mesh.processes > (found := torch.cuda.device_count()):
         return f"needs {mesh.processes} GPUs; this machine has {found}"
     return ""

@@ -177,7 +177,7 @@ class Record:
 
     @contextmanager
     def watching_conditions(self) -> Iterator[None]:
-        """Also note what a diffusion trainer hands its transformer, where that trainer can be imported."""
+        """Also note what a diffusion trainer passes its transformer, where that trainer can be imported."""
         module = sys.modules.get("veomni.trainer.dit_trainer")
         if module is None:
             yield

@@ -115,7 +115,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _gradients(found: Any, wanted: Any, leaves: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The gradients of both, each output weighted differently from place to place."""
+    """The gradients of both, each output weighted differently at each position."""
 
     def of(value: Any) -> list[torch.Tensor]:
         total = torch.stack([(one * (1 + torch.arange(one.numel()).reshape(one.shape) % 3)).sum() for one in value])

@@ -59,7 +59,7 @@ class ConverterContext:
         targets: parameter -> the parts that it is made of.
         expert_pattern: a regular expression that takes a key of an expert apart.
         count_name, width_name: how the config calls the number and the width of experts, below `text_parts`.
-        renames, conversions: what the recipe does to keys and tensors besides the experts; `kept`, the names that no
+        renames, conversions: what the recipe does to keys and tensors other than the experts; `kept`, the names that no
             renaming may change.
         copies: parameter that may be tied -> the one that the file then has instead, where the tied one shares its
             module with others.
@@ -99,9 +99,7 @@ def layout_of(verdict: LayoutVerdict) -> Loading:
     if found.converter is Converter.unsupported:
         raise Refusal(found.reason, found.hint)
     if found.needs_converter and found.disk not in _SHOWN:
-        raise Refusal(
-            f"there is no converter template for experts that lie {found.disk}", f"evidence: {found.evidence}"
-        )
+        raise Refusal(f"no converter template exists for experts stored as {found.disk}", f"evidence: {found.evidence}")
     return found
 
 

@@ -29,7 +29,7 @@ class TextHandler:
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """A model directory beside transformers' own classes, in the same language."""
+        """A model directory next to transformers' own classes, in the same language."""
         model = find_model_dir(path)
         found = candidate(model, _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
         own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}

@@ -72,7 +72,7 @@ def mlp_difference(mlp: Module) -> Difference | None:
 
 
 def _of_known_size(mlp: Module) -> Module:
-    """An MLP, with small layers in the place of those whose sizes are not known or large."""
+    """An MLP, with small layers instead of those whose sizes are not known or large."""
     names = ("gate_proj", "up_proj", "down_proj")
     layers = [mlp.attributes.get(name, [None])[0] for name in names]
     shapes = [one.attributes.get("weight", [None])[0] for one in layers if isinstance(one, Module)]

@@ -190,7 +190,7 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
 
 
 def output_with_aux(source: SourceFile, name: str) -> str:
-    """The output class that also carries fused_linear_aux: VeOmni's, or one beside upstream's own; "" for neither."""
+    """The output class that also carries fused_linear_aux: VeOmni's, or one next to upstream's own; "" for neither."""
     if name in OUTPUTS or name not in source.classes:
         return OUTPUTS.get(name, "")
     decorators = {dotted(one) for one in source.classes[name].decorator_list}

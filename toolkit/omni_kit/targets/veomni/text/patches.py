@@ -187,7 +187,7 @@ def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site], head: Sequen
 
 
 def _own_output(source: SourceFile, site: Site) -> Iterator[Patch]:
-    """An output class beside upstream's, where VeOmni has none for it."""
+    """An output class next to upstream's, where VeOmni has none for it."""
     node = source.method(*site.target.split("."))
     name = read_loss(source, node).output if node is not None else ""
     if name and name not in OUTPUTS:
@@ -305,7 +305,7 @@ def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss, nes
 
 
 def _output_edits(source: SourceFile, loss: Loss) -> Iterator[Edit]:
-    """The output carries what the kernel returns besides loss and logits."""
+    """The output carries what the kernel returns other than loss and logits."""
     data = source.text.encode()
     for call in loss.outputs:
         yield Edit.at(source, call.func, output_with_aux(source, loss.output))

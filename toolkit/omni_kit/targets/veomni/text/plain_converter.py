@@ -1,6 +1,6 @@
 """The converter of a model without experts: what upstream does while it loads, and VeOmni's loader does not.
 
-VeOmni loads names as they lie in the file. What it does not find it initialises anew, together with everything else
+VeOmni loads names as they lie in the file. What it does not find it initialises again, together with everything else
 that the same module holds (`_init_parameter` of `veomni.models.module_utils`). It ties the weight of the output
 embeddings to that of the input embeddings, and nothing else (`post_process_after_weight_loading`).
 """
@@ -69,7 +69,7 @@ def refuse_other_ties(model: UpstreamModel) -> None:
     """
     if model.built_config.get("tie_word_embeddings") is True and not model.skeleton.tied:
         raise Refusal(
-            f"{model.class_name} ties nothing although its config says tie_word_embeddings: VeOmni would tie",
+            f"{model.class_name} ties nothing although its config sets tie_word_embeddings: VeOmni would tie",
             "set tie_word_embeddings to false in config.json",
         )
     owners = {parameter.name: parameter.owner for parameter in model.skeleton.parameters}

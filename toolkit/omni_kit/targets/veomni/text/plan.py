@@ -87,8 +87,8 @@ class _Planner:
             _ = self.merging  # which raises where it is not recognised
         elif causal_head(self.model) != name:
             raise Refusal(
-                f"{model_type} is of kind '{self.subject.kind}', and {name} does not answer in text, token after token",
-                "name a class that does as architectures in config.json, or give the model_type",
+                f"{model_type} is of kind '{self.subject.kind}', and {name} does not generate text token by token",
+                "name a class that does in architectures of config.json, or pass the model_type",
             )
         if not answers_with_a_loss(self.model):
             raise Refusal(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
@@ -119,7 +119,7 @@ class _Planner:
             return self.request.name
         if find_checkout(self.request.into) is None:
             raise BadInput(
-                f"{self.request.into} is not a VeOmni checkout: it has no {MODELS}", "give its root with --into"
+                f"{self.request.into} is not a VeOmni checkout: it has no {MODELS}", "pass its root with --into"
             )
         self._check_free()
         return f"{MODELS}/{self.request.name}"
@@ -145,7 +145,7 @@ class _Planner:
         recipe = self.model.recipe
         origin = ", ".join(recipe.resolved_from) if recipe else "no recipe"
         declared = layout_of(expect(self.model))
-        reason = f"no checkpoint was given: as transformers declares it, {declared.reason}"
+        reason = f"no checkpoint given; as transformers declares it, {declared.reason}"
         return replace(declared, reason=reason, evidence=origin)
 
     @property
@@ -284,7 +284,7 @@ class _Planner:
     def _plan_decision(self) -> Decision:
         if self.expert_parallel:
             keys = ", ".join(self.context.plan_keys)
-            return Decision("parallel plan", "ep: Shard(0)", "everything that is stacked by expert", keys)
+            return Decision("parallel plan", "ep: Shard(0)", "all stacked expert parameters", keys)
         experts = next((site for site in self.sites if site.site == "experts"), None)
         reason = "the experts keep upstream's forward, which needs them all in one process"
         reason += f": {experts.reason}" if experts is not None else ""

@@ -11,7 +11,7 @@ from omni_kit.upstream.transformers.recipes.transform import Operation, Transfor
 
 # Stacks of experts; the experts that all tokens share are ordinary weights.
 _EXPERTS = re.compile(r"(?<!shared_)(?<!shared)experts\\?\.(gate_up_proj|up_proj|down_proj)$")
-INSTEAD = "give a checkpoint that lies as the modules hold it, which needs no converter: omni-kit convert --to memory"
+INSTEAD = "convert the checkpoint to the modules' layout first: omni-kit convert --to memory"
 _TO_EXPERTS = frozenset({"MergeModulelist", "ErnieFuseAndSplitTextVisionExperts", "Interleave"})
 
 

@@ -93,7 +93,7 @@ def routing_block(model: Module, experts: str) -> Block | None:
 
 
 def _routers(block: Module, experts: str, count: Any) -> Iterator[Module]:
-    """The modules of a block, besides its experts, that have a row of logits for each expert."""
+    """The modules of a block, other than its experts, that have a row of logits for each expert."""
     for one, *_ in block.attributes.values():
         weights = parts(one) if isinstance(one, Module) and one.class_name != experts else ()
         shapes = (getattr(part.attributes.get("weight", [None])[0], "shape", None) for part in weights)
@@ -145,7 +145,7 @@ def _replaced(block: Module, old: Module, new: Module) -> Module:
 
 
 def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
-    """The weight of each expert for each token: as a block hands them to its experts, and by a scheme."""
+    """The weight of each expert for each token: as a block passes them to its experts, and by a scheme."""
     seen: list[list[Any]] = []
 
     def experts(*given: Any, **named: Any) -> Any:
@@ -166,10 +166,10 @@ def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
     chosen = next((one for one in tensors if one.dtype.kind == "i"), None)
     weights = next((one for one in tensors if one.dtype.kind == "f"), None)
     if chosen is None or weights is None:
-        raise Unreadable("hands its experts no indices and weights")
+        raise Unreadable("does not pass indices and weights to its experts")
     count = next((one for part in (router, block.module) for one in part.attributes.get("top_k", [])), None)
     if isinstance(count, int) and chosen.shape[-1] != count:
-        raise Unreadable(f"hands its experts {chosen.shape[-1]} indices a token, and its top_k is {count}")
+        raise Unreadable(f"passes its experts {chosen.shape[-1]} indices per token, but its top_k is {count}")
     logits = _logits(router, given, trial)
     found = np.zeros_like(logits)
     if weights.shape == chosen.shape:

@@ -29,20 +29,20 @@ def cut_sequences(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, st
     obstacle = next(_past_attention(model, sites), None) or next(_past_processes(model, sites), None)
     if obstacle is not None:
         return False, *obstacle
-    reason = "position ids and inputs arrive already cut for sequence parallelism"
+    reason = "position ids and inputs arrive already sharded for sequence parallelism"
     return True, reason, "VeOmni's SequenceParallelCollator"
 
 
 def kept_apart(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, str]:
     """Whether sequences that are packed into one row do not see each other: as `cut_sequences`.
 
-    VeOmni's collator packs all samples of a batch into one row; position ids begin anew with each, and its attention
+    VeOmni's collator packs all samples of a batch into one row; position ids begin again with each, and its attention
     functions are told where (`veomni.data.data_collator`): what goes past these takes them for one sequence.
     """
     obstacle = next(_past_attention(model, sites), None)
     if obstacle is not None:
         return False, *obstacle
-    return True, "attention is told where each begins, and position ids begin anew", "VeOmni's PackingCollator"
+    return True, "attention receives sequence starts, and position ids restart", "VeOmni's PackingCollator"
 
 
 def other_attention(sites: Sequence[Site]) -> Site | None:
@@ -56,33 +56,33 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
     place = source.where(source.tree)
     mixing = next((p for p in _of_text(model.skeleton.parameters) if _MIXES_TOKENS.search(p.name)), None)
     if mixing is not None:
-        yield f"{mixing.owner} mixes neighbouring tokens, whoever's they are", mixing.where
+        yield f"{mixing.owner} mixes neighbouring tokens across sequences", mixing.where
     types = model.find("layer_types", "layers_block_type")
     listed = types.value if types is not None and isinstance(types.value, (list, tuple)) else ()
     odd = [kind for kind in listed if not _ATTENDS.fullmatch(str(kind))]
     if types is not None and odd:
-        yield f"layers of type {odd[0]} are no attention over tokens, which VeOmni would spread", types.evidence
+        yield f"layers of type {odd[0]} are not attention over tokens, which VeOmni could shard", types.evidence
     settings = model.config.cls.source
     if "is_flash_attention_requested" in settings.text:
         place = settings.where(settings.tree)
-        yield "its config refuses flash attention, which VeOmni's is made of, for some settings", place
+        yield "its config rejects flash attention, which VeOmni uses, for some settings", place
     if "ALL_ATTENTION_FUNCTIONS" not in source.text:
-        yield "attention does not go through transformers' registry, where VeOmni puts its own", place
+        yield "attention does not use transformers' registry, where VeOmni registers its own", place
     if (other := other_attention(sites)) is not None:
         yield f"{other.target} {other.reason}", other.evidence
     if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
-        yield "upstream does not declare flash attention, which VeOmni's is made of", place
+        yield "upstream does not declare flash attention, which VeOmni uses", place
     for name in built_classes(source, model.class_name):
         if (call := _withheld(source.method(name, "forward"))) is not None:
-            yield f"{name}.forward does not hand on where sequences begin, with its other keywords", source.where(call)
+            yield f"{name}.forward does not pass on where sequences begin", source.where(call)
     forward = source.method(model.class_name, "forward")
     taken = {argument.arg for argument in [*forward.args.args, *forward.args.kwonlyargs]} if forward else set()
     if "position_ids" not in taken:
-        yield "no position_ids are taken, so whatever a process has is counted on from zero", place
+        yield "forward takes no position_ids, so each process counts positions from zero", place
 
 
 def _of_text(parameters: Sequence[Parameter]) -> list[Parameter]:
-    """The parameters of the module that embeds tokens: beside it there may be towers, whose inputs are no tokens."""
+    """The parameters of the module that embeds tokens: next to it there may be towers, whose inputs are no tokens."""
     embeddings = [(one.shape[0] or 0, one.name) for one in parameters if "embed" in one.name and one.shape]
     holder = max(embeddings, default=(0, ""))[1].split(".")[:-2]
     return [one for one in parameters if one.name.split(".")[: len(holder)] == holder]
@@ -99,7 +99,7 @@ def built_classes(source: SourceFile, name: str) -> list[str]:
 
 
 def _withheld(forward: ast.FunctionDef | None) -> ast.Call | None:
-    """The call of a part that gets states and mask in any case, and not the keywords that are taken beside them."""
+    """The call of a part that gets states and mask in any case, and not the keywords that are taken next to them."""
     if forward is None or forward.args.kwarg is None:
         return None
     always = (node.value for node in forward.body if isinstance(node, ast.Assign))
@@ -119,4 +119,4 @@ def _past_processes(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
         yield "its layers have no nn.Linear, from which VeOmni's attention takes its dtype", place
     loss = next((site for site in sites if site.site == "causal-lm-loss"), None)
     if loss is None or loss.decision == "skip":
-        yield "the loss is upstream's own, over the part of the sequence that a process has", place
+        yield "the loss is upstream's own, over one process's part of the sequence", place

@@ -104,7 +104,7 @@ def find_sites(model: UpstreamModel, profile: ModelProfile) -> list[Site]:
 def _decided(
     site: str, target: str, where: str, computes: str, kernel: str, compare: Callable[[], Difference | str | None]
 ) -> Site:
-    """The decision for code that is evaluated beside the kernel.
+    """The decision for code that is evaluated next to the kernel.
 
     Args:
         computes: what the code does where it agrees.
@@ -157,7 +157,7 @@ def _is_known(norm: Module) -> bool:
 
 def _norm_difference(norm: Module, forward: ast.FunctionDef | None, epsilon: str) -> Difference | None:
     if forward is None or not epsilon:
-        raise Unreadable("has no forward of its own" if forward is None else "has no epsilon among its numbers")
+        raise Unreadable("has no forward of its own" if forward is None else "has no epsilon")
     return norm_difference(norm, epsilon)
 
 
@@ -231,7 +231,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
         held = [parameter for parameter in model.skeleton.patterns().values() if holds_experts(parameter)]
         owner = held[0].owner if held else ""
         leaves = dict.fromkeys(one.name.rpartition(".")[2] for one in held if one.owner == owner)
-        reason = "the experts are not held as gate_up_proj and down_proj"
+        reason = "the experts are not stored as gate_up_proj and down_proj"
         reason += f": {owner} holds {', '.join(leaves)}" if held else ""
         where = held[0].where if held else model.source.where(model.source.tree)
         yield Site("experts", owner, "skip", reason, where)
@@ -239,7 +239,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
     name = gate_up.owner
     if profile.experts is None:
         single = next(iter(filter(None, map(text_config(model).find, EXPERT_COUNTS))), None)
-        reason = "the config has no number of experts above 1: what fuses several is decided for a config that has them"
+        reason = "the config has no number of experts above 1: decide fused experts on a config that has them"
         yield Site("experts", name, "skip", reason, single.evidence if single is not None else gate_up.where)
         return
     node = model.source.classes.get(name)
@@ -281,13 +281,13 @@ def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iter
             told = f"by {scheme.told}" if scheme is not None else "by a rule of its own"
         except Unreadable as error:
             told = f"by a rule that cannot be compared ({_told(error)})"
-        reason = f"VeOmni has no slot for routers: upstream's code stays, which weighs experts {told}"
+        reason = f"VeOmni has no slot for routers: upstream's code is kept; it weighs experts {told}"
         yield Site("router", own.class_name, "skip", reason, where)
         yield from _replayed(model, block)
         yield from _guarded(model, block)
         return
     if profile.kind is Kind.moe:
-        reason = "VeOmni has no slot for routers: upstream's code stays, and no module was found that calls experts"
+        reason = "VeOmni has no slot for routers: upstream's code is kept, and no module was found that calls experts"
         yield Site("router", "", "skip", reason, profile.kind_evidence)
 
 
@@ -297,7 +297,7 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
     decision, reason = "adapt", "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
     if not is_installed():
         decision = "skip"
-        reason = "VeOmni is not installed, which tells whether it replays choices of experts: upstream's code stays"
+        reason = "VeOmni is not installed, which tells whether it replays choices of experts: upstream's code is kept"
     elif REPLAY not in known_features():
         return
     for owner, method in routing_methods(model.source, owners):
@@ -326,13 +326,15 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
             continue
         target, where = f"{name}.forward", model.source.where(forward)
         if asks_registry(node):
-            computes = "attends the same with a function of transformers' table"
+            computes = "attends the same with a function from transformers' registry"
             kernel = "what VeOmni's attention functions compute"
             compare = partial(attention_difference, built[name])
             site = _decided("attention", target, where, computes, kernel, compare)
             yield replace(site, decision="upstream") if site.decision == "patch" else site
         elif name.endswith("Attention"):
-            reason = "takes no function from transformers' table, where VeOmni puts its own: upstream's code stays"
+            reason = (
+                "takes no function from transformers' registry, where VeOmni registers its own: upstream's code is kept"
+            )
             yield Site("attention", target, "skip", reason, where)
 
 
@@ -377,7 +379,7 @@ def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:
         yield Site("causal-lm-loss", target, "adapt", reason, model.source.where(loss.calls[0]))
     else:
         own = own_loss(forward)
-        reason = "upstream's own cross-entropy stays" if own is not None else "no loss from labels was found"
+        reason = "upstream's own cross-entropy is kept" if own is not None else "no loss from labels was found"
         yield Site("causal-lm-loss", target, "skip", reason, model.source.where(own or forward))
     yield from _balancing(model, target, forward, small)
 
@@ -411,7 +413,7 @@ def _over(model: UpstreamModel, small: Module) -> str:
         raw = returns_logits(routers[name], index)
     except Unreadable:
         return ""
-    return " over raw router logits" if raw else f" over what {name} returns, which are no raw logits"
+    return " over raw router logits" if raw else f" over what {name} returns, which are not raw logits"
 
 
 def _own_method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

@@ -22,7 +22,7 @@ _OF_EXPERTS = frozenset({"gate_proj", "up_proj", "down_proj"})
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """The names that the templates of a training may use, beside those of the text context.
+    """The names that the templates of a training may use, next to those of the text context.
 
     Attributes:
         model_path: directory of the checkpoint; `download`, the command that fetches it, `given`, that SOURCE names it.
@@ -110,7 +110,7 @@ def _longest(model: UpstreamModel) -> int:
 
 
 def _has_chat_template(directory: Path | None) -> bool:
-    """Whether the tokenizer beside a checkpoint renders conversations."""
+    """Whether the tokenizer next to a checkpoint renders conversations."""
     if directory is None:
         return False
     if (directory / "chat_template.jinja").is_file():

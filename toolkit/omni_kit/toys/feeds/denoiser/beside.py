@@ -1,4 +1,4 @@
-"""Latents and pixels beside the noisy latents: pictures that are a condition, earlier frames, sound."""
+"""Latents and pixels next to the noisy latents: pictures that are a condition, earlier frames, sound."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -77,7 +77,7 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     chosen, reach = trial.run()
     if reach.answer is None:
         name = type(model).__name__
-        raise BadInput(f"{name}.forward takes nothing that there is a rule for yet: {reach.error}", _HINT)
+        raise BadInput(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
     return chosen
 
 
@@ -102,7 +102,7 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
             roles.setdefault(role, []).append(argument.name)
         elif argument.required:
             name = f"{type(model).__name__}.forward"
-            raise BadInput(f"{name} requires '{argument.name}', for which there is no rule yet", _HINT)
+            raise BadInput(f"{name} requires '{argument.name}', which no rule covers", _HINT)
     return latents.name, choices, [names for names in roles.values() if len(names) > 1]
 
 
@@ -157,7 +157,7 @@ _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_s
 
 
 def _takes_a_number(module: nn.Module) -> bool:
-    """Whether a layer is given a number as it is: one of a thousand would drown everything beside it."""
+    """Whether a layer is given a number as it is: one of a thousand would drown everything next to it."""
     return isinstance(module, nn.Linear) and module.in_features == 1
 
 

@@ -92,7 +92,7 @@ def picture_sizes(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def added(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
-    """Sizes of a picture beside its time, where a model takes them."""
+    """Sizes of a picture next to its time, where a model takes them."""
 
     def make(sizes: Sizes) -> Tensors:
         rows, columns = sizes.grid[1:]
@@ -104,7 +104,7 @@ def added(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
 
 
 def nothing(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
-    """Nothing; or no arguments, for a model that hands them on without looking whether there are any."""
+    """Nothing; or no arguments, for a model that passes them on without looking whether there are any."""
     yield None
     yield option(lambda sizes, shape: torch.zeros(shape), 0, where="{}")
 

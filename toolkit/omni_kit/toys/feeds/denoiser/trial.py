@@ -160,7 +160,7 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         return Reach((_line(model, error), counter.count), error=f"{type(error).__name__}: {error}")
     done = (_END, counter.count)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
-        return Reach(done, error="its answer is not finite")
+        return Reach(done, error="its output contains NaN or infinity")
     if len(answer) != len(sample[noisy_name({**sample, TARGET: answer})]):
         return Reach(done, error="it takes one sample for several")
     return Reach(done, answer)

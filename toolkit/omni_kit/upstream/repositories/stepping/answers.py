@@ -26,7 +26,7 @@ def answered(body: Sequence[ast.stmt], target: ast.expr | None) -> list[ast.stmt
             then, other = answered([*node.body, *rest], target), answered([*node.orelse, *rest], target)
             return [*told, ast.If(node.test, then or [ast.Pass()], other)]
         if _returns(node):
-            raise Unmoved(f"returns from inside of a `{type(node).__name__.lower()}` in line {node.lineno}")
+            raise Unmoved(f"returns from inside a `{type(node).__name__.lower()}` in line {node.lineno}")
         told.append(node)
     return told
 

@@ -76,7 +76,7 @@ class Asks:
         """The statements that the calls of one place become; those that follow are taken from `rest`."""
         given = self._given(calls[0])
         if self.latents not in given or self.time not in given:
-            raise Unmoved(f"asks its model without {self.latents} or {self.time} in line {node.lineno}")
+            raise Unmoved(f"calls its model without {self.latents} or {self.time} in line {node.lineno}")
         sample, twice = once(given[self.latents])
         place = Asked()
         place.number, place.sample, place.answer = len(self.found), sample, _ANSWER
@@ -152,9 +152,9 @@ class Asks:
                 continue
             changed = formula.replaced(copy.deepcopy(node), place.answer)
             if reads(changed) & forms.keys():
-                raise Unmoved(f"guides otherwise than by one + scale * (other - one): {ast.unparse(node)}")
+                raise Unmoved(f"guides differently from one + scale * (other - one): {ast.unparse(node)}")
             return [*done, changed, *block]
-        raise Unmoved("makes nothing of two answers of its model")
+        raise Unmoved("does not combine its model's two outputs")
 
 
 def _owner(node: ast.expr) -> str:

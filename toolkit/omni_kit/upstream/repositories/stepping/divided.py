@@ -22,7 +22,7 @@ class Stage:
     """What a step does after one of the answers.
 
     Attributes:
-        sample: the variable that is the latents that the model was handed; empty where they are kept.
+        sample: the variable that is the latents that the model received; empty where they are kept.
         answer: the variable that is what it answered.
         kept: variables that an earlier stage, or an earlier step, left.
         body: statements; they set `AFTER`, and the attributes that later stages need.
@@ -60,7 +60,7 @@ class Divided:
         if self.sampling.closed:
             raise Unmoved(self.sampling.closed)
         if not self.sampling.roles:
-            raise Unmoved("must be given more than a model, noise, texts, a count of steps and a scale")
+            raise Unmoved("requires more arguments than a model, noise, texts, a number of steps and a scale")
         self._loop, (before, self.after) = apart(self.sampling.made, self.sampling.loop)
         self.prelude = [Placed(self._noise).visit(one) for one in flat(before, self._role(SCALE))]
         self.along = Placed(self._noise).visit(unwrapped(self._loop.iter))
@@ -109,7 +109,7 @@ class Divided:
 
     @cached_property
     def carried(self) -> tuple[str, ...]:
-        """The variables that one step leaves to the next, besides the latents."""
+        """The variables that one step leaves to the next, other than the latents."""
         found: set[str] = set()
         for _ in range(_DEEPEST):
             _, live = needed(self.body, found | {self.latents_name})
@@ -160,7 +160,7 @@ class Divided:
     def _divide(self) -> None:
         first = next((place for place, node in enumerate(self.body) if isinstance(node, Asked)), None)
         if first is None or any(_holds(node) for node in self.body[:first]):
-            raise Unmoved("asks its model only in some of its steps")
+            raise Unmoved("calls its model only in some of its steps")
         ask = self.body[first]
         assert isinstance(ask, Asked)
         self.before, _ = needed(self.body[:first], reads(ask.sample))
@@ -258,7 +258,7 @@ def _leaves(kept: Sequence[str], sample: ast.expr) -> list[ast.stmt]:
 
 
 def _told(node: ast.stmt) -> ast.stmt:
-    """A statement with the steps that the model is told, and not with what it is handed."""
+    """A statement with the steps that the model is told, and not with what it receives."""
     if isinstance(node, Asked):
         only = Asked()
         only.number, only.sample, only.time, only.answer = node.number, ast.Constant(0), node.time, node.answer

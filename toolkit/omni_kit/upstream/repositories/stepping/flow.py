@@ -15,7 +15,7 @@ class Asked(ast.Pass):
 
     Attributes:
         number: of the places in a loop where it is asked.
-        sample: what it is handed as latents, once.
+        sample: what it receives as latents, once.
         time: what it is told as the step, of one picture.
         answer: the variable that holds what it answers, guided where the loop guides.
         real: the step is told as a number with a fraction, whatever it is counted in.

@@ -78,7 +78,7 @@ class Formula:
 
 
 class Replaced(ast.NodeTransformer):
-    """Puts variables in the place of expressions."""
+    """Puts variables instead of expressions."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self.names = names
@@ -90,7 +90,7 @@ class Replaced(ast.NodeTransformer):
 
 
 class _Summed(ast.NodeTransformer):
-    """Puts a variable in the place of those terms of a sum that are the guided answer together."""
+    """Puts a variable instead of those terms of a sum that are the guided answer together."""
 
     def __init__(self, formula: Formula, name: str) -> None:
         self.formula = formula

@@ -224,10 +224,10 @@ class _Told(ast.NodeTransformer):
         """The object itself goes nowhere.
 
         Raises:
-            Unmoved: it is handed to somebody.
+            Unmoved: it receives to somebody.
         """
         if node.id == SELF:
-            raise Unmoved(f"hands its {self.state.name} to somebody")
+            raise Unmoved(f"passes its {self.state.name} to other code")
         return node
 
     def _inside(self, node: ast.AST) -> ast.AST:
@@ -235,7 +235,7 @@ class _Told(ast.NodeTransformer):
         inner = _Told(self.state)
         found = inner.generic_visit(node)
         if inner.before:
-            raise Unmoved(f"does several things within an expression in line {getattr(node, 'lineno', '?')}")
+            raise Unmoved(f"has several side effects in one expression in line {getattr(node, 'lineno', '?')}")
         return found
 
     visit_Lambda = visit_ListComp = visit_GeneratorExp = visit_SetComp = visit_DictComp = _inside  # noqa: N815

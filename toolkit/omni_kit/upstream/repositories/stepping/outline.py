@@ -31,7 +31,7 @@ def apart(function: ast.FunctionDef, loop: ast.For) -> tuple[ast.For, tuple[list
     own = list(ast.walk(whole))[place]
     found = _around(whole.body, own)
     if found is None or not isinstance(own, ast.For):
-        raise Unmoved("stands inside of another statement")
+        raise Unmoved("is inside another statement")
     return own, found
 
 
@@ -53,7 +53,7 @@ def unwrapped(node: ast.expr) -> ast.expr:
 
 
 class Placed(ast.NodeTransformer):
-    """Says the device and the type of latents otherwise than by latents."""
+    """Name the device and dtype of latents without latents."""
 
     def __init__(self, latents: set[str]) -> None:
         self.latents = latents

@@ -27,7 +27,7 @@ class Way:
 
     Attributes:
         begun: what noise is multiplied by.
-        asked: at each place what the model was handed, and told.
+        asked: at each place what the model received, and told.
         ended: the latents.
         levels: what was gone along.
         tables: long lists of numbers that were made on the way, as those of a noise for every step of training.
