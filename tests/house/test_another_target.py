@@ -194,7 +194,7 @@ def test_answers_that_nobody_judges_are_an_error_and_no_pass(plugin: Path, monke
     code, answer = run_cli("parity", str(plugin), "--levels", "dtype")
     assert code == 3
     assert answer["levels"][0]["status"] == "error"
-    assert "none of upstream's answers is judged" in answer["levels"][0]["reason"]
+    assert "no upstream output can be judged" in answer["levels"][0]["reason"]
 
 
 def test_a_feed_that_lacks_something_is_named_before_anything_runs(

@@ -69,7 +69,7 @@ def test_what_is_not_understood_is_refused(text: str) -> None:
 def test_a_file_that_cannot_be_merged_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "train.yaml"
     file.write_text("model: name\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="not understood"):
+    with pytest.raises(BadInput, match="unsupported form"):
         merge_file(file, PLACE, CHOSEN)
     assert file.read_text(encoding="utf-8") == "model: name\n"
     with pytest.raises(BadInput, match="not a directory"):

@@ -19,7 +19,7 @@ FAULTS: dict[str, tuple[Edits, str]] = {
     ),
     "a class that is not there": (
         {MODELING: [('_no_split_modules = ["Qwen3MoeDecoderLayer"]', '_no_split_modules = ["Qwen2MoeDecoderLayer"]')]},
-        "_no_split_modules: it names Qwen2MoeDecoderLayer, and no module is of such a class",
+        "_no_split_modules: it names Qwen2MoeDecoderLayer, but no module has such a class",
     ),
     "a stack is not in the plan": (
         {PLAN: [('        "model.layers.*.mlp.experts.down_proj": Shard(0),\n', "")]},
@@ -90,7 +90,7 @@ def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sid
     converter.write_text(text.replace("expert.group(1) in self._modules", "True"), encoding="utf-8")
     found = run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks")
     assert found.status == "fail"
-    assert "of a prediction layer, which no parameter takes" in found.reason
+    assert "of a prediction layer, which fill no parameter" in found.reason
 
 
 def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:

@@ -49,7 +49,7 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
     assert [name for name, one in results.items() if one.status == "fail"] == OWN_FAULTS.get(model, [])
     assert results["samples of different media, packed"].status == "pass"
     left_out = [one for one in results.values() if one.status == "refused"]
-    wanting = {one.name for one in left_out if "wants what is prepared" in one.reason}
+    wanting = {one.name for one in left_out if "needs prepared inputs" in one.reason}
     magnified = {one.name for one in left_out if "upstream itself magnifies rounding" in one.reason}
     assert all(
         one.name.endswith(("audio_output=True", "AVAILABLE", "cache")) or one.name in wanting | magnified
@@ -60,7 +60,7 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
     if "omni" in model:
         assert results["a sound, unprepared"].status == "pass"
         assert results["a film, unprepared"].reason.startswith(
-            "the integration was not asked: it wants what is prepared"
+            "the integration was not called: it needs prepared inputs"
         )
 
 
@@ -90,7 +90,7 @@ def test_features_of_another_process_s_images(plant: Plant, sides: Sides) -> Non
     level = run_parity(model, ["sp"], sides=sides).level("sp")
     assert level.status == "fail"
     assert "(images across the cuts): 2 of 2 figures differ" in level.reason
-    assert not any(f"({scene})" in level.reason for scene in ("text alone", "a film, and samples beside it"))
+    assert not any(f"({scene})" in level.reason for scene in ("text alone", "a film next to other samples"))
 
 
 def test_a_process_without_films_that_calls_no_tower_for_them(

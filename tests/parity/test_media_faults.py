@@ -108,7 +108,7 @@ def test_a_model_of_text_alone_has_no_place_for_it(kind: str) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_films_without_time_keep_their_rows_and_columns(axis: int) -> None:
-    _, change = MEDIA_FAULTS["films have no time"]
+    _, change = MEDIA_FAULTS["videos have no time axis"]
     positions = torch.tensor([[0, 1, 1, 2, 2, 3], [0, 1, 2, 1, 2, 3], [0, 1, 1, 1, 1, 3]]).unsqueeze(1 - axis)
     called: dict[str, Any] = {"position_ids": positions, "video_mask": torch.tensor([[0, 1, 1, 1, 1, 0]]).bool()}
 
@@ -120,7 +120,7 @@ def test_films_without_time_keep_their_rows_and_columns(axis: int) -> None:
 
 
 def test_pictures_without_a_film_keep_their_positions() -> None:
-    _, change = MEDIA_FAULTS["films have no time"]
+    _, change = MEDIA_FAULTS["videos have no time axis"]
     called: dict[str, Any] = {"position_ids": torch.arange(6)[None]}
 
     change(None, called)

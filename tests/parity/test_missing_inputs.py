@@ -104,7 +104,7 @@ def blamed(candidate: nn.Module) -> tuple[str, str]:
 def test_who_does_not_hand_it_on_is_to_blame(candidate: nn.Module, module: str, what: str) -> None:
     found = blamed(candidate)
 
-    assert found == (module, f"what it hands to {what}")
+    assert found == (module, f"its input to {what}")
 
 
 def test_a_fault_of_its_own_stays_with_the_module_that_lacks_something_else() -> None:

@@ -194,7 +194,7 @@ def test_nothing_is_planted_in_what_is_wrong_already(plant: Plant, sides: Sides)
     report = run_parity(plant("unproven", edits), ["keys"], sides=sides, prove=True)
 
     assert report.prove is None
-    assert any(note.startswith("nothing was planted: forward does not pass") for note in report.notes)
+    assert any(note.startswith("no fault was injected: forward already fails") for note in report.notes)
 
 
 def test_a_level_that_does_not_apply_keeps_nothing_from_being_planted(veomni_models: Path, sides: Sides) -> None:

@@ -164,7 +164,7 @@ def test_a_directory_with_other_files_is_refused_and_left_alone(
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "mine.txt").touch()
 
-    with pytest.raises(BadInput, match="not of a parity run"):
+    with pytest.raises(BadInput, match="not from a parity run"):
         compare(veomni_models / "llama", sides, work_dir=tmp_path)
 
     assert (tmp_path / "checkpoint" / "mine.txt").exists()

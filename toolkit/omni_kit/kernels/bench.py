@@ -1,4 +1,4 @@
-"""Where choices are timed: a process with the integration's model, one with upstream's; each made anew if it ends."""
+"""Where choices are timed: a process with the integration's model, one with upstream's; each made again if it ends."""
 
 from collections.abc import Mapping
 from pathlib import Path

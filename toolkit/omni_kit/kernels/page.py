@@ -38,7 +38,7 @@ class Picture:
 
     Attributes:
         across, up: place and label of the ticks.
-        line: the front, as an SVG polyline wants it.
+        line: the front, as an SVG polyline requires it.
         limit: height of what a choice may take; None knows no limit.
     """
 

@@ -1,4 +1,4 @@
-"""Proves a kernel: its answers and gradients beside those of an independent reference, at the width that is trained.
+"""Proves a kernel: its answers and gradients next to those of an independent reference, at the width that is trained.
 
 Both are fed what the model fed the kernel. What the reference loses in the same dtype is the measure: a kernel may be
 off by twice that, or by a few roundings of the dtype, which is what a sum of many rounded parts comes to.

@@ -139,7 +139,7 @@ class KernelReport:
 
 
 def shape_class(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides which kernels are fast, besides the machine: the type, the width and the number of experts."""
+    """What decides which kernels are fast, other than the machine: the type, the width and the number of experts."""
     inner = config.get("text_config")
     text: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
     experts = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -183,7 +183,7 @@ def load_choice(file: Path) -> Kept:
     chosen = recommended.get("ops_implementation") if isinstance(recommended, dict) else None
     model = said.get("model")
     if not isinstance(chosen, dict) or not chosen or not isinstance(model, dict):
-        raise BadInput(f"{file} recommends nothing: nothing was measured", "measure on a machine with kernels")
+        raise BadInput(f"{file} has no recommendation: nothing was measured", "measure on a machine with kernels")
     settings = {str(setting): str(kernel) for setting, kernel in chosen.items()}
     run = said.get("run")
     return Kept(model, tuple(map(str, said.get("place") or ())), settings, run if isinstance(run, dict) else {})

@@ -54,7 +54,7 @@ def find_kernels(
     Args:
         path: the directory of an integration.
         target: the framework, where several could know the directory.
-        say: is told what goes on.
+        say: receives progress messages.
 
     Raises:
         BadInput: no integration, none with slots, or no such model.
@@ -62,9 +62,9 @@ def find_kernels(
     """
     candidate = find_candidate(path, target)
     if Ability.kernels not in candidate.offers:
-        raise BadInput(f"{candidate.path} has no kernels that settings choose", "give an integration that has some")
+        raise BadInput(f"{candidate.path} has no configurable kernels", "pass an integration that has some")
     if asked.config is not None and not asked.config.is_file():
-        raise BadInput(f"there is no {asked.config}", "give a config.json")
+        raise BadInput(f"there is no {asked.config}", "pass a config.json")
     require(candidate.requires)
     here = _present(asked.device)
     source = str(asked.config.resolve() if asked.config else candidate.source)
@@ -134,9 +134,9 @@ class _Work:
         report = self._frame(source)
         choices = self._room.choices()
         if self._asked.micro_batch == 1:
-            self._notes.append("proven for one sequence a step: where several are packed, give --micro-batch 2 or more")
+            self._notes.append("proven for one sequence per step; for packed sequences, pass --micro-batch 2 or more")
         if not choices:
-            raise BadInput(f"{self._candidate.path} leaves nothing to choose", "its slots have no kernels")
+            raise BadInput(f"{self._candidate.path} leaves no choice", "its slots have no kernels")
         proven = {choice.setting: self._proven(choice, choices) for choice in choices}
         default = {choice.setting: self._start(choice, proven[choice.setting]) for choice in choices}
         try:
@@ -144,7 +144,7 @@ class _Work:
             found = self._search(default, proven, upstream).run()
             found, upstream = self._confirmed(default, found, upstream)
         except Broken as error:
-            self._notes.append(f"the default gives no time: {error}")
+            self._notes.append(f"the default could not be timed: {error}")
             return replace(report, slots=tuple(untimed(choices, proven)), notes=self._notes)
         return self._report(report, choices, proven, found, upstream)
 
@@ -184,7 +184,7 @@ class _Work:
         return result
 
     def _start(self, choice: KernelChoice, results: Sequence[KernelResult]) -> str:
-        """The default, or what stands in its place where it cannot run here."""
+        """The default, or what replaces it where it cannot run here."""
         usable = {result.name for result in results if result.status in USABLE}
         own = next((result for result in results if result.name == choice.default), None)
         if choice.default in usable or (own is not None and own.status == "not called"):
@@ -193,19 +193,19 @@ class _Work:
         order = (choice.fallback, *(one.name for one in results))
         instead = next((name for name in order if name in usable), choice.fallback)
         if instead not in usable:
-            self._notes.append(f"{choice.slot}: nothing that is right can run here; do not train with this choice")
-        self._notes.append(f"{choice.slot}: {choice.default}, the default, {why}; {instead} stands in its place")
+            self._notes.append(f"{choice.slot}: no correct kernel runs here; do not train with this choice")
+        self._notes.append(f"{choice.slot}: {choice.default}, the default, {why}; {instead} replaces it")
         return instead
 
     def _upstream(self, default: Mapping[str, str]) -> Measured | None:
-        """Upstream's step beside the default's.
+        """Upstream's step next to the default's.
 
         Raises:
-            Broken: the default gives no time.
+            Broken: the default could not be timed.
         """
         found = interleaved(self._room, default, {"upstream": UPSTREAM}, rounds=1)
         if why := found.broken.get("upstream"):
-            self._notes.append(f"upstream's own step gives no time: {why}")
+            self._notes.append(f"upstream's own step could not be timed: {why}")
         return found.measured.get("upstream")
 
     def _search(
@@ -264,7 +264,7 @@ class _Work:
         if limit is not None and best.gb > limit:
             self._notes.append(f"nothing that was measured fits into {limit:.2f} GB: the smallest is recommended")
         if asked.device == "cpu":
-            self._notes.append("a CPU has no kernels of its own: what accelerators run was not tested")
+            self._notes.append("a CPU has no kernels: accelerator kernels were not tested")
         return replace(
             report,
             run={**report.run, "device": self._room.device_name},

@@ -168,7 +168,7 @@ class Search:
         return any(abs(one.against) > self._noise or abs(one.gb - base.gb) > _NOISE_GB for one in found)
 
     def _greedy(self, matters: frozenset[str]) -> str:
-        """Takes what gains most, then what gains most beside it, and so on; says why it ended."""
+        """Takes what gains most, then what gains most next to it, and so on; says why it ended."""
         best, left = dict(self.default), set(matters)
         while left:
             tried = {self._named({**best, slot: kernel}): (slot, kernel) for slot, kernel in self._hopeful(left, best)}

@@ -1,4 +1,4 @@
-"""The core of timing: contenders beside a baseline, round by round, so that what drifts hits all of them alike.
+"""The core of timing: contenders next to a baseline, round by round, so that what drifts hits all of them alike.
 
 Knows nothing of kernels, processes or devices: a contender is whatever its bench can run.
 """

@@ -25,7 +25,7 @@ def check_training_file(file: Path) -> None:
         BadInput: it is not a file, or no YAML, or cannot be written.
     """
     if file.is_dir():
-        raise BadInput(f"{file} is a directory", "give the name of a YAML file")
+        raise BadInput(f"{file} is a directory", "pass the name of a YAML file")
     if not file.resolve().parent.is_dir():
         raise BadInput(f"{file} cannot be written: {file.parent} is not a directory", "make it first")
     merged(_read(file), (), {}, str(file))
@@ -55,7 +55,7 @@ def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str
         raise BadInput(f"{name} is not YAML: {str(error)[:200]}", "fix it first") from error
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if before is not None and not isinstance(before, dict):
-        raise BadInput(f"{name} is not a YAML mapping", "give a training file")
+        raise BadInput(f"{name} is not a YAML mapping", "pass a training file")
     if not chosen:
         return text
     after = _spliced(text, root, place, chosen)
@@ -65,17 +65,17 @@ def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str
         right = False
     if not right:
         where = ".".join(place)
-        raise BadInput(f"{name} holds {where} in a form that is not understood", "write it as an indented block")
+        raise BadInput(f"{name} holds {where} in an unsupported form", "write it as an indented block")
     return after
 
 
 def _read(file: Path) -> str:
     try:
         if file.exists() and not file.is_file():
-            raise BadInput(f"{file} is not a regular file", "give a training file")
+            raise BadInput(f"{file} is not a regular file", "pass a training file")
         return file.read_text(encoding="utf-8") if file.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{file} cannot be read: {error}", "give a YAML file") from error
+        raise BadInput(f"{file} cannot be read: {error}", "pass a YAML file") from error
 
 
 def _expected(before: Mapping[str, Any], place: Sequence[str], chosen: Mapping[str, str]) -> dict[str, Any]:

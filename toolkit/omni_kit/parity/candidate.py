@@ -42,7 +42,7 @@ def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate
         raise refused[0]
     if len(found) > 1:
         names = listed([candidate.path.name for _, candidate in found])
-        raise BadInput(f"{path} holds {len(found)} integrations", f"give the directory of one of them: {names}")
+        raise BadInput(f"{path} holds {len(found)} integrations", f"pass the directory of one of them: {names}")
     return found[0]
 
 

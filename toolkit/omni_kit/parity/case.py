@@ -90,7 +90,7 @@ class Case:
         return self.outputs.ok and (Ability.gradient not in self.offers or self.gradients.ok)
 
     def attention_differences(self) -> list[str]:
-        """For each module that calls attention on both sides, what it says otherwise than upstream."""
+        """For each module that calls attention on both sides, what it says differently from upstream."""
         return attention_differences(self.pair.attention_of(REFERENCE), self.evidence.attention())
 
     @cached_property

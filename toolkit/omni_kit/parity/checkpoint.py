@@ -35,7 +35,7 @@ def make_toy_checkpoint(
         MissingRequirement: torch is not installed.
     """
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
-        raise BadInput(f"{out_dir} is not empty", "give a new directory")
+        raise BadInput(f"{out_dir} is not empty", "pass a new directory")
     require({})
     path = str(source.resolve()) if isinstance(source, Path) else source
     subject = open_source(path)

@@ -35,7 +35,7 @@ class Evidence(Protocol):
         """As `recording`, each module fed as upstream's was."""
 
     def completed(self) -> Recording:
-        """As `replayed`, each module also given what it is not handed."""
+        """As `replayed`, each module also given what it is not passed."""
 
     def attention(self) -> AttentionCalls:
         """How it called attention."""
@@ -46,7 +46,7 @@ class PlantedEvidence:
 
     Args:
         pair: the comparison without the fault.
-        number: of the place where it was planted.
+        number: of the place where it was injected.
         out: where the candidate left what it computed.
     """
 

@@ -43,12 +43,12 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
     None, with a note, where the integration itself is not at parity: nothing could be told from a fault then.
 
     Args:
-        levels: those that were asked for; on those of several processes, faults are planted between these, too.
+        levels: those that were asked for; on those of several processes, faults are injected between these, too.
     """
     if Ability.stages in case.offers:
         return prove_stages(case, say)
     if Ability.trace not in case.offers:
-        case.note("nothing was planted: both sides have no trace, so that no module could be blamed")
+        case.note("no fault was injected: neither side has a trace, so no module could be localised")
         return None
     shared = []
     for level in (*_needed(case), *(level for level in levels if level in PROCESS_LEVELS)):
@@ -57,7 +57,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
             continue  # such as the sharing of experts by a model that has none
         shared += [level] if level in PROCESS_LEVELS else []
         if found.status != "pass":
-            case.note(f"nothing was planted: {level} does not pass without a fault either ({found.reason})")
+            case.note(f"no fault was injected: {level} already fails without a fault ({found.reason})")
             return None
     planted, idle = [], []
     faults = [_Fault(**{**place, "holders": tuple(place["holders"])}) for place in case.pair.places()]

@@ -286,7 +286,7 @@ def _directory(work_dir: Path | None, below: Path | None) -> Iterator[Path]:
     work_dir.mkdir(parents=True, exist_ok=True)
     marker = work_dir / _MARKER
     if any(work_dir.iterdir()) and not marker.is_file():
-        raise BadInput(f"{work_dir} holds files that are not of a parity run", "give a new directory")
+        raise BadInput(f"{work_dir} contains files that are not from a parity run", "pass a new directory")
     for part in ("checkpoint", "reference", "candidate", "ranks"):
         shutil.rmtree(work_dir / part, ignore_errors=True)
     marker.touch()

@@ -75,7 +75,7 @@ def _place(path: Path, file: Path, allowed: bool) -> Path:
     try:
         place = path.resolve()
     except (OSError, ValueError, RuntimeError) as error:
-        raise BadInput(f"{file} names a path that leads nowhere: {error}", "verify PATH") from error
+        raise BadInput(f"{file} names a path that does not exist: {error}", "verify PATH") from error
     if not (allowed or place.is_relative_to(Path.cwd().resolve())):
         raise BadInput(
             f"{file} names {place}, outside the working directory", "read the code there, then pass --allow-path"

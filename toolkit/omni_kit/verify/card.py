@@ -218,7 +218,7 @@ def load_card(file: Path) -> LoadedCard:
 
 def _text_of(file: Path) -> str:
     if not is_file(file):
-        raise BadInput(f"cannot read {file}: it is not a regular file", "give the file of a card")
+        raise BadInput(f"cannot read {file}: it is not a regular file", "pass a card's file")
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

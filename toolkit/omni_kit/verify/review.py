@@ -68,7 +68,7 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Review:
-    """An integration beside a fresh scaffold.
+    """An integration next to a fresh scaffold.
 
     Attributes:
         source: what the scaffold is made from.
@@ -139,7 +139,7 @@ def _fresh(root: Path, owner: str, source: str, toy: str) -> tuple[str, dict[str
         try:
             plan, files, _ = draft(root.name, taken, target=owner, style="plugin", into=root.parent)
         except BadInput as error:
-            raise BadInput(error.message, error.hint or "--from SOURCE says what the model is") from error
+            raise BadInput(error.message, error.hint or "pass the model with --from SOURCE") from error
     base = PurePosixPath(plan.base)
     inside = {path: text for path, text in files.items() if PurePosixPath(path).is_relative_to(base)}
     return taken, {PurePosixPath(path).relative_to(base).as_posix(): text for path, text in inside.items()}

@@ -134,7 +134,7 @@ class _Run:
         )  # fmt: skip
 
     def _review(self, stages: Sequence[Stage]) -> Review:
-        """The integration beside a fresh scaffold, with what the stages of this run said."""
+        """The integration next to a fresh scaffold, with what the stages of this run said."""
         blamed = [report.first_divergence for report in self._reports if report.first_divergence is not None]
         sources = [one.candidate_source for one in blamed]
         remarks = list(self._findings)
@@ -193,14 +193,14 @@ class _Run:
 
     def _layout(self) -> Stage:
         if self.weights is None:
-            return Stage(LAYOUT, "not applicable", "no weights were given")
+            return Stage(LAYOUT, "not applicable", "no weights passed")
         from omni_kit.layout import check_layout
 
         command = shlex.join(["omni-kit", "check-layout", self.weights])
         verdict = check_layout(self.weights)
         figure = f"{counted(verdict.total, 'key')}, {verdict.verdict}"
         if verdict.untested:
-            return Stage(LAYOUT, "not tested", "not all of it could be judged", figure, command=command)
+            return Stage(LAYOUT, "not tested", "parts could not be checked", figure, command=command)
         accounting = verdict.accounting
         lost = len([*accounting.unmapped, *accounting.missing, *accounting.misfits]) if accounting is not None else 0
         wrong = "" if verdict.ok else f"layout {verdict.verdict}; keys or parameters that do not fit: {lost}"
@@ -254,8 +254,8 @@ class _Run:
     def _todo(self) -> Stage:
         """What its files leave to a person: an integration with such a line is not finished."""
         if self._left:
-            return Stage(TODO, "not tested", f"{len(self._left)} to-dos are left", untried=self._left)
-        return Stage(TODO, "passed", figure="no to-dos are left")
+            return Stage(TODO, "not tested", f"{len(self._left)} to-dos left", untried=self._left)
+        return Stage(TODO, "passed", figure="no to-dos left")
 
     def _tests(self) -> Stage:
         """The tests that stand in its own directory."""
@@ -342,18 +342,18 @@ def _judged(level: LevelResult, command: str) -> Stage:
 
 
 def _proven(report: ParityReport | None, command: str) -> Stage:
-    """Whether faults that are planted are noticed, and blamed on the right module."""
+    """Whether faults that are injected are noticed, and blamed on the right module."""
     proof = report.prove if report is not None else None
     if proof is None or not proof.faults:
         failed = report is not None and any(level.status == "fail" for level in report.levels)
-        why = "a level fails without any fault planted" if failed else "no fault could be planted"
+        why = "a level fails without an injected fault" if failed else "no fault could be injected"
         return Stage(PROVE, "not tested", why, command=command)
     figure = f"{proof.detected} of {proof.faults} noticed, {proof.located} located"
     wrong = ""
     if len(proof.missed) > MISSED:
         wrong = f"missed {counted(proof.missed, 'planted fault')}: {'; '.join(proof.missed)}"
     elif proof.located < LOCATED * proof.detected:
-        wrong = f"only {proof.located} of {proof.detected} faults were blamed on the right module"
+        wrong = f"only {proof.located} of {proof.detected} faults were localised to the right module"
     return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command)
 
 

@@ -104,7 +104,7 @@ def fingerprint_of(file: Path) -> str:
     try:
         blob = base64.b64decode(file.read_text(encoding="utf-8").split()[1], validate=True)
     except (OSError, ValueError, IndexError) as error:
-        raise BadInput(f"{file} is not a public SSH key", "give the .pub file of the signer's key") from error
+        raise BadInput(f"{file} is not a public SSH key", "pass the .pub file of the signer's key") from error
     if blob != _blob(blob[-32:]):
         raise BadInput(f"{file} is not an Ed25519 key", _GENERATE)
     return _fingerprint(blob[-32:])

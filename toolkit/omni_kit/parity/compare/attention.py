@@ -27,7 +27,7 @@ def load_calls(directory: Path) -> AttentionCalls:
 
 
 def attention_differences(reference: AttentionCalls, candidate: AttentionCalls) -> list[str]:
-    """For each module that calls attention on both sides, what it says otherwise than upstream."""
+    """For each module that calls attention on both sides, what it says differently from upstream."""
     found = []
     for module in (name for name in reference if name in candidate):
         for key in reference[module][0]:

@@ -12,7 +12,7 @@ _SIGMAS = 6.0
 
 
 def differently_begun(reference: Tensors, candidate: Tensors, buffers: Collection[str]) -> list[str]:
-    """What begins otherwise than upstream's, in words. What upstream leaves as memory has it is not judged.
+    """What begins differently from upstream's, in words. What upstream leaves as memory has it is not judged.
 
     Args:
         buffers: names of what is computed and not drawn.
@@ -26,7 +26,7 @@ def _why(name: str, mine: torch.Tensor, other: torch.Tensor, buffers: Collection
     if not bool(reference.isfinite().all()) or torch.equal(reference, candidate):
         return
     if not bool(candidate.isfinite().all()):
-        yield "is not finite: it is left as memory has it, or divided by nothing"
+        yield "is not finite: uninitialised memory, or a division by zero"
     elif name in buffers:
         if not torch.allclose(reference, candidate, rtol=1e-5, atol=1e-7):
             yield "holds other numbers"

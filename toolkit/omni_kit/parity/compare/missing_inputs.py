@@ -1,6 +1,6 @@
 """Tells a module that goes wrong by itself from one that was not given what upstream's module was given.
 
-A mask that is dropped on its way reaches nobody: no module is handed anything wrong, and the first one that should
+A mask that is dropped on its way reaches nobody: no module receives anything wrong, and the first one that should
 have had it answers wrongly. So that module is asked again with what it lacks; if it then answers right, whoever did
 not hand it on is to blame.
 """
@@ -39,4 +39,4 @@ def caller_at_fault(replay: Compared, blame: Blame, completed: Compared, free: C
     while more := lacking(replay, parent := replay.candidate.calls[call.parent]):
         call, names = parent, more
     around = replay.paired_around(parent)
-    return Blame(around, blame.added, f"what it hands to {call.module}, without upstream's {', '.join(names)}")
+    return Blame(around, blame.added, f"its input to {call.module}, without upstream's {', '.join(names)}")

@@ -20,7 +20,7 @@ class Blame:
     """A module that adds error, how much, and where it shows.
 
     Attributes:
-        reordered: what it hands on is only in another order.
+        reordered: what it passes on is only in another order.
     """
 
     call: ModuleCall
@@ -133,7 +133,7 @@ def first_forward(replay: Compared, free: Compared, tolerance: float = FLOAT32_T
     """The first module that adds error although everything before it was put right.
 
     A module whose output is right when the candidate runs freely is excused, with all its parts: it goes another way
-    to the same result. So may a module with a fault somewhere in it. If all that speaks against it is that it hands on
+    to the same result. So may a module with a fault somewhere in it. If all that speaks against it is that it passes on
     the same things in another order, then a part of it is to blame that is given the right thing and returns a wrong
     one, if there is any.
     """
@@ -175,7 +175,7 @@ def _blames(replay: Compared, free: Compared, tolerance: float) -> Iterator[Blam
         if kind == "out":
             yield Blame(blamed, error, "what it returns")
         else:
-            yield Blame(blamed, error, f"what it hands to {call.module}", replay.reordered(call, tolerance))
+            yield Blame(blamed, error, f"its input to {call.module}", replay.reordered(call, tolerance))
 
 
 def first_backward(free: Compared, tolerance: float, sound: Collection[str] = ()) -> Blame | None:
@@ -203,7 +203,7 @@ def first_backward(free: Compared, tolerance: float, sound: Collection[str] = ()
         if any(name.rpartition(".")[0] == call.module for name in sound):
             continue
         around = free.paired_around(calls[call.parent]) if call.parent >= 0 else call
-        return Blame(around, error, f"the gradient that it gives back to {call.module}")
+        return Blame(around, error, f"the gradient that it returns to {call.module}")
     return None
 
 

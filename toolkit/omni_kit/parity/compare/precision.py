@@ -76,7 +76,7 @@ def total_loss(name: str, exact: Tensors, reference: Tensors, candidate: Tensors
 
 
 def loss_of(results: Results, what: str, dtype: str, candidate: str, only: str = "") -> Loss:
-    """What a whole run in a low dtype loses, beside upstream's run in it.
+    """What a whole run in a low dtype loses, next to upstream's run in it.
 
     Args:
         results: side, and "outputs" or "gradients" -> tensors.
@@ -113,7 +113,7 @@ def judged_losses(results: Results, feed: Feed, dtype: str, candidate: str, offe
     """
     answers = feed.judged(list(results("reference", "outputs")))
     if not answers:
-        raise NothingToCompare(f"none of upstream's answers is judged in {dtype}")
+        raise NothingToCompare(f"no upstream output can be judged in {dtype}")
     losses = [loss_of(results, "outputs", dtype, candidate, only=answer) for answer in answers]
     if Ability.gradient in offers:
         losses.append(loss_of(results, "gradients", dtype, candidate))

@@ -38,7 +38,7 @@ def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> 
         NothingToCompare: the reference itself is not finite: anything would be as right as anything else.
     """
     if odd := next((name for name, tensor in reference.items() if not bool(tensor.isfinite().all())), None):
-        raise NothingToCompare(f"upstream's own {odd} is not finite: the toy proves nothing")
+        raise NothingToCompare(f"upstream's own {odd} is not finite: so the toy tests nothing")
     floor = _FLOOR * max((_scale(tensor) for tensor in reference.values()), default=0.0)
     shared = (name for name in reference if name in nudged)
     rounding = {name: _difference(name, reference[name], nudged[name], floor).max_rel for name in shared}

@@ -2,7 +2,7 @@
 
 Replaying answers who is to blame. Each module is given the inputs that the recorded model's module had, and whatever
 it returns is replaced by what that module returned. So an error in its own output is its own, and an error in what it
-is handed comes from the code of the module that calls it, because everything else was put right before.
+receives comes from the code of the module that calls it, because everything else was put right before.
 """
 
 import inspect
@@ -114,7 +114,7 @@ class Script:
 
     Attributes:
         pairs: (module, occurrence) -> number of the call in `recording`.
-        complete: also gives a module what it was not handed, or in another size, although the recorded one was.
+        complete: also gives a module what it was not passed, or in another size, although the recorded one was.
     """
 
     recording: Recording
@@ -137,7 +137,7 @@ class Script:
         return given
 
     def replace(self, call: ModuleCall, side: str, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """The recorded tensor in the place of `tensor`, or `tensor` where there is none of its size."""
+        """The recorded tensor instead of `tensor`, or `tensor` where there is none of its size."""
         number = self.pairs.get((call.module, call.occurrence))
         recorded = self.recording.tensors.get(f"{number}.{side}.{name}")
         if recorded is None or not fits(recorded.shape, tensor.shape):
@@ -219,7 +219,7 @@ class _Recorder:
         return wrapped[""]
 
     def _note(self, call: ModuleCall, side: str, path: str, tensor: torch.Tensor) -> torch.Tensor:
-        """Writes a tensor down; returns what goes on in its place."""
+        """Writes a tensor down; returns what continues in its place."""
         self._noting = True
         try:
             return self._noted(call, side, path, tensor)

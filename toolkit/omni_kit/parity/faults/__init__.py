@@ -1,4 +1,4 @@
-"""The faults that a proof plants, and how they are planted in a model that is already built."""
+"""The faults that a proof plants, and how they are injected in a model that is already built."""
 
 from omni_kit.parity.faults.attention import ATTENTION
 from omni_kit.parity.faults.experts import EXPERTS, ROUTER

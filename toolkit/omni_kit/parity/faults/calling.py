@@ -111,13 +111,13 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "output_router_logits is dropped": CallFault(
         ("output_router_logits", "cache", "generate"), _dropped("output_router_logits")
     ),
-    "embeddings are read one place further": CallFault(("inputs_embeds",), _embeddings_moved),
-    "positions begin anew beside a cache": CallFault(("cache", "generate"), _positions_anew),
-    "the first of many tokens is not seen": CallFault(("300",), _first_unseen),
+    "embeddings are shifted by one position": CallFault(("inputs_embeds",), _embeddings_moved),
+    "positions restart despite a cache": CallFault(("cache", "generate"), _positions_anew),
+    "the first token is masked": CallFault(("300",), _first_unseen),
     "ignored labels are counted": CallFault(
         ("labels ignored", "a single label", "padded sdpa", *several_packed(), *shown("IVS")), _ignored_counted
     ),
-    "in evaluation answers are others": CallFault(
+    "outputs differ in evaluation mode": CallFault(
         ("evaluation", "cache", "generate"),
         after=_scaled(("logits", "predictions"), lambda model, called: not model.training),
     ),

@@ -80,7 +80,7 @@ def _chunked(module: nn.Module) -> str:
 
 
 def _halved(module: nn.Module) -> str:
-    """A layer whose answer is twice as wide as what another one takes: a gate beside what it gates."""
+    """A layer whose answer is twice as wide as what another one takes: a gate next to what it gates."""
     linear = {name: part for name, part in _parts(module).items() if isinstance(part, nn.Linear)}
     for name, part in linear.items():
         if any(part.out_features == 2 * other.in_features for other in linear.values() if other is not part):

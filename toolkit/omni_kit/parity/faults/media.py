@@ -84,15 +84,15 @@ def _first_metadata(model: Any, called: Called) -> None:
 # What is wrong -> the ways that can show it, and what changes the call.
 MEDIA_FAULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Called], object]]] = {
     "features of images come in another order": (shown("I"), _changed("pixel_values", lambda pixels: pixels.flip(0))),
-    "features of films come in another order": (
+    "features of videos come in another order": (
         shown("V"), _changed("pixel_values_videos", lambda pixels: pixels.flip(0)),
     ),
-    "sounds are read backwards": (shown("S"), _changed("input_features", lambda frames: frames.flip(0))),
-    "rows and columns of images are exchanged": (
+    "audio is reversed": (shown("S"), _changed("input_features", lambda frames: frames.flip(0))),
+    "rows and columns of images are swapped": (
         shown("I"), _changed("image_grid_thw", lambda grid: grid[:, [0, 2, 1]]),
     ),
-    "films have no time": (shown("V"), _one_time),
-    "rows and columns of positions are exchanged": (shown("IV"), _changed("position_ids", _turned)),
+    "videos have no time axis": (shown("V"), _one_time),
+    "rows and columns of positions are swapped": (shown("IV"), _changed("position_ids", _turned)),
     "packed samples see each other": (several_packed(), _joined),
-    "pictures and frames of one pack see each other": (packed("IV"), _first_metadata),
+    "images and frames of one pack see each other": (packed("IV"), _first_metadata),
 }  # fmt: skip

@@ -43,7 +43,7 @@ class Place:
 
 @dataclass
 class Outcome:
-    """What became of a planted fault while the model ran.
+    """What became of an injected fault while the model ran.
 
     Attributes:
         reached: the changed place was run.
@@ -164,7 +164,7 @@ def _swapped_while_it_runs(module: nn.Module, site: CodeSite, code: CodeType) ->
 
 @dataclass
 class _Agent:
-    """Answers in the place of a line of code: wrongly."""
+    """Answers instead of a line of code: wrongly."""
 
     fault: CodeFault
     site: CodeSite

@@ -154,7 +154,7 @@ def rewritten(site: CodeSite, other: Callable[[ast.expr], ast.expr] | None = Non
     """The code of the site's function in which the node asks the agent; None where that cannot be compiled alone.
 
     Args:
-        other: for an expression, what to compute beside it.
+        other: for an expression, what to compute next to it.
     """
     own = _parse(site.function)
     target = next(node for index, node in enumerate(ast.walk(own)) if index == site.index)
@@ -181,7 +181,7 @@ def _is_code(constant: object) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Puts a call of the agent in the place of one node."""
+    """Puts a call of the agent instead of one node."""
 
     def __init__(self, target: ast.AST, form: Form, other: Callable[[ast.expr], ast.expr] | None) -> None:
         self._target = target

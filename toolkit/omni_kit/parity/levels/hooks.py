@@ -1,4 +1,4 @@
-"""The level `hooks`: what a framework asks of a model besides its forward is asked, and judged."""
+"""The level `hooks`: what a framework asks of a model other than its forward is asked, and judged."""
 
 from typing import TYPE_CHECKING
 

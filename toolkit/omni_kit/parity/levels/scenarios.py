@@ -70,7 +70,7 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     if called.refused:
         return ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}")
     if called.wants:
-        return ScenarioResult(called.name, "refused", f"the integration was not asked: {called.wants}")
+        return ScenarioResult(called.name, "refused", f"the integration was not called: {called.wants}")
     if called.failed:
         return ScenarioResult(called.name, "fail", f"it fails: {called.failed}")
     reference, nudged, candidate = (

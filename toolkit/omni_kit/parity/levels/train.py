@@ -25,7 +25,7 @@ Steps = Sequence[Mapping[str, Any]]
 
 
 class Train(Level):
-    """Losses beside upstream's plain loop, resuming bit for bit, and exports that upstream loads as they are."""
+    """Losses next to upstream's plain loop, resuming bit for bit, and exports that upstream loads as they are."""
 
     name = "train"
     says = "the framework's trainer runs its training files: upstream's losses, exact resume, loadable export"
@@ -78,7 +78,7 @@ class _Training:
         self._tried.append(f"{run.name}: {counted(steps, 'step')} in {counted(run.processes, 'process')}")
         expected = list(range(run.first, _STEPS + 1))
         if [step.get("step") for step in steps] != expected:
-            yield f"{run.name}: the trainer took steps {[step.get('step') for step in steps]}, not {expected}"
+            yield f"{run.name}: the trainer ran steps {[step.get('step') for step in steps]}, not {expected}"
             return
         self._told[run.name] = told
         if run.resumes:
@@ -135,7 +135,7 @@ class _Training:
         for sample in offline:
             same = [other for other in online if _equal(sample["latents"], other["latents"])]
             if not same:
-                yield f"{OFFLINE}: stored latents are none of those that are computed while training"
+                yield f"{OFFLINE}: stored latents differ from all latents computed while training"
                 return
             drawn = min(
                 ([name for name in sample if not _equal(sample[name], other.get(name))] for other in same), key=len
@@ -176,7 +176,7 @@ class _Training:
         from omni_kit.parity.compare.files import NAMING, config_difference, stored_dtypes
 
         if not Path(run.export).is_dir():
-            yield f"{run.name}: there is no export at {Path(run.export).name}"
+            yield f"{run.name}: no export at {Path(run.export).name}"
             return
         if named := config_difference(Path(run.checkpoint), Path(run.export), NAMING):
             yield f"{run.name}: the export names another class: {named}"
@@ -187,7 +187,7 @@ class _Training:
             return
         self._tried.append("export loaded" + ("" if said else " and used"))
         if said:
-            yield f"{run.name}: upstream loads the export and cannot use it: {said}"
+            yield f"{run.name}: upstream loads the export but cannot run it: {said}"
         dtypes = stored_dtypes(Path(run.export))
         rounded = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes.values()} - {"float32"})
         usual = next(iter(set(dtypes.values()))) if len(set(dtypes.values())) == 1 else None  # of what is tied
@@ -234,7 +234,7 @@ class _Training:
 def _other_batch(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Whether the difference is in what the model was fed."""
     same = _equal(one["batches"], other["batches"])
-    return "" if same else ": the batch is another, so the state of the data or of the noise is lost"
+    return "" if same else ": the batch differs, so the state of the data or the noise is lost"
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -233,7 +233,7 @@ class Asked:
 
     @once
     def completed(self) -> Recording:
-        """As `replayed`, with each module also given what upstream's was and it is not handed."""
+        """As `replayed`, with each module also given what upstream's was and it is not passed."""
         out = self.where / CANDIDATE / "completed"
         self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE), complete=True))
         return Recording.load(out)

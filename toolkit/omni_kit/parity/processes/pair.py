@@ -229,7 +229,7 @@ class Pair(Asked):
         return Compared(reference, candidate, mask), Compared(reference, Recording.load(own / "replay"), mask)
 
     def places(self) -> list[dict[str, Any]]:
-        """Where faults can be planted in the candidate."""
+        """Where faults can be injected in the candidate."""
         self.loaded()
         return self._other.ask(Places(self._inputs))
 

@@ -47,7 +47,7 @@ class Side:
 
     Attributes:
         builder_name, options: as it was opened.
-        places: where faults can be planted in the model.
+        places: where faults can be injected in the model.
         measures_models: what the files of the model's classes execute is measured.
         code: the integration's own files; None on upstream's side.
     """
@@ -263,9 +263,11 @@ def placed(model: Any, batch: Tensors) -> Tensors:
 
 def _loss(outputs: Tensors) -> torch.Tensor:
     if "loss" not in outputs:
-        raise TargetFault("a side answers no 'loss', although both are said to have a gradient")
+        raise TargetFault("a side returns no 'loss', although both declare a gradient")
     if outputs["loss"].dim() or not outputs["loss"].requires_grad:
-        raise RuntimeError("'loss' is no scalar" if outputs["loss"].dim() else "'loss' has no gradient: it is detached")
+        raise RuntimeError(
+            "'loss' is not a scalar" if outputs["loss"].dim() else "'loss' has no gradient: it is detached"
+        )
     return outputs["loss"]
 
 

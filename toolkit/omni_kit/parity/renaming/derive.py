@@ -52,8 +52,8 @@ def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> 
             raise BadInput(f"the renaming of {path} cannot be derived: {error}") from error
         if said["reason"]:
             raise BadInput(
-                f"no assignment of upstream's weights gives its answers: {said['reason']}",
-                "compare that module's code with upstream's: it is fed other numbers whatever the weights are",
+                f"no assignment of upstream's weights reproduces its outputs: {said['reason']}",
+                "compare that module's code with upstream's: its inputs differ for any weights",
             )
         rows = tuple(map(str, as_rows(said["rows"])))
     return Derived(rows, said["text"], tuple(_notes(said)))
@@ -65,7 +65,9 @@ def _notes(said: "dict[str, object]") -> list[str]:
     assert isinstance(unreached, list)
     assert isinstance(unused, list)
     notes = [f"found in {counted(int(str(said['runs'])), 'run')}"]
-    notes += [f"{module} could as well be made of {other}: no run tells them apart" for module, other in rivals.items()]
-    notes += [f"{module} is reached by no run: nothing is known of its weights" for module in unreached]
+    notes += [
+        f"{module} could equally come from {other}: no run distinguishes them" for module, other in rivals.items()
+    ]
+    notes += [f"{module} is never executed, so nothing is known of its weights" for module in unreached]
     notes += [f"{name} goes nowhere" for name in unused]
     return notes

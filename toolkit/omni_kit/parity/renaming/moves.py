@@ -17,7 +17,7 @@ class Way:
     Attributes:
         text: an expression of `one`, or of `parts`, that a script can have.
         make: the same.
-        vector: what is done to a vector beside the matrix; None for the same.
+        vector: what is done to a vector next to the matrix; None for the same.
         part: which share of the tensor is taken; empty for all of it.
     """
 

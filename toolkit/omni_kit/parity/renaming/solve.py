@@ -134,7 +134,7 @@ class _Search:
             if not self.trail:
                 break
             self.trail[-1].at += 1
-        return Solution({}, reason=f"nothing upstream was fed what {self.furthest[1] or 'the model'} is")
+        return Solution({}, reason=f"no upstream module received the input of {self.furthest[1] or 'the model'} is")
 
     def _make_plain(self, effort: int) -> None:
         """Takes rows as they are where that does as well: who takes values can undo any order of them."""

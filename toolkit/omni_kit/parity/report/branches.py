@@ -138,7 +138,7 @@ class _Judged:
         return "other heads" if branch.entry and branch.entry not in self._entries else ""
 
     def untaken(self, branch: Branch) -> Untaken | None:
-        """What is said of a branch that did not run; None where one around it did not run either, or one beside it
+        """What is said of a branch that did not run; None where one around it did not run either, or one next to it
         says the same: its condition was not reached.
         """
         around = branch.outer

@@ -30,7 +30,7 @@ def module_errors(case: Case) -> list[ModuleError]:
 
 
 def _added(replay: Compared) -> dict[str, float]:
-    """Module -> the largest error in what it returns or hands on."""
+    """Module -> the largest error in what it returns or passes on."""
     added: dict[str, float] = {}
     for kind, number in replay.candidate.events:
         call = replay.candidate.calls[number]

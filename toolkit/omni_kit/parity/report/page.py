@@ -68,7 +68,7 @@ class Chart:
 
     @property
     def line(self) -> str:
-        """The points as an SVG polyline wants them: "x,y x,y"."""
+        """The points as an SVG polyline requires them: "x,y x,y"."""
         return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
 
 

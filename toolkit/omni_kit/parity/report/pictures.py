@@ -14,7 +14,7 @@ _PIXEL = 16  # edge of what stands for one value
 
 
 def drawn(case: Case) -> list[Image]:
-    """The pictures that both sides have given so far; also written beside the other results of each side."""
+    """The pictures that both sides have given so far; also written next to the other results of each side."""
     if not isinstance(case.pair.taken.get("ran"), list):
         return []
     outputs = (case.pair.results_of(side, "outputs") for side in (REFERENCE, CANDIDATE))

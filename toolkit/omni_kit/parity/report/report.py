@@ -98,7 +98,7 @@ class Divergence:
     Attributes:
         added: its error when it is fed what upstream's module was fed.
         inherited: the error of its input when the candidate runs freely.
-        what: where the error shows: in what it returns, what it hands on, or a gradient.
+        what: where the error shows: in what it returns, what it passes on, or a gradient.
         candidate_source, reference_source: file:line of the two forwards.
         growth: the error of every module's output, in order.
     """
@@ -135,10 +135,10 @@ class ModuleError:
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of one planted fault.
+    """What became of one injected fault.
 
     Attributes:
-        name: its kind, where it was planted, and what it changed there.
+        name: its kind, where it was injected, and what it changed there.
         detected_by: the levels that failed; "error" where the model did not even run.
         blamed: the module that the report would have named.
         located: that is the module with the fault, or the nearest one around it that upstream has, too.
@@ -164,7 +164,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Proof:
-    """How many planted faults were noticed.
+    """How many injected faults were noticed.
 
     Attributes:
         missed: those that no level noticed.
@@ -241,7 +241,7 @@ class ParityReport:
 
     @property
     def ok(self) -> bool:
-        """Every level that was asked for ran and passed, and no planted fault went unnoticed."""
+        """Every level that was asked for ran and passed, and no injected fault went unnoticed."""
         passed = bool(self.levels) and all(level.status == "pass" for level in self.levels)
         return passed and not (self.prove and self.prove.missed)
 

@@ -97,13 +97,13 @@ def load_replay(file: Path) -> Saved:
     try:
         data = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {file}: {error}", "give the file that a failed parity run has named") from error
+        raise BadInput(f"cannot read {file}: {error}", "pass the file that a failed parity run has named") from error
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
-        raise BadInput(f"{file} is not a saved parity run", "give the file that a failed parity run has named")
+        raise BadInput(f"{file} is not a saved parity run", "pass the file that a failed parity run has named")
     try:
         return Saved(**{**data, "options": Options(**data["options"])})
     except (KeyError, TypeError) as error:
-        raise BadInput(f"{file} is a saved parity run of another version of omni-kit: {error}") from error
+        raise BadInput(f"{file} is a saved parity run of another omni-kit version: {error}") from error
 
 
 def figures_of(report: ParityReport) -> dict[str, dict[str, Any]]:

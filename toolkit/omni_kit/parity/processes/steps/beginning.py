@@ -67,7 +67,7 @@ class Drop(Step[dict[str, Shares]]):
 
 def _fresh(side: Side, config_dir: Path) -> nn.Module:
     if not isinstance(side.builder, Beginning):
-        raise TargetFault(f"{side.builder_name} has ways of being called, and makes no model without weights")
+        raise TargetFault(f"{side.builder_name} has call scenarios, but cannot build a model without weights")
     return side.builder.sized(config_dir, "float32")
 
 

@@ -39,7 +39,7 @@ class Ways(Step[list[dict[str, str]]]):
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
         if not isinstance(side.feed, ManyWays):
-            raise TargetFault(f"{type(side.feed).__name__} is said to know many ways of calling a model, and does not")
+            raise TargetFault(f"{type(side.feed).__name__} declares call scenarios, but has none")
         for number, way in enumerate(side.feed.ways(side.model)):
             _write(way, self.place / f"{number:03d}")
         told = [_told(side, way, self.out / name) for name, way in _read(self.place)]
@@ -106,7 +106,7 @@ class AnswerOn(Step[list[dict[str, str]]]):
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
         if not isinstance(side.builder, Branching):
-            raise TargetFault(f"{side.builder_name} has branches, and no way to load one")
+            raise TargetFault(f"{side.builder_name} has branches, but cannot load one")
         ways = list(_read(self.place))
         try:
             here, side.model = side.model, side.builder.load_on(self.branch, self.checkpoint)
@@ -152,7 +152,7 @@ def _told(side: Side, way: Way, out: Path, branch: str = "") -> dict[str, str]:
         if lacks_package(error) or (branch and _refuses(error, branch)):
             return {**silent, "wants": why}
         if way.bare:
-            return {**silent, "wants": f"it wants what is prepared: {why}"}
+            return {**silent, "wants": f"it needs prepared inputs: {why}"}
         return {**silent, "error": why, "place": side.code.of_error(error) if side.code else ""}
     save_tensors(answers, out / _OUTPUTS)
     return silent

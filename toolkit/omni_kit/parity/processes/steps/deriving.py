@@ -74,7 +74,7 @@ def _heads(model: nn.Module, config: dict[str, Any]) -> Iterator[int]:
 
 
 def _disproved(text: str, name: str, found: Solution, state: dict[str, torch.Tensor]) -> str:
-    """What the function makes otherwise than was found; empty where nothing is."""
+    """What the function computes differently from the findings; empty where nothing is."""
     scope: dict[str, Any] = {}
     exec(compile(text, f"{name}.py", "exec"), scope)
     converted = scope[name](state)

@@ -224,7 +224,7 @@ class Save(Step[None]):
 
 @dataclass(frozen=True)
 class Reload(Step[None]):
-    """Loads another checkpoint beside the model of this side and writes what it then holds."""
+    """Loads another checkpoint next to the model of this side and writes what it then holds."""
 
     checkpoint: Path
     state: Path

@@ -15,7 +15,7 @@ from omni_kit.targets.sides import Renaming
 
 @dataclass(frozen=True)
 class Places(Step[list[dict[str, Any]]]):
-    """Where faults can be planted in the loaded model."""
+    """Where faults can be injected in the loaded model."""
 
     inputs: Path
 
@@ -53,7 +53,7 @@ class RunPlanted(Step[dict[str, bool]]):
 
 @dataclass(frozen=True)
 class CompletePlanted(Step[None]):
-    """As `Replay`, each module given what it is not handed, with a fault in the model."""
+    """As `Replay`, each module given what it is not passed, with a fault in the model."""
 
     number: int
     inputs: Path

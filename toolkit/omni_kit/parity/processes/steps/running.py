@@ -76,7 +76,7 @@ class Trace(Step[None]):
 class Replay(Step[None]):
     """Runs with every paired module fed, and its answer replaced, from the recording in the directory `script`.
 
-    With `complete`, each module also gets what it is not handed.
+    With `complete`, each module also gets what it is not passed.
     """
 
     inputs: Path

@@ -26,7 +26,7 @@ class TakeSteps(Step[list[str]]):
     That is, as outputs.safetensors: loss.N and gradient_norm.N of each step, and delta.NAME, how far each parameter
     moved. With `nudged` every weight begins at the next float32 number.
 
-    Answers what is different in one more step when model and optimizer are saved, made anew and loaded before it.
+    Answers what is different in one more step when model and optimizer are saved, made again and loaded before it.
     """
 
     checkpoint: Path

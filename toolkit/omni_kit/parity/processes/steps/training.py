@@ -31,7 +31,7 @@ class PlanTraining(Step[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class RunTrainer(Step[list[str]]):
-    """Runs a trainer in as many processes as it wants, which write their records below `out`; what is to be said.
+    """Runs a trainer in as many processes as it requires, which write their records below `out`; what is to be said.
 
     Attributes:
         timeout: seconds after which every process writes its stack and ends.
