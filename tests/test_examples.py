@@ -62,7 +62,7 @@ def test_a_copy_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", ["nonsense", "", "..", "../../etc", "veomni"])
 def test_no_such_example(name: str) -> None:
-    with pytest.raises(BadInput, match="no worked example"):
+    with pytest.raises(BadInput, match="no reference model named"):
         find_example(name)
 
 

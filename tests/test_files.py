@@ -53,7 +53,7 @@ def test_what_is_not_a_file_stays(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "../a", "a\\b", "a\0", "a\n", "\x1b[2J", "\u202e"])
 def test_a_plain_name_leads_nowhere_else(name: str) -> None:
     assert plain_name("a-b.c_d", "the skill") == "a-b.c_d"
-    with pytest.raises(BadInput, match="is not a plain name"):
+    with pytest.raises(BadInput, match="is not a valid name"):
         plain_name(name, "the skill")
 
 

@@ -110,7 +110,7 @@ class TestWhoseSettings:
         report = run_check([path], cached=False)
         assert [finding.rule for finding in report.findings] == ["VEO101"]
         assert report.notes == [
-            f"the settings in {path / 'pyproject.toml'} do not count: stand there, or give --config"
+            f"the settings in {path / 'pyproject.toml'} are not read: change to that directory, or pass --config"
         ]
 
     def test_one_path_does_not_bring_settings_for_another(self, subject: Subject, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ class TestBaseline:
         for _ in range(2):
             assert run_check([path], write_baseline=file, cached=False).notes == [f"wrote 1 finding to {file}"]
         (tmp_path / "link.json").symlink_to(file)
-        with pytest.raises(BadInput, match="not a plain file"):
+        with pytest.raises(BadInput, match="not a regular file"):
             run_check([path], write_baseline=tmp_path / "link.json")
 
     @pytest.mark.parametrize(

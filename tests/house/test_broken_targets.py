@@ -117,7 +117,7 @@ WRONG: list[tuple[Changes, str, str]] = [
     ([], "{}:Harbor", "Harbor is a class"),
     ([("    def find(", "    def look(")], "{}:TARGET", "has no 'find'"),
     ([("    def plan(", "    def draw(")], "{}:TARGET", "its handler of 'llm', has no 'plan'"),
-    ([('name = "harbor"', 'name = "veomni"')], "{}:TARGET", "a target of that name is there already"),
+    ([('name = "harbor"', 'name = "veomni"')], "{}:TARGET", "a target of that name already exists"),
 ]
 NAMES = [f"harbor{number}" for number in range(len(WRONG))]
 
@@ -152,7 +152,7 @@ def test_a_find_that_raises_keeps_nobody_else_from_looking(install: Install, tmp
     assert run_cli("check", str(resource_dir("reference_models") / "veomni" / "olmoe"))[0] == 0
     code, answer = run_cli("check", str(tmp_path))
     assert code == 2
-    assert "harbor: it cannot tell what lies there: ValueError: fog" in answer["error"]
+    assert "harbor: it cannot identify the directory: ValueError: fog" in answer["error"]
 
 
 def test_a_candidate_that_raises_is_one_line(install: Install, tmp_path: Path) -> None:

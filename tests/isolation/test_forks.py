@@ -87,8 +87,8 @@ def test_modules_that_start_threads_give_fresh_processes(logs: Path) -> None:
 @pytest.mark.parametrize(("text", "how", "own"), [
     ("os.kill(os.getpid(), 11)", "was ended by SIGSEGV", False),
     ("os.kill(os.getpid(), 9)", "was ended by SIGKILL in 'evaluate', .*memory", False),
-    ("sys.exit(0)", "ended with code 0 in 'evaluate', by an exit in code that it ran", True),
-    ("os._exit(3)", "ended with code 3 in 'evaluate', by an exit in code that it ran", True),
+    ("sys.exit(0)", "ended with code 0 in 'evaluate', because the code that it ran exited", True),
+    ("os._exit(3)", "ended with code 3 in 'evaluate', because the code that it ran exited", True),
 ])  # fmt: skip
 def test_the_end_of_a_fork_is_an_error_and_an_exit_is_the_candidates_fault(
     text: str, how: str, own: bool, logs: Path

@@ -197,7 +197,7 @@ def test_bad_names(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "why"), [
-    ("ﬁle", "reads 'ﬁle' as 'file'"), ("__init__", "a meaning of its own"), ("__main__", "a meaning of its own"),
+    ("ﬁle", "reads 'ﬁle' as 'file'"), ("__init__", "a special meaning"), ("__main__", "a special meaning"),
 ])  # fmt: skip
 def test_names_that_python_reads_otherwise(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=why):
@@ -302,7 +302,7 @@ def test_damaged_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["torch", "veomni", "os", "json", "omni_kit"])
 def test_a_plugin_does_not_hide_an_installed_package(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=f"'{name}' is a package that is installed already"):
+    with pytest.raises(BadInput, match=f"'{name}' is an installed package"):
         new_model(name, "llama", target="veomni", into=tmp_path)
     assert tree(tmp_path) == {}
 

@@ -80,7 +80,7 @@ def test_both_changed_the_same_line(integration: Path) -> None:
     (integration / FILE).write_text(new.replace("Shard(0)", "Shard(2)"))
     result = update(integration)
     assert not result.ok
-    assert result.notes == (f"m/{FILE} has marks where both changed the same lines: choose, and remove them",)
+    assert result.notes == (f"m/{FILE} has conflict markers: resolve them",)
     text = (integration / FILE).read_text()
     assert all(part in text for part in ("<<<<<<< yours", "Shard(2)", "Shard(1)", "Shard(0)", ">>>>>>> new"))
 
@@ -92,7 +92,7 @@ def test_without_the_first_text_nothing_is_guessed(integration: Path) -> None:
     (integration / BASE).write_text("[1, 2")
     result = update(integration)
     assert actions(result)[f"m/{FILE}"] == "conflict"
-    assert "left alone" in result.notes[0]
+    assert "left unchanged" in result.notes[0]
     assert (integration / FILE).read_text() == "# mine\n"
 
 
@@ -103,8 +103,8 @@ def test_what_was_removed_stays_away_and_what_is_gone_is_said(integration: Path)
     (integration / "older.py").touch()
     result = update(integration)
     assert result.notes == (
-        f"m/{FILE} was removed and stays away; new-model --force brings it back",
-        "m/older.py is no longer part of the integration; it was left",
+        f"m/{FILE} was removed and is not restored; new-model --force restores it",
+        "m/older.py is no longer part of the integration; it was left unchanged",
     )
     assert not (integration / FILE).exists()
     assert (integration / "older.py").exists()
@@ -121,8 +121,8 @@ def test_a_model_that_moved(integration: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("answers = 3", "has to hold texts only"),
-        ("[answers]\nname = 3", "has to hold texts only"),
+        ("answers = 3", "must contain only strings"),
+        ("[answers]\nname = 3", "must contain only strings"),
         ("[answers]\nname = 'm'", "does not say its source"),
         ("[[[", "cannot read"),
         ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='other'", "style 'other'"),

@@ -110,7 +110,7 @@ def test_a_name_that_leads_elsewhere_is_refused(
     evil = place.path.parent / "evil"
     shutil.copytree(place.path / "integrate-model", evil)
     before = sorted(place.path.parent.rglob("*"))
-    with pytest.raises(BadInput, match="is not a plain name"):
+    with pytest.raises(BadInput, match="is not a valid name"):
         change(place, [name])
     assert sorted(place.path.parent.rglob("*")) == before
 

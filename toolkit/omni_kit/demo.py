@@ -1,4 +1,4 @@
-"""The main job on two real models, and one planted fault that must be caught."""
+"""The main job on two real models, and one injected fault that must be caught."""
 
 import textwrap
 import time
@@ -54,7 +54,7 @@ class DemoReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every step passed and the planted fault was caught."""
+        """Whether every step passed and the injected fault was caught."""
         passed = all(step.status == "pass" for steps in self.models.values() for step in steps)
         return passed and bool(self.planted_fault.caught_by)
 
@@ -68,7 +68,7 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     """Runs every step for both models below `into`.
 
     Args:
-        say: is told what goes on.
+        say: receives progress messages.
 
     Raises:
         MissingRequirement: torch or VeOmni is not installed.
@@ -82,7 +82,7 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
             steps.append(step)
             if step.status != "pass":
                 break
-    say("planted fault: a converter for the wrong layout")
+    say("injected fault: a converter for the wrong layout")
     fault = _plant_fault(MODELS[-1], into)
     for line in fault.caught_by:
         say(f"  caught by {line}")
@@ -182,7 +182,7 @@ def _plant_fault(name: str, into: Path) -> PlantedFault:
     report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, work_dir=place / "run")
     failed = [level for level in report.levels if level.status == "fail"]
     caught += [f"parity {level.level}: {textwrap.shorten(level.reason, 160, placeholder=' ...')}" for level in failed]
-    what = f"{name} with a converter for fused-transposed experts"
+    what = f"{name} with a fused-transposed converter"
     return PlantedFault(what, tuple(caught) if failed else ())
 
 

@@ -1,4 +1,4 @@
-"""What is installed and can be imported, what needs it, and the command that mends what is missing or broken."""
+"""What is installed and can be imported, what needs it, and the command that fixes what is missing or broken."""
 
 import importlib.metadata
 import shlex
@@ -110,7 +110,9 @@ def _module(needed: Requirement) -> str:
 
 def _unusable(name: str, why: str) -> Component:
     """A target that is registered and that nothing can be done with."""
-    return Component(name, None, f"the target {name}", "missing", f"fix or uninstall what brings it: {why}")
+    return Component(
+        name, None, f"the target {name}", "missing", f"fix or uninstall the package that provides it: {why}"
+    )
 
 
 def _package(name: str, needed_by: str, fix: str) -> Component:

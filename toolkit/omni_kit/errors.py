@@ -7,7 +7,7 @@ _LONGEST = 2000  # characters
 
 
 class OmniKitError(Exception):
-    """Something that the user can mend.
+    """Something that the user can fix.
 
     Args:
         message: one line: what, and why.

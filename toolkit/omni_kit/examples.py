@@ -73,7 +73,7 @@ def find_example(name: str) -> Example:
     found = [example for example in examples() if wanted in (example.name, example.model)]
     if not found:
         names = [example.name for example in examples()]
-        raise BadInput(f"there is no worked example '{name}'", f"one of {', '.join(names)}" if names else "")
+        raise BadInput(f"no reference model named '{name}'", f"one of {', '.join(names)}" if names else "")
     if len(found) > 1:
         raise BadInput(f"several targets have a worked example '{name}'", f"one of {', '.join(e.name for e in found)}")
     return found[0]

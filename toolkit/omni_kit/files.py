@@ -36,7 +36,7 @@ def write_atomic(path: Path, text: str) -> None:
     """
     try:
         if path.exists() and not path.is_file():
-            raise BadInput(f"cannot write {path}: it is not a regular file", "give another name")
+            raise BadInput(f"cannot write {path}: it is not a regular file", "pass another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -58,12 +58,12 @@ def refuse_taken(path: Path) -> None:
         BadInput: something is there already; an empty directory is nothing.
     """
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
-        raise BadInput(f"{path} is there already", "give a new directory")
+        raise BadInput(f"{path} is there already", "pass a new directory")
 
 
 @contextmanager
 def whole_directory(path: Path) -> Iterator[Path]:
-    """A folder beside `path` to write into; it gets that name when all is written, and goes when something fails.
+    """A folder next to `path` to write into; it gets that name when all is written, and goes when something fails.
 
     Raises:
         BadInput: something is there already, or it cannot be written.
@@ -94,16 +94,16 @@ def check_replaceable(file: Path, command: str) -> None:
         BadInput: no file can be there, or what is there is no page of an earlier run.
     """
     if file.is_dir():
-        raise BadInput(f"{file} is a directory", "give the name of an HTML file")
+        raise BadInput(f"{file} is a directory", "pass the name of an HTML file")
     if file.exists() or file.is_symlink():
         mark = f'<meta name="generator" content="{command}">'.encode()
         try:
             with file.open("rb") as stream:
                 ours = mark in stream.read(_HEAD)
         except OSError as error:
-            raise BadInput(f"{file} cannot be read: {error.strerror}", "give another name") from error
+            raise BadInput(f"{file} cannot be read: {error.strerror}", "pass another name") from error
         if not ours:
-            raise BadInput(f"{file} exists and is not a page of {command}", "give another name, or remove it")
+            raise BadInput(f"{file} exists and is not a page of {command}", "choose another name, or remove it")
     refuse_no_folder(file)
 
 
@@ -114,7 +114,7 @@ def refuse_no_folder(file: Path) -> None:
         BadInput: it does not, or `file` is a directory itself.
     """
     if file.is_dir():
-        raise BadInput(f"{file} is a directory", "give the name of a file")
+        raise BadInput(f"{file} is a directory", "pass a file name")
     if not file.resolve().parent.is_dir():
         raise BadInput(f"{file} cannot be written: {file.parent} is not a directory", "make it first")
 
@@ -129,7 +129,7 @@ def plain_name(name: str, what: str) -> str:
         BadInput: it is empty, leads elsewhere, or contains what no name does.
     """
     if name in {"", ".", ".."} or any(letter in "/\\" or not letter.isprintable() for letter in name):
-        raise BadInput(f"{what} {name!r} is not a plain name", "use letters, digits, hyphens and underscores")
+        raise BadInput(f"{what} {name!r} is not a valid name", "use letters, digits, hyphens and underscores")
     return name
 
 
@@ -144,9 +144,9 @@ def check_name(name: str) -> None:
     if (read := unicodedata.normalize("NFKC", name)) != name:
         raise BadInput(f"Python reads {name!r} as {read!r}", f"use the name {read}")
     if name.startswith("__") and name.endswith("__"):
-        raise BadInput(f"{name!r} has a meaning of its own in Python", "use letters, digits and underscores: my_model")
+        raise BadInput(f"{name!r} has a special meaning in Python", "use letters, digits and underscores: my_model")
     if len(name.encode()) > _LONGEST_NAME:
-        raise BadInput(f"{name[:20]!r}… is too long for a file's name", f"use at most {_LONGEST_NAME} bytes")
+        raise BadInput(f"{name[:20]!r}… is too long for a file name", f"use at most {_LONGEST_NAME} bytes")
 
 
 def inside(root: Path, relative: str) -> Path:

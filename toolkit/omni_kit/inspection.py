@@ -29,7 +29,7 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
     plans, notes = {}, []
     for name, target in targets().items():
         if subject.library.name not in target.reads:
-            notes.append(f"{name}: it takes models of {', '.join(target.reads)}")
+            notes.append(f"{name}: it supports models of {', '.join(target.reads)}")
             continue
         has = target.has(subject) if isinstance(target, TellsWhatItHas) else ()
         notes += [f"{name}: it has {one.choice} itself ({one.evidence})" for one in has]
@@ -64,7 +64,7 @@ def _unread(subject: Subject) -> list[str]:
     if not unresolved:
         return []
     path, expression = unresolved[0]
-    return [f"{len(unresolved)} sub-modules could not be read from source, {path} = {expression} first"]
+    return [f"{len(unresolved)} submodules could not be read from source, {path} = {expression} first"]
 
 
 def _identifier(facts: ModelProfile) -> str:

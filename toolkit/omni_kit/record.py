@@ -121,7 +121,7 @@ def _texts(document: Mapping[str, object], table: str) -> dict[str, str]:
     """
     found = document.get(table, {})
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise ValueError(f"[{table}] has to hold texts only")
+        raise ValueError(f"[{table}] must contain only strings")
     return found
 
 

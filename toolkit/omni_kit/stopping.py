@@ -1,7 +1,7 @@
 """Whether somebody has asked this process to stop.
 
 A signal raises KeyboardInterrupt wherever the process stands, and a library that stands there may swallow it, as
-imports of large packages do. So it is also remembered, and looked at where a command goes on.
+imports of large packages do. So it is also remembered, and looked at where a command continues.
 """
 
 import signal

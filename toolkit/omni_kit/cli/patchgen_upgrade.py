@@ -68,7 +68,7 @@ def upgrade_command(
 
 
 def _toys(result: "UpgradeResult", versions: tuple[Path, Path | None], *, write: bool) -> list[str]:
-    """The toy configs beside the configs that change with upstream's defaults."""
+    """The toy configs next to the configs that change with upstream's defaults."""
     from omni_kit.pysource.library import find_library
     from omni_kit.upgrade.toys import follow_toys
 

@@ -19,7 +19,7 @@ from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
 
 _PROCESSES = 2
 _LONGEST = 300
-_TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested where to-dos are left
+_TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested while to-dos are left
 
 Outcome = Literal["proven", "not tested", "to finish", "refused", "no toy", "fault"]
 
@@ -29,7 +29,7 @@ class Case:
     """What became of one model.
 
     Attributes:
-        about: what is told of it beside its name.
+        about: what is told of it next to its name.
         reason: why it is not proven; for a proven one the largest relative difference of the levels.
     """
 
@@ -44,7 +44,7 @@ CoverOne = Callable[[str, Path, Sides], Case]
 
 
 def in_shares(names: Sequence[str], cover_one: CoverOne) -> list[Case]:
-    """Covers models in processes beside each other; in the order given."""
+    """Covers models in processes side by side; in the order given."""
     shares = [names[start::_PROCESSES] for start in range(_PROCESSES)]
     done = {case.name: case for cases in map_in_forks(partial(_share, cover_one), shares, _PROCESSES) for case in cases}
     return [done[name] for name in names]
@@ -97,7 +97,7 @@ def as_markdown(
     """The page: its heading, how many of what, and a table.
 
     Args:
-        columns: what a name is called, and what is told beside it; `about` of a case has all but the first.
+        columns: what a name is called, and what is told next to it; `about` of a case has all but the first.
     """
     counts = Counter(case.outcome for case in cases)
     lines = [

@@ -43,7 +43,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two versions beside each other.
+    """Two versions side by side.
 
     Attributes:
         counts: (room, outcome) -> how many facts.

@@ -1,4 +1,4 @@
-"""A baseline: findings that are known and are not reported again, until they are mended.
+"""A baseline: findings that are known and are not reported again, until they are fixed.
 
 A finding is known by its rule, its file, and the text of its line: it stays known when lines above it come or go.
 """
@@ -53,12 +53,12 @@ class Baseline:
         """
         hint = "name a new file, or a baseline written before"
         if self.file.is_symlink() or (self.file.exists() and not self.file.is_file()):
-            raise BadInput(f"{self.file} is not a plain file, and is not overwritten", hint)
+            raise BadInput(f"{self.file} is not a regular file and was not overwritten", hint)
         try:
             if self.file.exists():
                 _entries(self.file)
         except (OSError, ValueError, RecursionError) as error:
-            raise BadInput(f"{self.file} is not a baseline, and is not overwritten", hint) from error
+            raise BadInput(f"{self.file} is not a baseline and was not overwritten", hint) from error
 
     def written(self, findings: Iterable[Finding]) -> str:
         """Write these findings, and return the line that says so."""
@@ -105,7 +105,7 @@ def _entries(file: Path) -> list[Any]:
         raise ValueError(f"its schema is not {_SCHEMA}")
     entries = data.get("findings")
     if not isinstance(entries, list):
-        raise ValueError("it has no list of findings")
+        raise ValueError("it has no findings list")
     return entries
 
 

@@ -145,7 +145,7 @@ def _read(file: Path) -> dict[str, Any]:
         return read_toml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise BadInput(f"cannot read {file}: {why}", "give a TOML file") from error
+        raise BadInput(f"cannot read {file}: {why}", "pass a TOML file") from error
 
 
 def _settings(table: Any, file: Path) -> Settings:
@@ -154,9 +154,9 @@ def _settings(table: Any, file: Path) -> Settings:
         what = f"an unknown key '{strange[0]}'" if isinstance(table, dict) else "something that is not a table"
         raise BadInput(f"{file}: [tool.omni-kit.check] has {what}", f"it may have {', '.join(sorted(known))}")
     for key, kind, words in (
-        ("per-file-ignores", dict, "no table of glob = [ids]"),
+        ("per-file-ignores", dict, "not a table of glob = [ids]"),
         ("strict", bool, "neither true nor false"),
-        ("baseline", str, "no name of a file"),
+        ("baseline", str, "not a file name"),
     ):
         if key in table and not isinstance(table[key], kind):
             raise BadInput(f"{file}: {key} is {words}", "fix the table")

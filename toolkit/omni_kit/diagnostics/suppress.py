@@ -64,6 +64,6 @@ def suppressions(path: Path, text: str) -> tuple[list[Suppression], list[Finding
             found.append(Suppression(path, line, rules, range(line, line + (2 if alone else 1))))
         else:
             missing = "rule ids" if not rules else "reason"
-            message = f"this comment silences nothing: it has no {missing}; write `# omni-kit: ignore[ID] reason`"
+            message = f"this comment suppresses nothing: it has no {missing}; write `# omni-kit: ignore[ID] reason`"
             wrong.append(Finding(message, path, line))
     return found, wrong

@@ -2,7 +2,7 @@
 
 Linux' Landlock: an unprivileged process gives rights up for good, and what it starts has no more than it. Rights are
 given to directories as they are now, so everything is allowed but the chain of directories that leads to a closed
-one: what lies beside a link of the chain stays open, and what is made there later does not.
+one: what lies next to a link of the chain stays open, and what is made there later does not.
 """
 
 import ctypes
@@ -97,7 +97,7 @@ class Confinement:
         return [place for place, rights in self.grants(everything) if rights == everything or not write]
 
     def grants(self, everything: int) -> Iterator[tuple[Path, int]]:
-        """Yield the places beside the protected ones, with the rights that it keeps below them."""
+        """Yield the places next to the protected ones, with the rights that it keeps below them."""
         protected = {Path(path) for path in (*self.closed, *self.unwritable)}
         chain = {parent for path in protected for parent in path.parents}
         own = everything if self.writes else everything & _READ_FILE

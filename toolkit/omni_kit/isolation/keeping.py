@@ -102,7 +102,7 @@ def end_descendants(besides: Collection[int] = (), longest: float = _LONGEST) ->
     They are stopped first: a stopped process starts no other one.
 
     Args:
-        besides: children that go on, with their descendants.
+        besides: children that continue, with their descendants.
         longest: seconds after which those that are left are given up.
     """
     codes = reap()

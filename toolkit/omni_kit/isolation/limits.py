@@ -89,9 +89,9 @@ class Watch:
         if os.fstat(self._log).st_blocks * _BLOCK > _LONGEST_LOG:
             return f"wrote more than {_gigabytes(_LONGEST_LOG)} to stderr"
         if _available() < self._memory:
-            return f"was ended because less than {_gigabytes(self._memory)} of the machine's memory is free"
+            return f"was stopped because less than {_gigabytes(self._memory)} of the machine's memory is free"
         if _free(self._directory) < self._disk:
-            return f"was ended because less than {_gigabytes(self._disk)} of the disk is free"
+            return f"was stopped because less than {_gigabytes(self._disk)} of the disk is free"
         return ""
 
     def _written(self) -> int:

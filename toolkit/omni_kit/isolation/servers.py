@@ -166,7 +166,7 @@ def _server(how: Start) -> "_Server":
 
 @atexit.register
 def close_servers() -> None:
-    """End every server of this process; what they have started goes on."""
+    """End every server of this process; what they have started continues."""
     for key in [key for key in _servers if key[0] == os.getpid()]:
         _servers.pop(key).close()
 

@@ -257,7 +257,7 @@ class Worker:
 
     def _garbled(self, step: str) -> StepError:
         self._kill()
-        message = f"the {self.name} process wrote among its answers in '{step}': what it answers cannot be told"
+        message = f"the {self.name} process wrote to its result channel in '{step}', so its results are unreadable"
         return StepError(message, blames_candidate=self.name != "reference")
 
     def _read_line(self, step: str) -> bytes:
@@ -296,7 +296,7 @@ class Worker:
         lines = self._logged().splitlines()
         own = code >= 0 and any(line.startswith(REQUESTED) for line in lines)  # else it did not even start
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        why = self._killer() if code == -signal.SIGKILL else ", by an exit in code that it ran" if own else ""
+        why = self._killer() if code == -signal.SIGKILL else ", because the code that it ran exited" if own else ""
         message = f"the {self.name} process {how} in '{step}'{why}{_last_words(lines)}"
         return StepError(message, blames_candidate=own and self.name != "reference")
 
@@ -310,7 +310,7 @@ class Worker:
         """Who sent SIGKILL, as far as the kernel's count of processes that it killed for memory says."""
         now = killed_for_memory()
         if now is None or self._kills is None:
-            return ", as the kernel does where memory runs out"
+            return ", as the kernel does when memory runs out"
         return ": memory ran out" if now > self._kills else ", not for lack of memory"
 
 

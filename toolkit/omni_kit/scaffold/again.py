@@ -17,7 +17,7 @@ def make_again(answers_file: Path) -> Scaffold:
     recorded = read_record(answers_file.parent)
     if recorded.style != "plugin":
         raise BadInput(
-            f"{answers_file} is of an integration in a checkout", "make it again with new-model --style in-tree"
+            f"{answers_file} belongs to an integration in a checkout", "regenerate it with new-model --style in-tree"
         )
     return new_model(
         recorded.name, recorded.source, target=recorded.target, into=recorded.root, kind=recorded.kind, force=True

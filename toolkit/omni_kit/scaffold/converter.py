@@ -20,9 +20,9 @@ def write_converter(verdict: LayoutVerdict, path: Path) -> str:
         BadInput: no converter can read the layout, no target has converters, or something else is there already.
     """
     if path.is_dir():
-        raise BadInput(f"{path} is a directory", "give the file to write")
+        raise BadInput(f"{path} is a directory", "pass the file to write")
     if verdict.model is None:
-        raise BadInput("a converter needs to know the model", "give --model-type, or --config FILE")
+        raise BadInput("a converter needs to know the model", "pass --model-type or --config FILE")
     target = _maker()
     made = target.converter(_identifier(path.stem), str(path), verdict)
     if isinstance(made, str):

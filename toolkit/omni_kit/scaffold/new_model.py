@@ -202,14 +202,14 @@ def _check_package(name: str, into: Path) -> None:
     places = [place for place in (found.origin, *(found.submodule_search_locations or ())) if place] if found else []
     if found is not None and not any(Path(place).resolve().is_relative_to(own) for place in places):
         raise BadInput(
-            f"'{name}' is a package that is installed already, which the plugin would hide",
+            f"'{name}' is an installed package, which the plugin would shadow",
             f"choose another name: my_{name}",
         )
 
 
 def _check_into(into: Path) -> None:
     if into.exists() and not into.is_dir():
-        raise BadInput(f"{into} is a file", "give a directory with --into")
+        raise BadInput(f"{into} is a file", "pass a directory with --into")
 
 
 def _check_kind(kind: str | None) -> None:

@@ -48,7 +48,7 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
     try:
         text = environment.get_template(file.template).render(file.context)
     except jinja2.TemplateNotFound as error:
-        raise BadInput(f"{templates} has no template {error.name}", "reinstall what brings it") from error
+        raise BadInput(f"{templates} has no template {error.name}", "reinstall the package that provides it") from error
     except jinja2.TemplateError as error:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "fix the template") from error

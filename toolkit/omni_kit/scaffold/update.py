@@ -98,7 +98,9 @@ def update(directory: Path, *, source: str | None = None, dry_run: bool = False)
         )  # fmt: skip
     except BadInput as error:
         if source is None:
-            raise BadInput(error.message, error.hint or "--from SOURCE says where the model is now") from error
+            raise BadInput(
+                error.message, error.hint or "pass the model's current location with --from SOURCE"
+            ) from error
         raise
     notes: list[str] = []
     changes = []
@@ -110,7 +112,7 @@ def update(directory: Path, *, source: str | None = None, dry_run: bool = False)
             changes.append(change)
     changes += [_plain(path, read_existing(recorded.root, path), text) for path, text in edited.items()]
     gone = [path for path in recorded.answers.files if path not in files and (recorded.root / path).exists()]
-    notes += [f"{path} is no longer part of the integration; it was left" for path in gone]
+    notes += [f"{path} is no longer part of the integration; it was left unchanged" for path in gone]
     if not dry_run:
         write(recorded.root, changes)
     return Update(recorded.root, plan, tuple(changes), tuple(notes))
@@ -124,14 +126,14 @@ def read_record(directory: Path) -> Recorded:
     """
     path = directory / ANSWERS
     if not path.is_file():
-        raise BadInput(f"{directory} has no {ANSWERS}", "give a directory that omni-kit new-model wrote")
+        raise BadInput(f"{directory} has no {ANSWERS}", "pass a directory that omni-kit new-model wrote")
     record = load_answers(path)
     if missing := [key for key in ("name", "source", "target", "style") if key not in record.answers]:
         raise BadInput(f"{path} does not say its {missing[0]}", "restore it, or create the integration again")
     name, source, target, style = (record.answers[key] for key in ("name", "source", "target", "style"))
     check_name(name)
     if style not in ("plugin", "in-tree"):
-        raise BadInput(f"{path} speaks of the style '{style}'", "plugin or in-tree")
+        raise BadInput(f"{path} has the unknown style '{style}'", "plugin or in-tree")
     root = root_of(directory.resolve(), record)
     known: Style = "in-tree" if style == "in-tree" else "plugin"
     return Recorded(name, source, target, known, root, record, load_base(directory / BASE, record))
@@ -145,10 +147,10 @@ def _merged(path: str, old: str | None, new: str, recorded: Recorded, notes: lis
     """What becomes of one file; None where it stays away."""
     written = recorded.answers.files.get(path)
     if leads_nowhere(recorded.root / path):
-        notes.append(f"{path} is a link that leads nowhere; it was left alone")
+        notes.append(f"{path} is a link that leads nowhere; it was left unchanged")
         return FileChange(path, "conflict", "", "")
     if old is None and written is not None:
-        notes.append(f"{path} was removed and stays away; new-model --force brings it back")
+        notes.append(f"{path} was removed and is not restored; new-model --force restores it")
         return None
     if old is None or old == new or digest(old) == written:
         return _plain(path, old, new)
@@ -156,11 +158,11 @@ def _merged(path: str, old: str | None, new: str, recorded: Recorded, notes: lis
         return FileChange(path, "unchanged", old, old)
     base = recorded.base.get(path)
     if base is None:
-        notes.append(f"{path} was changed, and what was written first is not known; it was left alone")
+        notes.append(f"{path} was changed, and its original content is unknown; it was left unchanged")
         return FileChange(path, "conflict", old, old)
     text, clean = _merge(old, base, new)
     if not clean:
-        notes.append(f"{path} has marks where both changed the same lines: choose, and remove them")
+        notes.append(f"{path} has conflict markers: resolve them")
     return FileChange(path, ("unchanged" if text == old else "update") if clean else "conflict", old, text)
 
 

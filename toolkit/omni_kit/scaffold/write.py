@@ -128,7 +128,7 @@ def read_existing(root: Path, relative: str) -> str | None:
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"{folder} is a file, and {relative} would lie in it", "move it, or choose another name")
     if path.is_dir():
-        raise BadInput(f"{path} is a directory, and a file belongs there", "move it, or choose another name")
+        raise BadInput(f"{path} is a directory where a file is needed", "move it, or choose another name")
     try:
         if path.exists() and not path.is_file():
             raise BadInput(f"{path} is not a regular file", "move it, or choose another name")

@@ -55,7 +55,7 @@ class Call:
 
 
 def without_placeholders(text: str) -> str:
-    """Shell code with a word in the place of each `<placeholder>`."""
+    """Shell code with a word instead of each `<placeholder>`."""
     return _PLACEHOLDER.sub("PLACEHOLDER", text)
 
 

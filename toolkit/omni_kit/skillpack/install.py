@@ -98,7 +98,7 @@ def remove(place: Place, names: Sequence[str]) -> list[Change]:
 def _chosen(names: Sequence[str]) -> list[Skill]:
     skills = {skill.name: skill for skill in load_skills()}
     if unknown := [name for name in names if name not in skills]:
-        raise BadInput(f"there is no skill '{unknown[0]}'", f"one of {', '.join(skills)}")
+        raise BadInput(f"no skill named '{unknown[0]}'", f"one of {', '.join(skills)}")
     return [skills[name] for name in dict.fromkeys(names or skills)]
 
 
@@ -109,7 +109,9 @@ def _added(place: Place, names: Sequence[str]) -> list[Path]:
     here = (file.parent for file in place.path.glob(f"*/{RECORD}") if not file.parent.is_symlink())
     found = [place.path / name for name in names] or sorted(here)
     if not found:
-        raise BadInput(f"{place.path} has no skill that was added", "give the --agent, --user or --dir of the addition")
+        raise BadInput(
+            f"{place.path} has no skill that was added", "pass the --agent, --user or --dir used when it was added"
+        )
     return found
 
 

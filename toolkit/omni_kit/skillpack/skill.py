@@ -59,7 +59,7 @@ def read_skill(path: Path) -> Skill:
     """
     match = _FRONT_MATTER.match(path.read_text(encoding="utf-8"))
     if match is None:
-        raise BadInput(f"{path} has no YAML front matter", "begin it with ---, name, description, ---")
+        raise BadInput(f"{path} has no YAML front matter", "start it with ---, name, description, ---")
     try:
         meta = read_yaml(match.group(1))
     except DocumentError as error:

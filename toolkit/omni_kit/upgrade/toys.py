@@ -1,4 +1,4 @@
-"""Toy configs beside integrations: what upstream's newer defaults make of them."""
+"""Toy configs next to integrations: what upstream's newer defaults make of them."""
 
 import json
 from collections.abc import Iterator, Mapping

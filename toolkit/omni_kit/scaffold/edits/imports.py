@@ -11,13 +11,13 @@ def make_import(text: str, edit: ImportEntry) -> str:
     """The text with a statement of its own, in the block that has most statements of that sort.
 
     Raises:
-        BadInput: there is none of that sort to stand next to.
+        BadInput: there is none of that sort to insert after.
     """
     level = len(edit.module) - len(edit.module.lstrip("."))
     blocks = [_imports(block, level) for node in ast.walk(ast.parse(text)) for block in _blocks(node)]
     block = max(blocks, key=len, default=[])
     if not block:
-        raise BadInput(f"{edit.path} has no 'from {'.' * level}... import ...' to stand next to")
+        raise BadInput(f"{edit.path} has no 'from {'.' * level}... import ...' to insert after")
     place = sorted_place([node.module or "" for node in block], edit.module.lstrip("."))
     at = block[place].lineno - 1 if place < len(block) else (block[-1].end_lineno or 0)
     return inserted(text, at, [f"{' ' * block[0].col_offset}from {edit.module} import {edit.name}"])
