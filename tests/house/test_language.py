@@ -29,12 +29,24 @@ TICS = {
     r"\bwithout a word\b|\bin silence\b": "silently, without an error",
     r"\bgoes on\b|\bgo on\b": "continue",
     r"\bplanted?\b|\bplanting\b": "inject",
+    r"\bno (?:dict|tensor|number|dtype|scalar|class|name|type|patch|value) (?:of|that|there)\b": "not a ...",
+    r"\bnothing (?:that )?(?:there is|is) (?:a |no )?(?:rule|known)\b": "unknown, not supported",
+    r"\bstands in (?:its|the) place\b|\b(?:is|are) put in the place\b": "replaces",
+    r"\bin a way of (?:its|their) own\b": "in its own way",
+    r"\b(?:is|was|are) not there\b": "is missing, does not exist",
+    r"\bare? (?:fed|handed) (?:other|what)\b": "receives",
+    r"\bthe other way round\b": "reversed",
+    r"\b(?:lie|lies) (?:on disk|in memory|as|so)\b": "is stored",
+    r"\bno run tells\b|\bcannot tell\b": "cannot distinguish",
+    r"^(?-i:give) .*\b(?:checkpoint|class|config|directory|file|folder|path|pipeline|root|shards)\b": "pass",
+    r"\bsay inject\b": "pass",
+    r"\b(?:asks?|asked) (?:its|the) (?:model|denoiser|autoencoder)\b": "call",
     r"^(?-i:Whose|What (?:is|was|are))\b(?!.*[?]$)": "name the noun",
 }
 _COMPILED = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in TICS.items()}
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->", re.DOTALL)
 # Errors and findings: the calls by which a text reaches a user.
-_MESSAGES = {"BadInput", "Finding", "NotApplicable", "Refusal"}
+_MESSAGES = {"BadInput", "Finding", "MissingRequirement", "NotApplicable", "Refusal"}
 # Pages that still have such sentences; a page leaves this list when it is rewritten, and none comes to it.
 _OPEN_PAGES = {"docs/coverage.md", "docs/noticed.md"}
 
@@ -52,6 +64,13 @@ def pages() -> Iterator[Path]:
     for folder in ("docs", "docs/howto", "docs/reference"):
         yield from sorted((ROOT / folder).glob("*.md"))
     yield from (page for page in sorted((ROOT / "skills").glob("**/*.md")) if "evals" not in page.parts)
+
+
+def template_texts(source: str) -> Iterator[str]:
+    """The docstrings and comments of a Python template; placeholders count as code."""
+    plain = re.sub(r"\{%.*?%\}", "", re.sub(r"\{\{.*?\}\}", "`code`", source, flags=re.DOTALL), flags=re.DOTALL)
+    for found in re.finditer(r'"""(.*?)"""|^ *#([^\n]*)|  # ([^\n]*)', plain, re.DOTALL | re.MULTILINE):
+        yield next(text for text in found.groups() if text is not None)
 
 
 def messages(source: str) -> Iterator[str]:
@@ -81,6 +100,15 @@ def test_a_page_that_is_clean_is_no_longer_listed_as_open() -> None:
     assert [page for page in sorted(_OPEN_PAGES) if page not in known or not tics(known[page].read_text("utf-8"))] == []
 
 
+@pytest.mark.parametrize(
+    "template", sorted((ROOT / "templates").rglob("*.jinja")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_a_template_is_written_in_the_words_of_the_field(template: Path) -> None:
+    source = template.read_text(encoding="utf-8")
+    texts = [source] if template.name.endswith(".md.jinja") else template_texts(source)
+    assert [tic for text in texts for tic in tics(text)] == []
+
+
 @pytest.mark.parametrize("folder", ["checkers", "toolkit"])
 def test_errors_and_findings_are_written_in_the_words_of_the_field(folder: str) -> None:
     files = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob("*.py"))}
@@ -94,10 +122,32 @@ def test_errors_and_findings_are_written_in_the_words_of_the_field(folder: str) 
     ("| What is missing | `a` |", "| What `a` reads | `is no file` |"),
     ("It needs torch.\n\n- Whose loop it is", "Pipelines whose loop is their own"),
     ("SGLang drops it without a word", "SGLang silently drops it"),
+    ("it answers no dict of arguments", "it returns no arguments"),
+    ("nothing there is a rule for", "no rule covers it"),
+    ("the kernel stands in its place", "the kernel replaces it"),
+    ("it steps in a way of its own", "it steps in its own way"),
+    ("the key is not there", "the key is missing"),
+    ("it takes halves the other way round", "it takes halves in reverse order"),
+    ("experts lie on disk", "experts are stored on disk"),
+    ("no run tells them apart", "no run distinguishes them"),
+    ("give a checkpoint directory", "pass a checkpoint directory, and give the parameter a default"),
+    ("say inject=True", "pass inject=True, and say so"),
+    ("it asks its denoiser twice", "it calls its denoiser twice"),
 ])  # fmt: skip
 def test_the_list_has_a_figure_of_speech_and_not_its_plain_form(fires: str, quiet: str) -> None:
     assert len(tics(fires)) == 1
     assert tics(quiet) == []
+
+
+def test_texts_of_templates_are_their_docstrings_and_comments() -> None:
+    source = (
+        '"""{{ name }} wants a list."""\nx = "mend it"  # in the place of {{ y }}\n{% if z %}\n# code\n{% endif %}\n'
+    )
+    assert [text.strip() for text in template_texts(source)] == [
+        "`code` wants a list.",
+        "in the place of `code`",
+        "code",
+    ]
 
 
 def test_texts_of_errors_are_found_in_calls() -> None:
