@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.merging import MERGING
-from omni_kit.parity.faults.planting import Place, find_places, planted
 from omni_kit.parity.faults.sharing import SHARING_FAULTS, fault_between, kinds_between
 
 

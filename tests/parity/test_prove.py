@@ -13,8 +13,8 @@ from omni_kit.cli import main
 from omni_kit.parity import run_parity
 from omni_kit.parity.faults import FAULTS
 from omni_kit.parity.faults.calling import CALL_FAULTS
+from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
-from omni_kit.parity.faults.planting import Place, find_places, planted
 from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport, Planted, Proof

@@ -1,8 +1,8 @@
 """Scenes with media: every kind that a model takes, alone, together, and divided among processes."""
 
 from omni_kit.toys.feeds.protocol import Fed
+from omni_kit.toys.feeds.scenarios import media_ways
 from omni_kit.toys.feeds.scenes import APART, SCENES, SHARED, with_kinds
-from omni_kit.toys.feeds.ways import media_ways
 
 
 def test_a_model_meets_no_medium_that_it_does_not_take() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampling import samplings_of
-from omni_kit.upstream.repositories.stepping.divided import Divided
 from omni_kit.upstream.repositories.stepping.flow import Unmoved
+from omni_kit.upstream.repositories.stepping.split_step import Divided
 from omni_kit.upstream.repositories.stepping.worked_out import way_of
 
 NET = """\

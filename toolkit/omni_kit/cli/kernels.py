@@ -67,7 +67,7 @@ def kernels_command(
     a CPU can run.
     """
     from omni_kit.kernels.page import check_page, write_page
-    from omni_kit.kernels.run import Asked, find_kernels
+    from omni_kit.kernels.run import BenchOptions, find_kernels
     from omni_kit.kernels.training_file import check_training_file, merge_file
 
     output = Output("kernels", fmt, full)
@@ -75,7 +75,7 @@ def kernels_command(
         check_page(html)
     if write_yaml is not None:
         check_training_file(write_yaml)
-    asked = Asked(
+    asked = BenchOptions(
         config, _parameters(size), device, sequence=sequence, micro_batch=micro_batch, memory=memory, steps=steps,
         seconds=seconds,
     )  # fmt: skip

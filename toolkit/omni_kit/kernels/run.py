@@ -23,7 +23,7 @@ _FINAL_ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchOptions:
     """What is measured.
 
     Attributes:
@@ -47,7 +47,7 @@ class Asked:
 
 
 def find_kernels(
-    path: Path, asked: Asked, *, target: str | None = None, say: Callable[[str], None] = lambda line: None
+    path: Path, asked: BenchOptions, *, target: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> KernelReport:
     """Proves every kernel of every slot, times the choices, and recommends one.
 
@@ -102,7 +102,7 @@ def _present(device: str) -> bool:
 class _Work:
     """One search under way."""
 
-    def __init__(self, candidate: Candidate, room: Room, asked: Asked, say: Callable[[str], None]) -> None:
+    def __init__(self, candidate: Candidate, room: Room, asked: BenchOptions, say: Callable[[str], None]) -> None:
         self._candidate, self._room, self._asked, self._say = candidate, room, asked, say
         self._notes: list[str] = []
         self._begun = time.monotonic()

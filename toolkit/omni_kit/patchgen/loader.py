@@ -15,8 +15,8 @@ from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.patchgen import spec
+from omni_kit.patchgen.config_loader import Reader, settled
 from omni_kit.patchgen.locate import Libraries, package_of
-from omni_kit.patchgen.reader import Reader, settled
 from omni_kit.patchgen.spec import Origin, PatchConfig
 from omni_kit.patchgen.standins import NeedsReal
 from omni_kit.patchgen.transfer import Forged, from_json

@@ -12,8 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from omni_kit.renamed import old_names
 from omni_kit.toys.configs.variants import Variants
-from omni_kit.toys.feeds.protocol import Batch, Feed, Way
+from omni_kit.toys.feeds.protocol import Batch, CallScenario, Feed
 from omni_kit.toys.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ class Candidate:
         hidden: directories from which the candidate's own process can import nothing: those of the authors' code.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
-            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays`, sides that are `Asked`;
-            `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one next to a
+            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays` and sides that are
+            `ScenarioRunner`; `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one next to a
             `Scaling` upstream.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
@@ -224,10 +225,10 @@ class Converting(Builder, Protocol):
 
 
 @runtime_checkable
-class Asked(Builder, Protocol):
+class ScenarioRunner(Builder, Protocol):
     """A side whose models can be called in many ways."""
 
-    def answer(self, model: "torch.nn.Module", way: Way) -> Tensors:
+    def answer(self, model: "torch.nn.Module", way: CallScenario) -> Tensors:
         """Everything that the model answers when it is called so, gradients included where they are asked for."""
 
 
@@ -549,3 +550,6 @@ class TrainsPlainly(Upstream, Protocol):
             MissingRequirement: the library that does it is not installed.
             BadInput: it does not fit.
         """
+
+
+__getattr__ = old_names(__name__, {"Asked": "ScenarioRunner"})

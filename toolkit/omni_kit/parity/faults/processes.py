@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from omni_kit.parity.faults.planting import Outcome
+from omni_kit.parity.faults.fault_injection import Outcome
 
 _Collective = Callable[..., Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import distributed, nn
 
+from omni_kit.parity.faults.fault_injection import Outcome, Place, planted
 from omni_kit.parity.faults.kinds import CodeFault, calls
-from omni_kit.parity.faults.planting import Outcome, Place, planted
 from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.faults.source import sites
 from omni_kit.targets.replacing import replaced

@@ -41,7 +41,7 @@ from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot
 from omni_kit.toys.tensors import Tensors
 
 
-class Asked:
+class SideResults:
     """The reference and the candidate, with all that is asked of them once and kept.
 
     Args:

@@ -12,7 +12,7 @@ from omni_kit.parity.compare.modules import Compared
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE, Called, paired
-from omni_kit.parity.processes.asked import Asked
+from omni_kit.parity.processes.asked import SideResults
 from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.steps import (
     AnswerOn,
@@ -51,7 +51,7 @@ from omni_kit.toys.configs.variants import FieldVaried
 from omni_kit.toys.tensors import Tensors
 
 
-class Pair(Asked):
+class Pair(SideResults):
     """The reference and the candidate; what is learned of the candidate here is the `Evidence` of a comparison.
 
     Attributes:

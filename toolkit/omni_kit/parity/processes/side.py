@@ -11,19 +11,19 @@ import torch
 from omni_kit.parity.compare.attention import save_calls
 from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
-from omni_kit.parity.faults.planting import Place
+from omni_kit.parity.faults.fault_injection import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_feed
 from omni_kit.parity.processes.executed import execution
 from omni_kit.parity.processes.own_code import OwnCode
 from omni_kit.targets.sides import (
     Adapted,
-    Asked,
     Attending,
     Builder,
     Distributed,
     Fallible,
     Hooked,
     Renaming,
+    ScenarioRunner,
     Slotted,
     Trains,
     TrainsPlainly,
@@ -125,9 +125,9 @@ class Side:
         return cast(Distributed, self._able(Distributed))
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> ScenarioRunner:
         """The builder as one whose models can be called in many ways."""
-        return cast(Asked, self._able(Asked))
+        return cast(ScenarioRunner, self._able(ScenarioRunner))
 
     @property
     def hooked(self) -> Hooked:

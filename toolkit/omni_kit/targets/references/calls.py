@@ -16,7 +16,7 @@ from omni_kit.toys.tensors import Tensors
 
 
 @dataclass
-class Asked:
+class RecordedCalls:
     """The calls of one run.
 
     Attributes:
@@ -45,13 +45,13 @@ class Asked:
 
 
 @contextmanager
-def asking(model: nn.Module, names: Sequence[str], pictures: int) -> Iterator[Asked]:
+def asking(model: nn.Module, names: Sequence[str], pictures: int) -> Iterator[RecordedCalls]:
     """Notes the calls of a model's forward.
 
     Args:
         names: what forward calls latents, and the step.
     """
-    noted, signature, forward = Asked(pictures), inspect.signature(model.forward), model.forward
+    noted, signature, forward = RecordedCalls(pictures), inspect.signature(model.forward), model.forward
 
     @wraps(forward)
     def asked(*args: Any, **kwargs: Any) -> Any:

@@ -17,8 +17,8 @@ from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline,
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.variants import Source, Variants, chosen
 from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
-from omni_kit.toys.feeds.protocol import Feed, Way
-from omni_kit.toys.feeds.ways import answered_whole
+from omni_kit.toys.feeds.protocol import CallScenario, Feed
+from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
@@ -78,7 +78,7 @@ class DiffusersBuilder:
         cast_ = {name: t.to(model.dtype) if t.is_floating_point() else t for name, t in inputs.items()}
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
 
-    def answer(self, model: Any, way: Way) -> Tensors:
+    def answer(self, model: Any, way: CallScenario) -> Tensors:
         """Predictions and the loss, with gradients where they are asked for."""
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 

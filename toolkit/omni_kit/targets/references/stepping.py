@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.targets.references.calls import Asked
+from omni_kit.targets.references.calls import RecordedCalls
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.weights import shuffled_ramp
 
@@ -83,7 +83,7 @@ class StandIn(nn.Module):
         super().__init__()
         self.order = order
         self.names = (latents, time)
-        self.asked = Asked(_SHAPE[0])
+        self.asked = RecordedCalls(_SHAPE[0])
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:

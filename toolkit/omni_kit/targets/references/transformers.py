@@ -29,8 +29,8 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Variants, chosen, enlarged
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
-from omni_kit.toys.feeds.protocol import Fed, Feed, Way
-from omni_kit.toys.feeds.ways import answered
+from omni_kit.toys.feeds.protocol import CallScenario, Fed, Feed
+from omni_kit.toys.feeds.scenarios import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
@@ -93,7 +93,7 @@ class TransformersBuilder:
         """Logits and losses; see `language_model`."""
         return language_model(speaker_of(model), inputs, as_named, loss_only)
 
-    def answer(self, model: nn.Module, way: Way) -> Tensors:
+    def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
         """Everything that the part of it that answers in text gives."""
         part = speaker_of(model)
         packs = way.fed == Fed.packed

@@ -11,7 +11,7 @@ from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.composing import ENCODE, NOISE, Composition, Reader
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.diffusers.wording import NotTold, Wording
+from omni_kit.upstream.diffusers.wording import Unsupported, Wording
 from omni_kit.upstream.places import read_json
 
 _WORDS = {
@@ -99,5 +99,5 @@ def _unpacking(facts: PipelineFacts) -> Iterator[Text | str]:
         try:
             value = ast.parse(text, mode="eval").body
             yield Text(name, _wording(facts).tell(value, found[1], found[1].end_lineno or 0))
-        except NotTold as what:
+        except Unsupported as what:
             yield f"unpacks its latents by {what} ({facts.decoding.where})"

@@ -16,17 +16,17 @@ from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
 from omni_kit.targets.sglang_diffusion.own import Own, own
 from omni_kit.targets.sglang_diffusion.parts import image_context, native_context
 from omni_kit.targets.sglang_diffusion.unserved import decisions as unserved_decisions
-from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
+from omni_kit.targets.sglang_diffusion.variants import DOES, IntegrationVariant, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
 from omni_kit.upstream.subject import Subject
 
 _PARTS = ("pipeline", "pipeline_config", "sampling_params", "dit_config", "vae_config", "dit")
 _STAGE_PARTS = {
-    Way.hybrid: ("before_denoising", "recording", "loaders"),
-    Way.modular: ("prompts", "loaders"),
-    Way.native: ("steps", "stages", "loaders"),
-    Way.whole: ("generation", "loaders"),
+    IntegrationVariant.hybrid: ("before_denoising", "recording", "loaders"),
+    IntegrationVariant.modular: ("prompts", "loaders"),
+    IntegrationVariant.native: ("steps", "stages", "loaders"),
+    IntegrationVariant.whole: ("generation", "loaders"),
 }
 _OF_WAY = (
     "pipeline",
@@ -64,7 +64,7 @@ class _Planner:
 
     facts: PipelineFacts
     request: Request
-    way: Way
+    way: IntegrationVariant
 
     @property
     def _stage_parts(self) -> tuple[str, ...]:
@@ -116,21 +116,22 @@ class _Planner:
     def context(self) -> dict[str, object]:
         name = self.request.name
         prefix = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-        more = modular_context(self.facts) if self.way is Way.modular else {}
-        more |= native_context(self.facts) if self.way is Way.native else {}
-        more |= image_context(self.facts) if self.way is Way.whole else {}
-        own_vae = more.setdefault("own_vae", self.way is Way.whole)
+        more = modular_context(self.facts) if self.way is IntegrationVariant.modular else {}
+        more |= native_context(self.facts) if self.way is IntegrationVariant.native else {}
+        more |= image_context(self.facts) if self.way is IntegrationVariant.whole else {}
+        own_vae = more.setdefault("own_vae", self.way is IntegrationVariant.whole)
         found = pipeline_context(self.facts, self.own, reuses=not own_vae)
         known = found.pop("known_vae")
-        if self.way is Way.native and self.facts.tells_schedulers_apart:
+        if self.way is IntegrationVariant.native and self.facts.tells_schedulers_apart:
             found["same_schedulers"] = ()
         given = self.facts.subject.given
         return {
             **found, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
             "modules": self._modules, "way": self.way.value, "does": DOES[self.way],
-            "unfit": against_stages(self.facts), "guides": self.way in (Way.hybrid, Way.modular),
-            "decodes": self.way is not Way.whole and more.get("end_fits", True),
-            "as_upstream": self.way in (Way.native, Way.whole),
+            "unfit": against_stages(self.facts),
+            "guides": self.way in (IntegrationVariant.hybrid, IntegrationVariant.modular),
+            "decodes": self.way is not IntegrationVariant.whole and more.get("end_fits", True),
+            "as_upstream": self.way in (IntegrationVariant.native, IntegrationVariant.whole),
             "vae_module": known.module if known is not None else self._modules["vae_config"],
             "vae_config": known.name if known is not None else f"{prefix}VAEConfig",
             **more, "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
@@ -179,7 +180,7 @@ class _Planner:
     def _devices(self, calls: str) -> Decision:
         """How several devices share the work."""
         shared = bool(self.context["shared"])
-        guidance = ["guidance on two"] if self.way is Way.native and self.facts.guidance.scale else []
+        guidance = ["guidance on two"] if self.way is IntegrationVariant.native and self.facts.guidance.scale else []
         choice = ", ".join(["tokens" if shared else "one", *guidance])
         reason = "tokens are sharded by diffusers' plan" if shared else "diffusers has no sharding plan for it"
         return Decision("devices", choice, reason, str(self.context["plan_where"]) or calls)
@@ -189,7 +190,7 @@ class _Planner:
         odd = compose(self.facts).against
         yield from (Decision("modular", "does not fit", one, _place_in(one)) for one in odd[:1])
         if not odd and not against_stages(self.facts):
-            yield Decision("modular", "fits, too", DOES[Way.modular], self.facts.denoising.where)
+            yield Decision("modular", "fits, too", DOES[IntegrationVariant.modular], self.facts.denoising.where)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)

@@ -11,10 +11,10 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.toys.feeds.pictures import tower
-from omni_kit.toys.feeds.protocol import Batch, Fed, Run, Way
+from omni_kit.toys.feeds.protocol import Batch, CallScenario, Fed, Run
+from omni_kit.toys.feeds.scenarios import media_ways, text_beside_media, text_ways
 from omni_kit.toys.feeds.scenes import APART, SHARED, with_kinds
 from omni_kit.toys.feeds.vision import BY_TOKEN, GETTERS, kinds_taken, media_inputs, samples_of
-from omni_kit.toys.feeds.ways import media_ways, text_beside_media, text_ways
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -58,12 +58,12 @@ class LanguageFeed:
         """Text is nothing to look at."""
         return {}
 
-    def ways(self, model: Any) -> Sequence[Way]:
+    def ways(self, model: Any) -> Sequence[CallScenario]:
         """Text alone in every way that forward has arguments for, and packed; with media, every scene and switch."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
         if not _sees(part):
-            packed = Way("packed", text_inputs(tokens), backward=True, fed=Fed.packed)
+            packed = CallScenario("packed", text_inputs(tokens), backward=True, fed=Fed.packed)
             return [*text_ways(part, tokens), packed]
         of_media = media_ways(lambda rows: media_inputs(part, tokens, rows=rows), kinds_taken(part, tokens), part)
         return [*text_beside_media(part, tokens), *of_media]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from omni_kit.renamed import old_names
 from omni_kit.toys.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Fed(StrEnum):
 
 
 @dataclass(frozen=True)
-class Way:
+class CallScenario:
     """One way in which a model is called.
 
     Attributes:
@@ -105,5 +106,8 @@ class Staged(Protocol):
 class ManyWays(Protocol):
     """A feed that knows more than one way of calling a model."""
 
-    def ways(self, model: Any) -> Sequence[Way]:
+    def ways(self, model: Any) -> Sequence[CallScenario]:
         """Those that make sense for upstream's model, in the order in which they are reported."""
+
+
+__getattr__ = old_names(__name__, {"Way": "CallScenario"})

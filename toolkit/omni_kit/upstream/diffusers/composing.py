@@ -12,7 +12,7 @@ from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import Guidance
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.diffusers.wording import NotTold, Wording
+from omni_kit.upstream.diffusers.wording import Unsupported, Wording
 
 ENCODE, NOISE, _STEPS = "encode_prompt", "prepare_latents", "retrieve_timesteps"
 _RANDOM, _GUIDES = "randn_tensor", "do_classifier_free_guidance"
@@ -101,7 +101,7 @@ class Reader:
         function, node = (method[1], _returned(method[1])) if method is not None else (self._function, value)
         try:
             return self.wording.tell(node, function, call.lineno if method is None else function.end_lineno or 0)
-        except NotTold as what:
+        except Unsupported as what:
             self._say(f"guides as {what} says", call)
             return ""
 
@@ -173,7 +173,7 @@ class Reader:
             return [], "", {}, False
         try:
             return self._drawn(call, method[1])
-        except NotTold as what:
+        except Unsupported as what:
             self._say(f"shapes its noise by {what}", call)
         return [], "", {}, False
 
@@ -186,24 +186,24 @@ class Reader:
                 known[name] = f"({self.wording.tell(value, self._function, call.lineno)})"
         random = next((one for one in _calls(method) if (dotted(one.func) or "").endswith(_RANDOM)), None)
         if random is None or not random.args:
-            raise NotTold("something other than noise")
+            raise Unsupported("something other than noise")
         flow = Wording(self.wording.pipeline, self.wording.scheduler, {**self.wording.words, **known})
         shape = random.args[0]
         if isinstance(shape, ast.Name):
             shape = _assigned(method, shape.id, random.lineno) or shape
         if not isinstance(shape, ast.Tuple):
-            raise NotTold("a shape that is not a tuple")
+            raise Unsupported("a shape that is not a tuple")
         texts = [self._inner(flow, one, method, random.lineno, known) for one in shape.elts]
         exact = "float32" in ast.unparse(given["dtype"]) if "dtype" in given else False
         packed = [one for one in _calls(method) if one.lineno > random.lineno and self._moves(one)]
         if packed and not (dotted(packed[0].func) or "").startswith("self._pack"):
-            raise NotTold(ast.unparse(packed[0].func))
+            raise Unsupported(ast.unparse(packed[0].func))
         if not packed:
             return texts, "", {}, exact
         name = (dotted(packed[0].func) or "").removeprefix("self.")
         pack = self.denoising.pipeline.cls.method(name)
         if pack is None or not any(dotted(one) == "staticmethod" for one in pack[1].decorator_list):
-            raise NotTold(f"{name}, which needs the pipeline")
+            raise Unsupported(f"{name}, which needs the pipeline")
         names = [one.arg for one in pack[1].args.args]
         handed = dict(zip(names, packed[0].args, strict=False)) | {
             one.arg: one.value for one in packed[0].keywords if one.arg
@@ -253,7 +253,7 @@ class Reader:
             return ""
         try:
             return self.wording.tell(value, self._function, call.lineno)
-        except NotTold as what:
+        except Unsupported as what:
             self._say(f"makes its sigmas by {what}", call)
         return ""
 

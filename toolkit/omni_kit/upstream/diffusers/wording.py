@@ -14,7 +14,7 @@ _DEEPEST = 20
 _BUILTINS = frozenset({"int", "float", "len", "min", "max", "math", "np", "torch", "round", "abs"})
 
 
-class NotTold(Exception):
+class Unsupported(Exception):
     """A variable cannot be traced back to what is known; the message says which."""
 
 
@@ -40,7 +40,7 @@ class Wording:
             known: more words, for the variables of that method.
 
         Raises:
-            NotTold: something in it hangs on what has no word.
+            Unsupported: something in it hangs on what has no word.
         """
         teller = _Teller(self, function, line, {**self.words, **(known or {})})
         return ast.unparse(ast.fix_missing_locations(teller.visit(copy.deepcopy(node))))
@@ -61,7 +61,7 @@ class _Teller(ast.NodeTransformer):
             return node
         value = assigned_last(self.function, node.id, self.line, self._defaults)
         if value is None or self.depth > _DEEPEST:
-            raise NotTold(node.id)
+            raise Unsupported(node.id)
         return self._at(value.lineno).visit(copy.deepcopy(value))  # type: ignore[no-any-return]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -75,12 +75,12 @@ class _Teller(ast.NodeTransformer):
             return node
         if not isinstance(node.value, ast.Attribute | ast.Name):
             return self.generic_visit(node)  # type: ignore[return-value]
-        raise NotTold(name)
+        raise Unsupported(name)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         told = True if _asks_for_part(node.test) else self._defaults.told(node.test)
         if told is None:
-            raise NotTold(ast.unparse(node.test))
+            raise Unsupported(ast.unparse(node.test))
         return self.visit(node.body if told else node.orelse)
 
     @property
@@ -94,7 +94,7 @@ class _Teller(ast.NodeTransformer):
             if found is not None and isinstance(node, ast.Assign) and dotted(node.targets[0]) == name:
                 inner = _Teller(self.wording, found[1], node.lineno, self.words, self.depth + 1)
                 return inner.visit(copy.deepcopy(node.value))  # type: ignore[no-any-return]
-        raise NotTold(name)
+        raise Unsupported(name)
 
     def _at(self, line: int) -> "_Teller":
         return _Teller(self.wording, self.function, line, self.words, self.depth + 1)
@@ -114,7 +114,7 @@ def assigned_last(function: ast.FunctionDef, name: str, line: int, defaults: Def
                 block(node.orelse if told is not True else [], sure and told is False)
             elif isinstance(node, ast.Assign) and dotted(node.targets[0]) == name:
                 if not sure:
-                    raise NotTold(name)
+                    raise Unsupported(name)
                 found.append(node.value)
 
     block(function.body, True)

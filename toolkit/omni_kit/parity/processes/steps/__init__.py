@@ -4,6 +4,7 @@ from omni_kit.parity.processes.step import Step, known_steps, step_of
 from omni_kit.parity.processes.steps.beginning import Drop, Initialise
 from omni_kit.parity.processes.steps.calling import Answer, AnswerOn, AnswerWrongly, Branches, Variants, Ways
 from omni_kit.parity.processes.steps.deriving import Derive
+from omni_kit.parity.processes.steps.fault_injection import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.loading import (
     Adapt,
     CallHooks,
@@ -21,7 +22,6 @@ from omni_kit.parity.processes.steps.loading import (
     SaveVariant,
     Shapes,
 )
-from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
 from omni_kit.parity.processes.steps.sharing import Launch, LostArguments, MakeBatches, Meshes, RunWith, Slots
 from omni_kit.parity.processes.steps.stepping import TakeSteps

@@ -18,7 +18,7 @@ from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Branching, Varying
-from omni_kit.toys.feeds.protocol import ManyWays, Way
+from omni_kit.toys.feeds.protocol import CallScenario, ManyWays
 
 _OF_EVERY_BRANCH = frozenset({"is", "available", "not", "torch", "on", "has"})
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
@@ -140,7 +140,7 @@ def _refuses(error: Exception, branch: str) -> bool:
     return isinstance(error, NotImplementedError) and bool(words & {*branch.lower().split("_")} - _OF_EVERY_BRANCH)
 
 
-def _told(side: Side, way: Way, out: Path, branch: str = "") -> dict[str, str]:
+def _told(side: Side, way: CallScenario, out: Path, branch: str = "") -> dict[str, str]:
     torch.manual_seed(0)
     silent = {"name": way.name, "error": "", "wants": "", "place": ""}
     try:
@@ -158,23 +158,23 @@ def _told(side: Side, way: Way, out: Path, branch: str = "") -> dict[str, str]:
     return silent
 
 
-def opened_way(side: Side, folder: Path) -> Way:
+def opened_way(side: Side, folder: Path) -> CallScenario:
     """The way of calling that was written into a folder, its inputs on the model's device."""
     said = json.loads((folder / _WAY).read_text(encoding="utf-8"))
-    return _placed(side, Way(**{**said, "inputs": load_tensors(folder / _INPUTS)}))
+    return _placed(side, CallScenario(**{**said, "inputs": load_tensors(folder / _INPUTS)}))
 
 
-def _placed(side: Side, way: Way) -> Way:
-    return Way(**{**vars(way), "inputs": placed(side.model, way.inputs)})
+def _placed(side: Side, way: CallScenario) -> CallScenario:
+    return CallScenario(**{**vars(way), "inputs": placed(side.model, way.inputs)})
 
 
-def _write(way: Way, place: Path) -> None:
+def _write(way: CallScenario, place: Path) -> None:
     save_tensors(way.inputs, place / _INPUTS)
     rest: dict[str, Any] = {**asdict(way), "inputs": {}}
     (place / _WAY).write_text(json.dumps(rest), encoding="utf-8")
 
 
-def _read(place: Path) -> Iterator[tuple[str, Way]]:
+def _read(place: Path) -> Iterator[tuple[str, CallScenario]]:
     for folder in sorted(path for path in place.iterdir() if path.is_dir()):
         said = json.loads((folder / _WAY).read_text(encoding="utf-8"))
-        yield folder.name, Way(**{**said, "inputs": load_tensors(folder / _INPUTS)})
+        yield folder.name, CallScenario(**{**said, "inputs": load_tensors(folder / _INPUTS)})

@@ -24,7 +24,7 @@ from omni_kit.targets.diffusers.runtime.changing import (
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.runtime.standins import KnownPrompts, autoencoder_of, handed_to
 from omni_kit.targets.recorded import ALONE, SCHEDULER
-from omni_kit.targets.references.calls import Asked, asking
+from omni_kit.targets.references.calls import RecordedCalls, asking
 from omni_kit.targets.references.stepping import answer, rows_alike, runs_alone, seeded
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
@@ -97,7 +97,7 @@ class DrawingBuilder(ConvertedBuilder):
         draws = "generator" in inspect.signature(scheduler.step).parameters
         for number, run in enumerate(runs_alone()):
             seeded(number)
-            asked, more = Asked(len(run.noise)), {"generator": None} if draws else {}
+            asked, more = RecordedCalls(len(run.noise)), {"generator": None} if draws else {}
             scheduler.set_timesteps(run.steps)
             latents = run.noise * scheduler.init_noise_sigma
             for t in scheduler.timesteps:

@@ -13,7 +13,7 @@ from typing import Any
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
 from omni_kit.targets.replacing import replaced
 from omni_kit.upstream.repositories.sampling import bent
-from omni_kit.upstream.repositories.stepping.divided import Divided
+from omni_kit.upstream.repositories.stepping.split_step import Divided
 from omni_kit.upstream.repositories.stepping.worked_out import DRAWN, Way, way_of
 
 FIRST = "FlowMatchEulerDiscreteScheduler"

@@ -13,8 +13,8 @@ from omni_kit.targets.diffusers.scheduling.settings import Configured, Named, Se
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.sampling import STEPS
-from omni_kit.upstream.repositories.stepping.divided import Divided
 from omni_kit.upstream.repositories.stepping.flow import Unmoved, binds
+from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 _COUNT = "num_inference_steps"

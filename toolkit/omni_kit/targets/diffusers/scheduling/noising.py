@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from omni_kit.upstream.repositories.stepping.divided import Divided
+from omni_kit.upstream.repositories.stepping.split_step import Divided
 from omni_kit.upstream.repositories.stepping.worked_out import way_of
 
 FLOW, EXPLODING = "flow", "variance exploding"

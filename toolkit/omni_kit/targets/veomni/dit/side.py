@@ -32,8 +32,8 @@ from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
 from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
-from omni_kit.toys.feeds.protocol import Batch, Way
-from omni_kit.toys.feeds.ways import answered_whole
+from omni_kit.toys.feeds.protocol import Batch, CallScenario
+from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
 
@@ -61,7 +61,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         answer = model(**_taken(model, samples))
         return named(answer.predictions, torch.stack(list(answer.loss.values())).sum())
 
-    def answer(self, model: nn.Module, way: Way) -> Tensors:
+    def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
         """Predictions and the loss of the wrapper, with gradients where they are asked for."""
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 

@@ -34,9 +34,9 @@ from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
 from omni_kit.toys.feeds.language import language_model, speaker_of
-from omni_kit.toys.feeds.protocol import Batch, Fed, Way
+from omni_kit.toys.feeds.protocol import Batch, CallScenario, Fed
+from omni_kit.toys.feeds.scenarios import answered
 from omni_kit.toys.feeds.vision import samples_of
-from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.tensors import Tensors
 
 _SHARDS = 3
@@ -161,7 +161,7 @@ class VeOmniBuilder:
         """Logits and losses, fed as VeOmni's pipeline feeds; see `language_model`."""
         return language_model(model, inputs, arguments, loss_only)
 
-    def answer(self, model: nn.Module, way: Way) -> Tensors:
+    def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
         """Everything that the part of it that answers in text gives; samples as pipeline and collator hand them."""
         part = speaker_of(model)
         if way.fed != Fed.packed:

@@ -8,7 +8,7 @@ import torch
 from omni_kit.toys.feeds.denoiser.arguments import SHAPES
 from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.feeds.denoiser.samples import PREDICTION, different_samples, samples_of
-from omni_kit.toys.feeds.protocol import Batch, Run, Way
+from omni_kit.toys.feeds.protocol import Batch, CallScenario, Run
 from omni_kit.toys.tensors import Tensors
 
 _COLOURS = 3
@@ -37,15 +37,18 @@ class DenoiserFeed:
         """The samples, and then again with the order of their channels turned."""
         return [[[sample] for sample in different_samples(batch, count)]]
 
-    def ways(self, model: Any) -> Sequence[Way]:
+    def ways(self, model: Any) -> Sequence[CallScenario]:
         """In evaluation, with its blocks checkpointed, and each sample by itself."""
         batch = denoiser_inputs(model)
         numbers = sorted({name.partition(".")[0] for name in batch}, key=int)
         alone = [{name: one for name, one in batch.items() if name.startswith(f"{number}.")} for number in numbers]
         return [
-            Way("evaluation", batch, training=False),
-            Way("gradient checkpointing", batch, backward=True, checkpointing=True),
-            *(Way(f"sample {number} alone", one, backward=True) for number, one in zip(numbers, alone, strict=True)),
+            CallScenario("evaluation", batch, training=False),
+            CallScenario("gradient checkpointing", batch, backward=True, checkpointing=True),
+            *(
+                CallScenario(f"sample {number} alone", one, backward=True)
+                for number, one in zip(numbers, alone, strict=True)
+            ),
         ]
 
     def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:

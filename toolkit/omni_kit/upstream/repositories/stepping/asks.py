@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.upstream.repositories.stepping.batches import is_real, of_one, once
-from omni_kit.upstream.repositories.stepping.flow import Asked, Unmoved, binds, reads
-from omni_kit.upstream.repositories.stepping.formula import Formula, Replaced, Share
+from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, Unmoved, binds, reads
+from omni_kit.upstream.repositories.stepping.update_rule import Formula, Replaced, Share
 
 _ANSWER = "model_output"
 _SAME = frozenset({"to", "float", "double", "type_as", "contiguous"})
@@ -32,7 +32,7 @@ class Asks:
     latents: str
     time: str
     repeated: Mapping[str, ast.expr]
-    found: list[Asked] = field(default_factory=list)
+    found: list[DenoiserCall] = field(default_factory=list)
 
     def marked(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """A block with one statement for each place at which the model is asked.
@@ -78,7 +78,7 @@ class Asks:
         if self.latents not in given or self.time not in given:
             raise Unmoved(f"calls its model without {self.latents} or {self.time} in line {node.lineno}")
         sample, twice = once(given[self.latents])
-        place = Asked()
+        place = DenoiserCall()
         place.number, place.sample, place.answer = len(self.found), sample, _ANSWER
         place.time = of_one(once(given[self.time])[0], self.repeated) or ast.Constant(1.0)
         place.real = is_real(given[self.time], self.repeated)
@@ -116,7 +116,9 @@ class Asks:
         answers += names.values()
         return Replaced(names).visit(node)  # type: ignore[no-any-return]
 
-    def _guided(self, place: Asked, block: list[ast.stmt], answers: list[str], rest: list[ast.stmt]) -> list[ast.stmt]:
+    def _guided(
+        self, place: DenoiserCall, block: list[ast.stmt], answers: list[str], rest: list[ast.stmt]
+    ) -> list[ast.stmt]:
         if len(answers) == 1 and not _is_split(rest, answers[0]):
             place.answer = answers[0]
             return block
@@ -129,7 +131,7 @@ class Asks:
         return self._combined(place, forms, block, rest)
 
     def _combined(
-        self, place: Asked, forms: dict[str, Any], block: list[ast.stmt], rest: list[ast.stmt]
+        self, place: DenoiserCall, forms: dict[str, Any], block: list[ast.stmt], rest: list[ast.stmt]
     ) -> list[ast.stmt]:
         """Goes on to the statement in which two answers become one."""
         formula, done = Formula(self.scale, forms), []

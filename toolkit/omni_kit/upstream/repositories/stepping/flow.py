@@ -10,7 +10,7 @@ class Unmoved(Exception):
     """A loop, or a part of one, that cannot be moved; the reason in one line."""
 
 
-class Asked(ast.Pass):
+class DenoiserCall(ast.Pass):
     """Where the model is asked: stands in for the statements that do it.
 
     Attributes:
@@ -57,7 +57,7 @@ def is_switch(node: ast.expr) -> bool:
 
 def reads(node: ast.AST) -> set[str]:
     """The variables that are read."""
-    if isinstance(node, Asked):
+    if isinstance(node, DenoiserCall):
         return reads(node.sample) | reads(node.time)
     found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
     if isinstance(node, ast.AugAssign):
@@ -69,7 +69,7 @@ def binds(node: ast.stmt) -> set[str]:
     """The variables that a statement, with all in it, gives another value."""
     if isinstance(node, ast.If):
         return {name for one in (*node.body, *node.orelse) for name in binds(one)}
-    if isinstance(node, Asked):
+    if isinstance(node, DenoiserCall):
         return {node.answer}
     if isinstance(node, ast.Expr):
         return {changed} if (changed := _changed(node)) else set()
@@ -91,7 +91,7 @@ def needed(body: Sequence[ast.stmt], after: set[str]) -> tuple[list[ast.stmt], s
             if then or other:
                 kept.append(ast.If(node.test, then or [ast.Pass()], other))
                 live = one | two | reads(node.test)
-        elif isinstance(node, Asked) or binds(node) & live or _is_kept(node):
+        elif isinstance(node, DenoiserCall) or binds(node) & live or _is_kept(node):
             kept.append(node)
             live = (live - _replaced(node)) | reads(node)
     return kept[::-1], live
@@ -103,7 +103,7 @@ def _is_kept(node: ast.stmt) -> bool:
 
 
 def _replaced(node: ast.stmt) -> set[str]:
-    if isinstance(node, Asked):
+    if isinstance(node, DenoiserCall):
         return {node.answer}
     if not isinstance(node, ast.Assign):
         return set()

@@ -10,9 +10,9 @@ from omni_kit.pysource.eval import Frame, Scope, Unreadable
 from omni_kit.pysource.eval.python import plain_items
 from omni_kit.upstream.repositories.numbers import Numbers
 from omni_kit.upstream.repositories.sampling import STEPS
-from omni_kit.upstream.repositories.stepping.divided import Divided
-from omni_kit.upstream.repositories.stepping.flow import Asked
+from omni_kit.upstream.repositories.stepping.flow import DenoiserCall
 from omni_kit.upstream.repositories.stepping.outline import DEVICE
+from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 DRAWN = 0.37
 """What every draw of noise is."""
@@ -77,7 +77,7 @@ class _Walk(Frame):
         tables = tuple(table for one in names.values() if len(table := _numbers(one)) >= _LONG)
         return Way(factor, tuple(self.asked), _number(names[loop.latents_name]), _numbers(levels), tables)
 
-    def run_asked(self, node: Asked) -> None:
+    def run_asked(self, node: DenoiserCall) -> None:
         """The model is asked."""
         time = _number(self.value(node.time))
         self.asked.append((_number(self.value(node.sample)), float(time) if node.real else time))

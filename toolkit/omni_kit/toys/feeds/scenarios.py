@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from omni_kit.counting import counted
-from omni_kit.toys.feeds.protocol import Fed, Way
+from omni_kit.toys.feeds.protocol import CallScenario, Fed
 from omni_kit.toys.feeds.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
@@ -27,7 +27,7 @@ _SWITCHES: Mapping[str, Any] = {**dict.fromkeys(_RECORDED, True), "logits_to_kee
 _COMPARED = ("logits", "aux_loss", *(switch.removeprefix("output_") for switch in _RECORDED))
 
 
-def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
+def text_ways(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
     """Every way that the model's forward has arguments for.
 
     Args:
@@ -37,28 +37,28 @@ def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
     takes = inspect.signature(model.forward).parameters
     text = _drawn(tokens, _ROWS, _LENGTH)
     labels = {**text, "labels": text["input_ids"].clone()}
-    yield Way("without labels", text)
-    yield Way("evaluation", text, training=False)
+    yield CallScenario("without labels", text)
+    yield CallScenario("evaluation", text, training=False)
     if "logits_to_keep" in takes:
-        yield Way("logits_to_keep 1", text, {"logits_to_keep": 1})
-        yield Way(f"logits_to_keep {_KEPT}", text, {"logits_to_keep": _KEPT})
+        yield CallScenario("logits_to_keep 1", text, {"logits_to_keep": 1})
+        yield CallScenario(f"logits_to_keep {_KEPT}", text, {"logits_to_keep": _KEPT})
     for switch in _RECORDED:
         if switch in takes or hasattr(model.config, switch):
-            yield Way(switch, text, {switch: True})
-    yield Way("return_dict=False", text, {"return_dict": False})
+            yield CallScenario(switch, text, {switch: True})
+    yield CallScenario("return_dict=False", text, {"return_dict": False})
     yield from _labelled(labels, takes)
     yield from _lengths(tokens)
     yield from _padded(text)
-    yield Way("inputs_embeds", text, embedded=True)
+    yield CallScenario("inputs_embeds", text, embedded=True)
     yield from _attending(labels)
     # Without the loss that balances experts: upstream's counts the tokens of a cache that are no longer there.
     alone = {"output_router_logits": False} if "output_router_logits" in takes else {}
     row = {name: tensor[:1] for name, tensor in text.items()}
-    yield Way("cache", text, {**alone, "use_cache": True}, training=False, new=_NEW)
-    yield Way("generate", row, alone, training=False, generated=_NEW)
+    yield CallScenario("cache", text, {**alone, "use_cache": True}, training=False, new=_NEW)
+    yield CallScenario("generate", row, alone, training=False, generated=_NEW)
 
 
-def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) -> Iterator[Way]:
+def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) -> Iterator[CallScenario]:
     """Every scene with the media that a model takes, prepared in each form; and one with every switch.
 
     Args:
@@ -70,16 +70,18 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
         if with_kinds(rows, kinds):
             inputs = batch(rows)
             for fed in _forms(rows):
-                yield Way(f"{name}, {fed}", inputs, backward=True, fed=fed, bare=fed == Fed.unprepared)
+                yield CallScenario(f"{name}, {fed}", inputs, backward=True, fed=fed, bare=fed == Fed.unprepared)
     takes = inspect.signature(model.forward).parameters if model is not None else {}
     for name, rows in _SWITCHED.items():
         inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
         for switch, value in _SWITCHES.items():
             if model is not None and _has_switch(model, switch, takes):
-                yield Way(f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone, compared=_COMPARED)
+                yield CallScenario(
+                    f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone, compared=_COMPARED
+                )
 
 
-def text_beside_media(model: Any, tokens: list[int]) -> Iterator[Way]:
+def text_beside_media(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
     """Those of `text_ways`, of a model that reads media as well; its answers are asked for by name."""
     for way in text_ways(model, tokens):
         if way.switches.get("return_dict", True):
@@ -101,46 +103,46 @@ def _forms(rows: Rows) -> Iterator[Fed]:
     yield Fed.packed
 
 
-def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[Way]:
+def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[CallScenario]:
     ended = {**labels, "labels": labels["labels"].clone()}
     ended["labels"][:, -_AWAY:] = _IGNORED
-    yield Way("labels ignored at the end", ended, backward=True)
+    yield CallScenario("labels ignored at the end", ended, backward=True)
     alone = {**labels, "labels": torch.full_like(labels["labels"], _IGNORED)}
     alone["labels"][0, 1] = labels["labels"][0, 1]
-    yield Way("a single label", alone, backward=True)
+    yield CallScenario("a single label", alone, backward=True)
     if "output_router_logits" in takes:
-        yield Way("output_router_logits with labels", labels, {"output_router_logits": True}, backward=True)
+        yield CallScenario("output_router_logits with labels", labels, {"output_router_logits": True}, backward=True)
     switches = {"output_router_logits": True} if "output_router_logits" in takes else {}
     unmasked = {name: tensor for name, tensor in labels.items() if name != "attention_mask"}
-    yield Way("no attention_mask", unmasked, switches, backward=True)
-    yield Way("gradient checkpointing", labels, backward=True, checkpointing=True)
+    yield CallScenario("no attention_mask", unmasked, switches, backward=True)
+    yield CallScenario("gradient checkpointing", labels, backward=True, checkpointing=True)
 
 
-def _lengths(tokens: list[int]) -> Iterator[Way]:
+def _lengths(tokens: list[int]) -> Iterator[CallScenario]:
     """One row of one token, of two, and of more than toys' windows and original lengths."""
     for length in (1, 2, _LONG):
         row, many = _drawn(tokens, 1, length), length > 1
         fed = {**row, "labels": row["input_ids"]} if many else row
-        yield Way(counted(length, "token"), fed, backward=many)
+        yield CallScenario(counted(length, "token"), fed, backward=many)
 
 
-def _padded(text: Tensors) -> Iterator[Way]:
+def _padded(text: Tensors) -> Iterator[CallScenario]:
     """Without labels: what is asked is whether padding changes what is next to it."""
     for where, columns in (("left", slice(0, _AWAY)), ("right", slice(-_AWAY, None)), ("inside", slice(5, 7))):
         mask = text["attention_mask"].clone()
         mask[1, columns] = 0
-        yield Way(f"padding {where}", {**text, "attention_mask": mask})
+        yield CallScenario(f"padding {where}", {**text, "attention_mask": mask})
 
 
-def _attending(labels: Tensors) -> Iterator[Way]:
+def _attending(labels: Tensors) -> Iterator[CallScenario]:
     """By each implementation of attention that runs on a CPU, with padding; flex attention has no backward there."""
     padded = {**labels, "attention_mask": labels["attention_mask"].clone(), "labels": labels["labels"].clone()}
     padded["attention_mask"][1, :_AWAY] = 0
     padded["labels"][1, : _AWAY + 1] = _IGNORED
-    yield Way("sdpa attention", labels, backward=True, attention="sdpa")
-    yield Way("padded sdpa attention", padded, backward=True, attention="sdpa")
+    yield CallScenario("sdpa attention", labels, backward=True, attention="sdpa")
+    yield CallScenario("padded sdpa attention", padded, backward=True, attention="sdpa")
     plain = {name: tensor for name, tensor in padded.items() if name != "labels"}
-    yield Way("padded flex_attention", plain, attention="flex_attention")
+    yield CallScenario("padded flex_attention", plain, attention="flex_attention")
 
 
 def _drawn(tokens: list[int], rows: int, length: int) -> Tensors:
@@ -180,7 +182,10 @@ class _Answers:
 
 
 def answered(
-    model: Any, way: Way, forward: Callable[[], Tensors] | None = None, prepare: Callable[[], Called] | None = None
+    model: Any,
+    way: CallScenario,
+    forward: Callable[[], Tensors] | None = None,
+    prepare: Callable[[], Called] | None = None,
 ) -> Tensors:
     """What a model answers to a way of calling it: every tensor of its output, and gradients where they are asked for.
 
@@ -202,7 +207,7 @@ def answered(
         model.train()
 
 
-def answered_whole(model: Any, way: Way, forward: Callable[[], Tensors]) -> Tensors:
+def answered_whole(model: Any, way: CallScenario, forward: Callable[[], Tensors]) -> Tensors:
     """As `answered`, of a model that gives a batch's answers and its `loss` at once, whatever it is called with."""
     model.train(way.training)
     try:
@@ -213,7 +218,7 @@ def answered_whole(model: Any, way: Way, forward: Callable[[], Tensors]) -> Tens
         model.train()
 
 
-def _switched(model: Any, way: Way, called: Called) -> Tensors:
+def _switched(model: Any, way: CallScenario, called: Called) -> Tensors:
     with torch.no_grad():
         answer = model(**{**called, **way.switches, "use_cache": False})
     answers = _Answers(torch.ones(1, 1, dtype=torch.bool))
@@ -231,7 +236,7 @@ def _prepared(model: Any, answer: Tensors) -> Tensors:
     return {name: tensor.detach() for name, tensor in answers.found.items()}
 
 
-def _asked(model: Any, way: Way) -> Tensors:
+def _asked(model: Any, way: CallScenario) -> Tensors:
     fed = {**way.inputs, **way.switches}
     if way.embedded:
         fed["inputs_embeds"] = model.get_input_embeddings()(fed.pop("input_ids"))
@@ -252,7 +257,7 @@ def _asked(model: Any, way: Way) -> Tensors:
     return found
 
 
-def _continued(model: Any, way: Way, answer: Any, answers: _Answers) -> None:
+def _continued(model: Any, way: CallScenario, answer: Any, answers: _Answers) -> None:
     """Further tokens, one at a time, each next to the cache of those before it."""
     mask, ids = way.inputs["attention_mask"], way.inputs["input_ids"]
     for number in range(way.new):

@@ -11,7 +11,7 @@ from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.guidance import Formula
 
 
-class Way(StrEnum):
+class IntegrationVariant(StrEnum):
     """How much of a pipeline SGLang's own stages do."""
 
     modular = "modular"
@@ -25,10 +25,10 @@ class Way(StrEnum):
 
 
 DOES = {
-    Way.modular: "SGLang prepares noise and steps, denoises and decodes; its own code encodes prompts",
-    Way.native: "SGLang runs the loop over steps; its own code runs before, around and after the steps",
-    Way.hybrid: "its own code runs up to its denoiser; SGLang denoises and decodes",
-    Way.whole: "its own stage denoises and decodes",
+    IntegrationVariant.modular: "SGLang prepares noise and steps, denoises and decodes; its own code encodes prompts",
+    IntegrationVariant.native: "SGLang runs the loop over steps; its own code runs before, around and after the steps",
+    IntegrationVariant.hybrid: "its own code runs up to its denoiser; SGLang denoises and decodes",
+    IntegrationVariant.whole: "its own stage denoises and decodes",
 }
 
 _ASKED_OF_SCHEDULERS = ("set_begin_index", "scale_model_input")  # by SGLang's DenoisingStage
@@ -76,7 +76,7 @@ def _unread(facts: PipelineFacts) -> Iterator[str]:
         yield f"combines both outputs in a way that could not be analysed ({facts.guidance.where})"
 
 
-def choose_way(facts: PipelineFacts, asked: str) -> Way:
+def choose_way(facts: PipelineFacts, asked: str) -> IntegrationVariant:
     """The way that was asked for, else the first that fits.
 
     Raises:
@@ -84,19 +84,21 @@ def choose_way(facts: PipelineFacts, asked: str) -> Way:
     """
     reasons = against_stages(facts)
     odd = [*reasons, *compose(facts).against]
-    if asked == Way.modular and odd:
+    if asked == IntegrationVariant.modular and odd:
         raise Refusal(f"SGLang's standard stages do not fit: {facts.class_name} {odd[0]}", "leave --kind out")
-    if asked == Way.native and isinstance(facts.divided, Refusal):
+    if asked == IntegrationVariant.native and isinstance(facts.divided, Refusal):
         raise facts.divided
     lacking = tuple(f"steps by {facts.scheduler.class_name}, without {name}" for name in _ASKED_OF_SCHEDULERS)
     unfit = [one for one in reasons if one.startswith((*lacking, "passes its denoiser a prompt", "starts from"))]
-    if asked == Way.hybrid and unfit:
+    if asked == IntegrationVariant.hybrid and unfit:
         what = unfit[0]
-        raise Refusal(f"{facts.class_name} {what}", f"--kind {Way.native} runs its own code around each step")
+        raise Refusal(
+            f"{facts.class_name} {what}", f"--kind {IntegrationVariant.native} runs its own code around each step"
+        )
     if asked:
-        return Way(asked)
+        return IntegrationVariant(asked)
     if not odd and not facts.images:
-        return Way.modular
+        return IntegrationVariant.modular
     if not isinstance(facts.divided, Refusal):
-        return Way.native
-    return Way.whole if reasons else Way.hybrid
+        return IntegrationVariant.native
+    return IntegrationVariant.whole if reasons else IntegrationVariant.hybrid

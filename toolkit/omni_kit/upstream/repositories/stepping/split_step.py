@@ -8,7 +8,7 @@ from functools import cached_property
 from omni_kit.upstream.repositories.sampling import MODEL, NOISE, SCALE, STEPS, Sampling
 from omni_kit.upstream.repositories.stepping.asks import Asks, bound_once
 from omni_kit.upstream.repositories.stepping.batches import of_one
-from omni_kit.upstream.repositories.stepping.flow import Asked, Unmoved, binds, flat, needed, reads
+from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, Unmoved, binds, flat, needed, reads
 from omni_kit.upstream.repositories.stepping.outline import Placed, apart, is_random, unwrapped
 
 AFTER = "prev_sample"
@@ -158,11 +158,11 @@ class Divided:
         return isinstance(node, ast.Name) and node.id == self._role(NOISE)
 
     def _divide(self) -> None:
-        first = next((place for place, node in enumerate(self.body) if isinstance(node, Asked)), None)
+        first = next((place for place, node in enumerate(self.body) if isinstance(node, DenoiserCall)), None)
         if first is None or any(_holds(node) for node in self.body[:first]):
             raise Unmoved("calls its model only in some of its steps")
         ask = self.body[first]
-        assert isinstance(ask, Asked)
+        assert isinstance(ask, DenoiserCall)
         self.before, _ = needed(self.body[:first], reads(ask.sample))
         self.left: tuple[str, ...] = ()
         rest = self._code(self.body[first + 1 :])
@@ -176,7 +176,7 @@ class Divided:
     def _bound(body: Sequence[ast.stmt]) -> set[str]:
         return {name for node in body for name in binds(node)}
 
-    def _stage(self, ask: Asked, code: list[ast.stmt], sample: set[str]) -> None:
+    def _stage(self, ask: DenoiserCall, code: list[ast.stmt], sample: set[str]) -> None:
         body, live = needed(code, {AFTER})
         own = self._own - self.heads | {self.latents_name} | {*self.left}
         kept = tuple(sorted((live & own) - sample - {ask.answer}))
@@ -188,7 +188,7 @@ class Divided:
         told: list[ast.stmt] = []
         for place, node in enumerate(body):
             rest = list(body[place + 1 :])
-            if isinstance(node, Asked):
+            if isinstance(node, DenoiserCall):
                 sample = {node.sample.id} if isinstance(node.sample, ast.Name) else set()
                 self._stage(node, self._code(rest), sample)
                 return [*told, *_leaves(self.stages[node.number].kept, node.sample)]
@@ -259,12 +259,12 @@ def _leaves(kept: Sequence[str], sample: ast.expr) -> list[ast.stmt]:
 
 def _told(node: ast.stmt) -> ast.stmt:
     """A statement with the steps that the model is told, and not with what it receives."""
-    if isinstance(node, Asked):
-        only = Asked()
+    if isinstance(node, DenoiserCall):
+        only = DenoiserCall()
         only.number, only.sample, only.time, only.answer = node.number, ast.Constant(0), node.time, node.answer
         return only
     return ast.If(node.test, [*map(_told, node.body)], [*map(_told, node.orelse)]) if isinstance(node, ast.If) else node
 
 
 def _holds(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and any(isinstance(one, Asked) for one in ast.walk(node))
+    return isinstance(node, ast.If) and any(isinstance(one, DenoiserCall) for one in ast.walk(node))

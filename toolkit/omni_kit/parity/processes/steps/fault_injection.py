@@ -7,7 +7,7 @@ from typing import Any
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults import FAULTS
 from omni_kit.parity.faults.conversion import CONVERSION
-from omni_kit.parity.faults.planting import find_places, planted
+from omni_kit.parity.faults.fault_injection import find_places, planted
 from omni_kit.parity.processes.side import Pairs, Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Renaming
