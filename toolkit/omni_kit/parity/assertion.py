@@ -39,7 +39,7 @@ def explain(report: ParityReport) -> str:
         ]
     if report.prove and report.prove.missed:
         lines.append(
-            f"  {counted(report.prove.missed, 'planted fault')} not detected, among them {report.prove.missed[0]}"
+            f"  {counted(report.prove.missed, 'injected fault')} not detected, among them {report.prove.missed[0]}"
         )
     if report.again:
         lines.append(f"  rerun: {report.again} --work-dir parity-evidence")

@@ -69,7 +69,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
             idle.append(str(fault))
         else:
             planted.append(judged)
-        say(f"planted {done} of {len(faults)}: {fault.kind}: {judged}")
+        say(f"injected {done} of {len(faults)}: {fault.kind}: {judged}")
     if Ability.ways in case.offers:
         for judged in prove_calls(case, say):
             idle += [judged.name] if judged.idle else []

@@ -21,7 +21,7 @@ def prove_stages(case: Case, say: Callable[[str], None] = lambda line: None) -> 
     faults, planted = case.pair.mistakes(), []
     for done, fault in enumerate(faults, 1):
         planted.append(_try(case, fault))
-        say(f"planted {done} of {len(faults)}: {fault.kind}: {planted[-1]}")
+        say(f"injected {done} of {len(faults)}: {fault.kind}: {planted[-1]}")
     return proof_of([one for one in planted if not one.idle], [one.name for one in planted if one.idle])
 
 

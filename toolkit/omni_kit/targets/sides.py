@@ -74,8 +74,8 @@ class Candidate:
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
             `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays` and sides that are
-            `ScenarioRunner`; `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one next to a
-            `Scaling` upstream.
+            `ScenarioRunner`; `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a
+            `Choosing` one next to a `Scaling` upstream.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """

@@ -348,10 +348,10 @@ def _proven(report: ParityReport | None, command: str) -> Stage:
         failed = report is not None and any(level.status == "fail" for level in report.levels)
         why = "a level fails without an injected fault" if failed else "no fault could be injected"
         return Stage(PROVE, "not tested", why, command=command)
-    figure = f"{proof.detected} of {proof.faults} noticed, {proof.located} located"
+    figure = f"{proof.faults} faults injected: {proof.detected} detected, {proof.located} localised"
     wrong = ""
     if len(proof.missed) > MISSED:
-        wrong = f"missed {counted(proof.missed, 'planted fault')}: {'; '.join(proof.missed)}"
+        wrong = f"missed {counted(proof.missed, 'injected fault')}: {'; '.join(proof.missed)}"
     elif proof.located < LOCATED * proof.detected:
         wrong = f"only {proof.located} of {proof.detected} faults were localised to the right module"
     return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command)
