@@ -18,6 +18,7 @@ TIERS = (
         "omni_kit.files",
         "omni_kit.keyed",
         "omni_kit.record",
+        "omni_kit.renamed",
         "omni_kit.stopping",
     ),
     ("omni_kit.diagnostics", "omni_kit.isolation", "omni_kit.pysource", "omni_kit.standins"),
