@@ -80,6 +80,15 @@ def test_a_slot_with_a_wrong_argument_fails_although_the_plain_code_is_right(pla
     assert "veomni_moe_experts_forward" not in slots_of(report).reason
 
 
+def test_a_constant_that_equals_the_toys_value_fails_with_another_config(plant: Plant, sides: Sides) -> None:
+    """Only in the call of the kernel; with the toy's own epsilon it is the right number."""
+    wrong = CALL.replace("self.variance_epsilon", "1e-6")
+    report = compare(plant("slot_constant", {MODELING: [(CALL, wrong)]}), sides)
+
+    assert passing(report) == ["backward"]
+    assert slots_of(report).reason.startswith("no number at its default: veomni_rms_norm")
+
+
 def test_an_argument_that_no_kernel_takes_is_the_integrations_fault(plant: Plant, sides: Sides) -> None:
     strange = CALL.replace("self.variance_epsilon", "self.variance_epsilon, residual=None")
     report = compare(plant("slot_strange", {MODELING: [(CALL, strange)]}), sides)

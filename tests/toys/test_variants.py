@@ -6,7 +6,7 @@ from typing import Any
 
 from omni_kit.pysource.reads import attributes_read
 from omni_kit.toys.configs.values import Declared
-from omni_kit.toys.configs.variants import LAYERS, MOVED, TIED, TOGETHER, Source, Variants, chosen
+from omni_kit.toys.configs.variants import LAYERS, MOVED, TIED, TOGETHER, Extent, Source, Variants, chosen
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead, fields_read
 
 TOY: dict[str, Any] = {
@@ -90,7 +90,7 @@ def test_together_leaves_out_what_is_refused() -> None:
         asked.append(config)
         return "no such act" if config["hidden_act"] != "silu" else ""
 
-    found = chosen(Source(TOY, READ, DECLARED, ROPES), accepts, together=True)
+    found = chosen(Source(TOY, READ, DECLARED, ROPES), accepts, Extent.together)
     assert found.configs.keys() == {TOGETHER, LAYERS}
     every, layers = found.configs[TOGETHER], found.configs[LAYERS]
     assert (every["norm_topk_prob"], every["head_dim"], every["hidden_act"]) == (True, 24, "silu")

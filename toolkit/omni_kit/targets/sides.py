@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omni_kit.renamed import old_names
-from omni_kit.toys.configs.variants import Variants
+from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.feeds.protocol import Batch, CallScenario, Feed
 from omni_kit.toys.tensors import Tensors
 
@@ -182,12 +182,11 @@ class Upstream(Builder, Protocol):
 class Varying(Upstream, Protocol):
     """A reference side that knows other toys of what it made."""
 
-    def variants(self, model: "torch.nn.Module", feed: "Feed", *, together: bool = False) -> Variants:
+    def variants(self, model: "torch.nn.Module", feed: "Feed", extent: Extent = Extent.apart) -> Variants:
         """What is different -> a toy_config.json that `make_toy` takes, and what is known of each field.
 
         Args:
             feed: what will be asked of them.
-            together: one config that differs in as much as upstream accepts at once, and no other.
         """
 
 
@@ -342,6 +341,7 @@ class KernelCall:
         told: what it was called with, in short.
         kernel: what was called.
         reference: the independent one; both take `args` and `kwargs`, tensors and modules among them.
+        times: how often a step makes such a call.
     """
 
     told: str
@@ -349,6 +349,7 @@ class KernelCall:
     reference: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    times: int = 1
 
 
 @runtime_checkable

@@ -7,12 +7,15 @@ from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.levels.variants import varied
 from omni_kit.targets.sides import Ability, Slot
+from omni_kit.toys.configs.variants import Extent
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
 
 _EXACT, _LOW = "float32", "bfloat16"
+_NEVER_CALLED = "is declared and never called"  # what another config can leave out
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,22 @@ class Opslots(Level):
         for one in tried:
             found.absorb(one.comparison)
         said = f"{counted(called, 'slot')}, {counted(sum(one.calls for one in tried), 'call')}"
+        if not wrong and case.pair.given is None:
+            results = [varied(name, pair, _kept, found) for name, pair in case.pair.variants(Extent.numbers)]
+            wrong = [f"{one.name}: {one.reason}" for one in results if one.status == "fail"]
+            said += f", {counted(sum(one.status == 'pass' for one in results), 'other config')}"
         return LevelVerdict(found, "; ".join([*wrong, *unknown]), found.tolerance, said)
+
+
+def _kept(case: "Case", compared: Comparison) -> str:
+    """Fill each slot with its counting reference, in a model of another config; return why the first fails."""
+    for slot in case.pair.slots():
+        if not slot.idle and slot.kernels:
+            one = _try(case, slot, slot.kernels[0])
+            compared.absorb(one.comparison)
+            if one.wrong and not one.wrong.endswith(_NEVER_CALLED):
+                return one.wrong
+    return ""
 
 
 def _note_untried(case: "Case", slots: list[Slot]) -> None:
@@ -81,7 +99,7 @@ def _try(case: "Case", slot: Slot, kernel: str) -> _Tried:
     if not counting:
         return _judge_low(case, slot, kernel, where)
     if not calls:
-        return _Tried(Comparison(), wrong=f"{where} is declared and never called")
+        return _Tried(Comparison(), wrong=f"{where} {_NEVER_CALLED}")
     return _judge(case, slot, calls, where)
 
 

@@ -14,6 +14,7 @@ from omni_kit.parity.levels.variants import varied
 from omni_kit.parity.places import Places
 from omni_kit.parity.report.report import ScenarioResult, fields_said, listed
 from omni_kit.targets.sides import Ability
+from omni_kit.toys.configs.variants import Extent
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -45,7 +46,9 @@ class Scenarios(Level):
         if case.thorough and case.pair.given is None:
             results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants()]
         elif case.pair.given is None:
-            results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants(together=True)]
+            results += [
+                varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants(Extent.together)
+            ]
         wrong = [one for one in results if one.status == "fail"]
         passed = sum(one.status == "pass" for one in results)
         refused = [one.name for one in results if one.status == "refused"]

@@ -47,7 +47,7 @@ from omni_kit.parity.processes.steps.locating import TraceWay
 from omni_kit.parity.processes.training import Trained
 from omni_kit.targets.sides import StageFault, TrainingRun
 from omni_kit.toys.configs.noise import write_with_noise
-from omni_kit.toys.configs.variants import FieldVaried
+from omni_kit.toys.configs.variants import Extent, FieldVaried
 from omni_kit.toys.tensors import Tensors
 
 
@@ -271,20 +271,18 @@ class Pair(SideResults):
         step = Drop(config, self._inputs)
         return self._reference.ask(step), self._other.ask(step)
 
-    def variants(self, *, together: bool = False) -> Iterator[tuple[str, "Pair | StepError"]]:
+    def variants(self, extent: Extent = Extent.apart) -> Iterator[tuple[str, "Pair | StepError"]]:
         """Both sides with another toy, one after the other, or why upstream has none; then they have their own again.
 
         Each is there only while it is looked at. Upstream loads its own toy from disk, too: some configs change each
         time that they are read.
-
-        Args:
-            together: one toy that differs in as much as upstream accepts at once.
         """
         self.loaded()
         place = self.where / "variants"
-        found = self._reference.ask(Variants(place, together))
-        self.fields = [FieldVaried(**one) for one in found["fields"]]
-        for name, why in {} if together else found["refused"].items():
+        found = self._reference.ask(Variants(place, extent))
+        if extent is not Extent.numbers:
+            self.fields = [FieldVaried(**one) for one in found["fields"]]
+        for name, why in found["refused"].items() if extent is Extent.apart else ():
             yield name, StepError(why)
         for number, name in enumerate(found["names"]):
             where, hidden = place / f"{number:03d}", self._hidden / "variants" / f"{number:03d}"

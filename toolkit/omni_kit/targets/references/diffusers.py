@@ -15,7 +15,7 @@ from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
-from omni_kit.toys.configs.variants import Source, Variants, chosen
+from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
 from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
 from omni_kit.toys.feeds.protocol import CallScenario, Feed
 from omni_kit.toys.feeds.scenarios import answered_whole
@@ -82,7 +82,7 @@ class DiffusersBuilder:
         """Predictions and the loss, with gradients where they are asked for."""
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
-    def variants(self, model: Any, feed: Feed, *, together: bool = False) -> Variants:
+    def variants(self, model: Any, feed: Feed, extent: Extent = Extent.apart) -> Variants:
         """Of the arguments of its constructor, each of which says something of what it computes."""
         toy = {key: value for key, value in dict(model.config).items() if not key.startswith("_")}
         made = type(model)
@@ -97,7 +97,7 @@ class DiffusersBuilder:
                 return one_line(error)
             return ""
 
-        found = chosen(source, accepts, together=together)
+        found = chosen(source, accepts, extent)
         named = {"_class_name": made.__name__}
         found.configs = {name: {**named, **config} for name, config in found.configs.items()}
         return found

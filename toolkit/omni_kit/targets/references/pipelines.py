@@ -15,7 +15,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
-from omni_kit.toys.configs.variants import Variants
+from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
@@ -149,9 +149,9 @@ class PipelineBuilder:
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
 
-    def variants(self, model: Any, feed: Feed, *, together: bool = False) -> Variants:
+    def variants(self, model: Any, feed: Feed, extent: Extent = Extent.apart) -> Variants:
         """Where a toy was made: the switches that tell distilled and guided checkpoints apart, each turned."""
-        found = switched(self._read, self._pipeline) if self._varies and not together else ()
+        found = switched(self._read, self._pipeline) if self._varies and extent is Extent.apart else ()
         name = self._read.cls.node.name
         return Variants({what: {"class": name, "changed": changed} for what, changed in found})
 

@@ -27,7 +27,7 @@ from omni_kit.targets.references.varying import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls, Named
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
-from omni_kit.toys.configs.variants import Variants, chosen, enlarged
+from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
 from omni_kit.toys.feeds.protocol import CallScenario, Fed, Feed
 from omni_kit.toys.feeds.scenarios import answered
@@ -215,7 +215,7 @@ class TransformersBuilder:
             found[what] = Named(*shapes)
         return found
 
-    def variants(self, model: nn.Module, feed: Feed, *, together: bool = False) -> Variants:
+    def variants(self, model: nn.Module, feed: Feed, extent: Extent = Extent.apart) -> Variants:
         """Of the whole config and those within it; what upstream's own files ask them for decides which.
 
         Also the toy of the class's defaults, where an author's own is another: that may be a weaker one.
@@ -231,11 +231,11 @@ class TransformersBuilder:
             self.forward(self._placed(built), found, loss_only=True)
 
         toy = config.to_dict()
-        found = chosen(source_of(model, spoken), acceptance(type(config), toy, run), together=together)
+        found = chosen(source_of(model, spoken), acceptance(type(config), toy, run), extent)
         derived = type(config).from_dict(toy_config(type(config)().to_dict())).to_dict()
         apart = ("architectures", "transformers_version", "dtype", "_name_or_path")
         same = all(toy.get(key) == value for key, value in derived.items() if key not in apart)
-        if not same and not together:
+        if not same and extent is Extent.apart:
             found.configs = {"the toy of the defaults": derived, **found.configs}
         return found
 

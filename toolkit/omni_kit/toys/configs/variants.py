@@ -1,8 +1,10 @@
 """Other toys of the same model: what one config cannot show, because a value stands at its default or is off."""
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -23,6 +25,14 @@ _SHOWN = 40  # characters of a value
 MOVED = "no number at its default"
 TOGETHER, LAYERS = "every field at once", "every choice of layers at once"
 Accepts = Callable[[Mapping[str, Any]], str]
+
+
+class Extent(StrEnum):
+    """How much differs: one config for each field, as much as upstream accepts at once, or the numbers alone."""
+
+    apart = "apart"
+    together = "together"
+    numbers = "numbers"
 
 
 @dataclass(frozen=True)
@@ -145,14 +155,16 @@ class Source:
             yield FieldVaried(name, value, tuple(tried.get(name, ())), why)
 
 
-def chosen(source: Source, accepts: Accepts, *, together: bool = False) -> Variants:
+def chosen(source: Source, accepts: Accepts, extent: Extent = Extent.apart) -> Variants:
     """The variants that upstream accepts.
 
     Args:
         accepts: why upstream does not accept a config; empty where it does.
-        together: one config that differs in as much as upstream accepts at once, and no other.
     """
-    return _Choice(source, accepts).together() if together else _Choice(source, accepts).apart()
+    choice = _Choice(source, accepts)
+    if extent is Extent.numbers:
+        return choice.apart(itertools.islice(source.variations(), 1))
+    return choice.together() if extent is Extent.together else choice.apart(source.variations())
 
 
 @dataclass
@@ -165,9 +177,9 @@ class _Choice:
     tried: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
-    def apart(self) -> Variants:
+    def apart(self, variations: Iterable[Variation]) -> Variants:
         """One config for each variation: the first that is accepted."""
-        for variation in self.source.variations():
+        for variation in variations:
             if name := self._accepted(variation, self.source.toy):
                 self.found.configs[name] = variation.configs[name]
             else:

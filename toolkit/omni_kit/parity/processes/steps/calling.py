@@ -18,6 +18,7 @@ from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Branching, Varying
+from omni_kit.toys.configs.variants import Extent
 from omni_kit.toys.feeds.protocol import CallScenario, ManyWays
 
 _OF_EVERY_BRANCH = frozenset({"is", "available", "not", "torch", "on", "has"})
@@ -57,13 +58,13 @@ class Variants(Step[dict[str, Any]]):
     """
 
     place: Path
-    together: bool = False
+    extent: Extent = Extent.apart
 
     def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
         if not isinstance(side.builder, Varying):
             return {"names": [], "refused": {}, "fields": []}
-        found = side.builder.variants(side.model, side.feed, together=self.together)
+        found = side.builder.variants(side.model, side.feed, Extent(self.extent))
         for number, config in enumerate(found.configs.values()):
             folder = self.place / f"{number:03d}"
             folder.mkdir(parents=True)
