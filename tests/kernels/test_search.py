@@ -127,7 +127,9 @@ def test_a_kernel_that_crashes_is_named_and_never_chosen() -> None:
 def test_it_stops_when_nothing_more_gains_over_noise() -> None:
     found = search(StandIns(COSTS)).run()
     assert found.stopped == "every slot that matters was chosen"
-    only_loss = StandIns({**COSTS, "norm": {"kernel": (0.0, 0.0), "plain": (1.0, 1.0)}}, jitter=(0.0, 2.0, 1.0))
+    only_loss = StandIns(
+        {**COSTS, "norm": {"kernel": (0.0, 0.0), "plain": (1.0, 1.0)}}, jitter=(0.0, 4.0, 2.0, 1.0, 3.0)
+    )
     assert "nothing more gained" in search(only_loss, limit=13.5).run().stopped
 
 

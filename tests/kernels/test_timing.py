@@ -7,7 +7,15 @@ from omni_kit.kernels.timing import Broken, Sample, interleaved, timed
 
 from .stand_ins import StandIns
 
-COSTS = {"loss": {"slow": (40.0, 0.0), "quick": (0.0, 3.0), "middling": (10.0, 1.0), "awful": (400.0, 0.0)}}
+COSTS = {
+    "loss": {
+        "slow": (40.0, 0.0),
+        "quick": (0.0, 3.0),
+        "middling": (10.0, 1.0),
+        "awful": (400.0, 0.0),
+        "near": (30.0, 0.0),
+    }
+}
 SLOW = {"loss": "slow"}
 
 
@@ -52,12 +60,15 @@ def test_a_baseline_that_crashes_ends_it() -> None:
         interleaved(StandIns(COSTS, crashing=frozenset({"slow"})), SLOW, {}, rounds=1)
 
 
-def test_what_is_far_too_slow_gets_one_round() -> None:
+def test_of_a_large_difference_one_round_tells_enough() -> None:
     bench = StandIns(COSTS)
-    found = interleaved(bench, SLOW, {"a": {"loss": "awful"}, "q": {"loss": "quick"}}, rounds=3)
+    given = {"a": {"loss": "awful"}, "m": {"loss": "near"}}
+    found = interleaved(bench, SLOW, given, rounds=3)
     assert found.measured["a"].ms == 500
     assert bench.asked.count({"loss": "awful"}) == 1
-    assert bench.asked.count({"loss": "quick"}) == 3
+    assert bench.asked.count({"loss": "near"}) == 3
+    interleaved(bench, SLOW, given, rounds=3, closely=True)
+    assert bench.asked.count({"loss": "awful"}) == 4
 
 
 def test_figures_of_later_rounds_stand_in_one_table_with_those_of_the_first() -> None:

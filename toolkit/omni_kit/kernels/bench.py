@@ -15,7 +15,7 @@ from omni_kit.parity.processes.workers import SERVICE
 from omni_kit.targets.sides import Bindable, Candidate, KernelChoice
 
 _UPSTREAM, _CANDIDATE = "reference", "candidate"
-_WARM = 3
+_WARM = 2
 _UNUSABLE = ("CUDA error", "AcceleratorError")  # a device that says so says it from then on
 UPSTREAM: Mapping[str, str] = MappingProxyType({"": "upstream"})
 
@@ -85,14 +85,14 @@ class Room:
             for one in said["choices"]
         ]
 
-    def prove(self, setting: str, chosen: Mapping[str, str], longest: int) -> dict[str, Any]:
+    def prove(self, setting: str, chosen: Mapping[str, str], longest: int, *, timed: bool) -> dict[str, Any]:
         """See `Prove`; with as many sequences as are trained, and at most `longest` tokens of them.
 
         Raises:
             StepError: the kernel raised, or ended its process.
         """
         sequences, length = self._shape
-        step = Prove(setting, chosen, sequences, max(2, min(length, longest // sequences)))
+        step = Prove(setting, chosen, sequences, max(2, min(length, longest // sequences)), timed)
         return self._ask(_CANDIDATE, step)
 
     def sample(self, contender: Mapping[str, str]) -> Sample:

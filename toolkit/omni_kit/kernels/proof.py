@@ -8,16 +8,19 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from omni_kit.kernels.timing import Stopwatch
 from omni_kit.targets.sides import KernelCall
 
 _RATIO, _ROUNDINGS = 2.0, 4.0
 _EXACT = {torch.float32: torch.float64}
 _LEAST = 2.0**-16
+_LAPS = 4
 Named = dict[str, torch.Tensor]
 
 
@@ -48,6 +51,24 @@ def errors_of(call: KernelCall, dtype: torch.dtype) -> list[Error]:
     plain = _answers(call.reference, call, dtype)
     found = _answers(call.kernel, call, dtype)
     return [_error(name, exact[name], plain[name], found.get(name), dtype) for name in exact]
+
+
+def milliseconds(call: KernelCall, dtype: torch.dtype, watch: Stopwatch) -> float:
+    """Return what the calls of this form take in a step: forward and backward of the kernel alone."""
+    laps = []
+    for _ in range(_LAPS):
+        feed = _Feed(dtype, call)
+        watch.start()
+        watch.lap(partial(_ran, call.kernel, feed))
+        laps += watch.read()[0]
+    return call.times * min(laps)
+
+
+def _ran(kernel: Callable[..., Any], feed: "_Feed") -> None:
+    with torch.enable_grad():
+        outputs = [tensor for _, tensor in _outputs(kernel(*feed.args, **feed.kwargs)) if tensor.requires_grad]
+    if outputs:
+        torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
 
 
 def _error(

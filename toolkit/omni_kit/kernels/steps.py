@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from omni_kit.kernels.proof import errors_of
+from omni_kit.kernels.proof import errors_of, milliseconds
 from omni_kit.kernels.stopwatch import stopwatch_for
 from omni_kit.kernels.timing import timed
 from omni_kit.parity.processes.builder import TargetFault
@@ -19,6 +19,7 @@ from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
 _SEED = 0
+_LONG = 500.0  # ms
 
 
 def _able(side: Side, protocol: type[_T]) -> _T:
@@ -73,13 +74,14 @@ class Prove(Step[dict[str, Any]]):
     """Feeds a kernel and its reference what the model feeds the kernel.
 
     Answers `calls`, how many forms of calls there were; `unknown`, why one cannot be judged; `errors`, as the fields of
-    `Error`s, each with `told`; and `raised`, what the kernel raised.
+    `Error`s, each with `told`; and `ms`, what the calls of a step take, where they are to be `timed`.
     """
 
     setting: str
     chosen: Mapping[str, str]
     sequences: int
     length: int
+    timed: bool = False
 
     def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
@@ -88,19 +90,23 @@ class Prove(Step[dict[str, Any]]):
         dtype = next(side.model.parameters()).dtype
         calls = choosing.kernel_calls(side.model, self.setting, batch_for(side.model, self.sequences, self.length))
         errors: list[dict[str, Any]] = []
+        ms = 0.0
         for call in calls:
             if isinstance(call, KernelCall):
                 errors += [{**asdict(error), "told": call.told} for error in errors_of(call, dtype)]
+                if self.timed:
+                    ms += milliseconds(call, dtype, stopwatch_for(next(side.model.parameters()).device))
         _release()
         unknown = next((call for call in calls if isinstance(call, str)), "")
-        return {"calls": len(calls), "unknown": unknown, "errors": errors}
+        return {"calls": len(calls), "unknown": unknown, "errors": errors, "ms": ms}
 
 
 @dataclass(frozen=True)
 class Time(Step[dict[str, Any]]):
     """Trains for some steps without an optimizer; answers `ms` of each after the `warm` ones, and the peak in `gb`.
 
-    Memory that ran out is an answer, too: `error`.
+    Where a step takes long, only the last of the `warm` ones is timed: nobody will choose it. Memory that ran out is an
+    answer, too: `error`.
     """
 
     sequences: int
@@ -123,7 +129,9 @@ class Time(Step[dict[str, Any]]):
 
         gc.disable()  # a collection in the middle of a step would be taken for its time
         try:
-            found = timed(step, watch, warm=self.warm, steps=self.steps)
+            found = timed(step, watch, warm=self.warm - 1, steps=1)
+            if found.typical < _LONG:
+                found = timed(step, watch, warm=0, steps=self.steps)
         except torch.OutOfMemoryError:
             found = None
         finally:

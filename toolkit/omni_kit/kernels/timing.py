@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 C = TypeVar("C")
 _Bench = TypeVar("_Bench", contravariant=True)
 _BETWEEN = 4  # contenders between two runs of the baseline
-_HOPELESS = 2.0  # times as slow as the baseline: one round is enough
+_FAR = 0.2  # of the baseline: of a difference this large, one round tells enough
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,19 @@ def timed(step: Callable[[], None], watch: Stopwatch, *, warm: int, steps: int) 
 
 
 def interleaved(
-    bench: Bench[C], baseline: C, contenders: Mapping[str, C], *, rounds: int, zero: float | None = None
+    bench: Bench[C],
+    baseline: C,
+    contenders: Mapping[str, C],
+    *,
+    rounds: int,
+    zero: float | None = None,
+    closely: bool = False,
 ) -> Rounds[C]:
     """Each round takes every contender, a few at a time with the baseline before and after them.
 
     Args:
-        rounds: how many.
+        rounds: how many; a contender that is far from the baseline gets one.
+        closely: all get every round, however far they are.
         zero: the ms of the baseline from earlier rounds, so that figures of all rounds can stand in one table.
 
     Raises:
@@ -114,10 +121,10 @@ def interleaved(
     differences: dict[str, list[float]] = {name: [] for name in contenders}
     peaks: dict[str, float] = dict.fromkeys(contenders, 0.0)
     broken: dict[str, str] = {}
-    hopeless: set[str] = set()
+    told: set[str] = set()
     for _ in range(rounds):
         own.append(bench.sample(baseline))
-        for few in _in_groups([name for name in contenders if name not in broken and name not in hopeless]):
+        for few in _in_groups([name for name in contenders if name not in broken and name not in told]):
             samples = {name: _tried(bench, contenders[name], broken, name) for name in few}
             own.append(bench.sample(baseline))
             middle = (own[-2].typical + own[-1].typical) / 2
@@ -125,8 +132,8 @@ def interleaved(
                 if sample is not None:
                     differences[name].append(sample.typical - middle)
                     peaks[name] = max(peaks[name], sample.gb)
-                    if sample.typical > _HOPELESS * middle:
-                        hopeless.add(name)
+                    if not closely and abs(sample.typical - middle) > _FAR * middle:
+                        told.add(name)
     level = statistics.median(sample.typical for sample in own) if zero is None else zero
     kept = {name: found for name, found in differences.items() if name not in broken}
     measured = {name: Measured(level + _median(found), peaks[name], _median(found)) for name, found in kept.items()}

@@ -16,6 +16,7 @@ from omni_kit.parity.candidate import find_candidate
 from omni_kit.targets.sides import Choosing, KernelCall
 from omni_kit.targets.veomni.runtime.kernels import bring_kernels, built_in, setting_of
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
+from omni_kit.targets.veomni.text.context import BROUGHT
 
 OLMOE = Path(__file__).parents[4] / "reference_models" / "veomni" / "olmoe"
 LOSS, ATTENTION = "cross_entropy_loss_implementation", "attn_implementation"
@@ -157,7 +158,34 @@ def _swiglu(gate: torch.Tensor, up: torch.Tensor, limit: float | None) -> torch.
     return torch.nn.functional.silu(gate) * up
 
 
-def test_the_brought_kernel_can_be_chosen(built: tuple[VeOmniBuilder, Any, Path]) -> None:
+@pytest.mark.parametrize(("setting", "kernels"), BROUGHT.items())
+def test_the_brought_kernels_can_be_chosen(
+    built: tuple[VeOmniBuilder, Any, Path], setting: str, kernels: dict[str, str]
+) -> None:
     found = {choice.setting: choice for choice in built[0].choices(built[2])}
-    (kernel,) = [one for one in found["moe_implementation"].kernels if one.name == "fused_grouped_mm"]
-    assert bool(kernel.missing) is not torch.cuda.is_available()
+    for kernel, module in kernels.items():
+        (one,) = [one for one in found[setting].kernels if one.name == kernel]
+        assert bool(one.missing) is not torch.cuda.is_available()
+        assert f"omni_kit_{module}" in sys.modules
+
+
+def test_brought_attention_refuses_what_it_does_not_compute() -> None:
+    bring_kernels()
+    attention = sys.modules["omni_kit_torch_varlen"].torch_varlen_attention
+    heads = torch.zeros(1, 2, 4, 8)
+    for option in ({"dropout": 0.1}, {"softcap": 30.0}, {"s_aux": torch.zeros(2)}):
+        with pytest.raises(NotImplementedError, match="torch_varlen has no dropout"):
+            attention(None, heads, heads, heads, None, **option)
+
+
+def test_a_brought_loss_leaves_the_names_of_the_others_alone() -> None:
+    from veomni.ops.kernels import cross_entropy
+
+    bring_kernels()
+    loss = sys.modules["omni_kit_liger_large_chunks"].large_chunk_loss
+    assert cross_entropy._resolve_cross_entropy_fn("liger_large_chunks") is loss
+    assert cross_entropy._resolve_cross_entropy_fn("eager") is cross_entropy.eager_cross_entropy
+    with pytest.raises(ValueError, match="nothing"):
+        cross_entropy._resolve_cross_entropy_fn("nothing")
+    with pytest.raises(RuntimeError, match="needs hidden_states and weights"):
+        loss(labels=torch.zeros(2, dtype=torch.long))

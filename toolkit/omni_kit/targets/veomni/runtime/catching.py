@@ -1,8 +1,10 @@
 """Catches the calls that the kernels of a VeOmni model get, each with the reference that it is judged by."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,15 +32,24 @@ class _Caught:
     ) -> None:
         self.__name__ = getattr(kernel, "__name__", "kernel")
         self._kernel, self._reference, self._judged = kernel, reference, judged or kernel
-        self.calls: dict[str, KernelCall | str] = {}
+        self._calls: dict[str, KernelCall | str] = {}
+        self._times: Counter[str] = Counter()
+
+    @property
+    def calls(self) -> list[KernelCall | str]:
+        """The first call of each form, and how many there were."""
+        return [
+            one if isinstance(one, str) else replace(one, times=self._times[told]) for told, one in self._calls.items()
+        ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         told = call_told(args, kwargs)
-        if told not in self.calls and self._reference is None:
-            self.calls[told] = "no independent reference is known for it"
-        elif told not in self.calls and self._reference is not None:
+        self._times[told] += 1
+        if told not in self._calls and self._reference is None:
+            self._calls[told] = "no independent reference is known for it"
+        elif told not in self._calls and self._reference is not None:
             kept = (_kept(args), _kept(kwargs))
-            self.calls[told] = KernelCall(told, self._judged, self._reference, *kept)
+            self._calls[told] = KernelCall(told, self._judged, self._reference, *kept)
         return self._kernel(*args, **kwargs)
 
 
@@ -66,7 +77,7 @@ def caught_calls(model: nn.Module, setting: str, run: Callable[[], Any]) -> list
         if setting == setting_of(EXPERTS):
             caught.append(stack.enter_context(_catching_experts()))
         run()
-    return [call for one in caught for call in one.calls.values()]
+    return [call for one in caught for call in one.calls]
 
 
 @contextmanager

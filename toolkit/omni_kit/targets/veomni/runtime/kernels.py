@@ -6,6 +6,7 @@ of attention functions.
 
 import ast
 import dataclasses
+import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +22,9 @@ from omni_kit.targets.veomni.runtime.slots import ATTENTION, COUNTING
 from omni_kit.targets.veomni.runtime.stand_ins import NAME as STAND_IN
 from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins
 
-BROUGHT = "grouped_mm"
-"""The experts' kernel that omni-kit brings; its code is the file of that name among the templates of integrations."""
+BROUGHT_ATTENTION = "torch_varlen"
+BROUGHT = ("grouped_mm", "liger_large_chunks", BROUGHT_ATTENTION)
+"""The kernels that omni-kit brings; each registers itself in the file of its name among the templates."""
 PLACE = ("model", "ops_implementation")
 PLAIN = "eager"
 _SUFFIX = "_implementation"
@@ -52,15 +54,15 @@ def choices_of(model: nn.Module, slots: Sequence[Slot]) -> list[KernelChoice]:
 
 
 def bring_kernels() -> None:
-    """Register the experts' kernel that omni-kit brings, unless the integration has it already."""
-    from veomni.ops.kernel_registry import KERNEL_REGISTRY
+    """Register the kernels that omni-kit brings; one that the integration has already stays as it is."""
     from veomni.ops.kernels import moe  # noqa: F401 - VeOmni's own kernels register themselves
 
-    if BROUGHT not in KERNEL_REGISTRY.list_available(EXPERTS, "standard"):
-        file = resource_dir("templates") / "veomni" / "text" / f"{BROUGHT}.py.jinja"
-        module = ModuleType(f"omni_kit_{BROUGHT}")
-        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
-        sys.modules[module.__name__] = module
+    for name in BROUGHT:
+        if (own := f"omni_kit_{name}") not in sys.modules:
+            file = resource_dir("templates") / "veomni" / "text" / f"{name}.py.jinja"
+            module = ModuleType(own)
+            sys.modules[own] = module
+            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
 
 
 def setting_of(operation: str) -> str:
@@ -118,7 +120,7 @@ def _attentions() -> list[Bindable]:
 
     named = get_type_hints(OpsImplementationConfig)[ATTENTION_SETTING]
     literal = next((option for option in get_args(named) if get_origin(option) is Literal), named)
-    return [Bindable(name, _attention_missing(name)) for name in get_args(literal)]
+    return [Bindable(name, _attention_missing(name)) for name in (BROUGHT_ATTENTION, *get_args(literal))]
 
 
 def _attention_missing(name: str) -> str:
@@ -129,6 +131,8 @@ def _attention_missing(name: str) -> str:
 
     if name == PLAIN:
         return ""
+    if name == BROUGHT_ATTENTION and importlib.util.find_spec("torch.nn.attention.varlen") is None:
+        return "needs torch 2.10 or later"
     own = f"veomni_{name}_with_sp"
     if own not in ALL_ATTENTION_FUNCTIONS and name not in ALL_ATTENTION_FUNCTIONS:
         return "is not a function registered by transformers or VeOmni"
@@ -136,7 +140,7 @@ def _attention_missing(name: str) -> str:
     asked = [getattr(module, f"is_{short}_available", None) for module in (utils, import_utils)]
     if not all(available() for available in asked if available is not None):
         return f"the package of {name} is not installed, or finds no device"
-    if own in ALL_ATTENTION_FUNCTIONS and not torch.cuda.is_available():
+    if (own in ALL_ATTENTION_FUNCTIONS or name == BROUGHT_ATTENTION) and not torch.cuda.is_available():
         return "needs gpu"
     return ""
 

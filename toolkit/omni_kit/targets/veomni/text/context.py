@@ -12,7 +12,12 @@ from omni_kit.targets.veomni.text.replay import MONITOR, REPLAY
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import expert_parameters, stacked_parameters
 
-GROUPED_MM = "fused_grouped_mm"
+BROUGHT = {
+    "moe_implementation": {"fused_grouped_mm": "grouped_mm"},
+    "cross_entropy_loss_implementation": {"liger_large_chunks": "liger_large_chunks"},
+    "attn_implementation": {"torch_varlen": "torch_varlen"},
+}
+"""Setting -> kernel that omni-kit brings -> the module among the templates that registers it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class TextContext:
         converter: a converter is written, for experts that lie `disk` where there are some.
         media: what the generated module takes from the integration's module for media; nothing for text alone.
         excluded: definitions that the generated module leaves out.
-        grouped_mm: the settings choose the experts' kernel that omni-kit brings, so the integration has its file.
+        brought: the modules of kernels that omni-kit brings and the settings choose.
     """
 
     name: str
@@ -71,7 +76,7 @@ class TextContext:
     disk: str
     media: Sequence[str]
     excluded: Sequence[str]
-    grouped_mm: bool
+    brought: Sequence[str]
 
 
 def text_context(
@@ -134,7 +139,11 @@ def text_context(
         disk=disk,
         media=media,
         excluded=excluded,
-        grouped_mm=request.kernels.get("moe_implementation") == GROUPED_MM,
+        brought=[
+            kernels[chosen]
+            for setting, kernels in BROUGHT.items()
+            if (chosen := request.kernels.get(setting)) in kernels
+        ],
     )
 
 

@@ -202,8 +202,8 @@ class _Planner:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         if self.merging is not None:
             yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **self._media})
-        if self.context.grouped_mm:
-            yield NewFile(f"{base}/grouped_mm.py", "grouped_mm.py.jinja")
+        for module in self.context.brought:
+            yield NewFile(f"{base}/{module}.py", f"{module}.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
         yield NewFile(self.context.test_path, "test_parity.py.jinja", context=context)
