@@ -179,7 +179,7 @@ def test_a_candidate_that_raises_is_one_line(install: Install, tmp_path: Path) -
         (
             RULES + "from omni_checkers import Rule\n\n\nclass Leak(Rule):\n    id = 'HAR001'\n    name = 'leak'\n"
             "    target = 'harbour'\n    BAD = GOOD = ()\n",
-            "is for the target 'harbour', which is not there",
+            "is for the target 'harbour', which does not exist",
         ),
     ],
 )

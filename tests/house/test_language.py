@@ -45,6 +45,11 @@ TICS = {
 }
 _COMPILED = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in TICS.items()}
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->", re.DOTALL)
+# Docstrings: the figures of speech that no docstring has, public or not. A colon after one is an attribute's name.
+_IN_DOCSTRINGS = re.compile(
+    r"\b(?:besides?|likewise|anew|mend(?:s|ed|ing)?|goes on|otherwise than|in the place of|handed (?:on|over)"
+    r"|hands (?:it|them|on|over|to|an?|the))\b(?!:)", re.IGNORECASE
+)  # fmt: skip
 # Errors and findings: the calls by which a text reaches a user.
 _MESSAGES = {"BadInput", "Finding", "MissingRequirement", "NotApplicable", "Refusal"}
 # Pages that still have such sentences; a page leaves this list when it is rewritten, and none comes to it.
@@ -114,6 +119,25 @@ def test_errors_and_findings_are_written_in_the_words_of_the_field(folder: str) 
     files = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob("*.py"))}
     said = {path: [tic for text in messages(source) for tic in tics(text)] for path, source in files.items()}
     assert {str(path.relative_to(ROOT)): found for path, found in said.items() if found} == {}
+
+
+@pytest.mark.parametrize("folder", ["checkers", "toolkit"])
+def test_docstrings_are_written_in_the_words_of_the_field(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                text = _CODE.sub("`code`", ast.get_docstring(node) or "")
+                found += [(path.name, tic.group(), text[:60]) for tic in _IN_DOCSTRINGS.finditer(text)]
+    assert found == []
+
+
+def test_a_docstring_may_name_an_attribute_by_such_a_word() -> None:
+    assert _IN_DOCSTRINGS.findall("Puts one in the place of another.\n\nIt lies beside it.") == [
+        "in the place of",
+        "beside",
+    ]
+    assert _IN_DOCSTRINGS.findall("Replace one by another.\n\nAttributes:\n    beside: the folder.") == []
 
 
 @pytest.mark.parametrize(("fires", "quiet"), [

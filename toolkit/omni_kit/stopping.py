@@ -39,7 +39,7 @@ def asked() -> bool:
 
 
 def go_on() -> None:
-    """Goes on, unless somebody has asked to stop.
+    """Continue, unless somebody has asked to stop.
 
     Raises:
         KeyboardInterrupt: somebody has.

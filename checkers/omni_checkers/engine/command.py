@@ -74,7 +74,7 @@ def run_check(
 
 
 def _mended(run: Callable[[], Report]) -> Report:
-    """Mends what findings know how to fix, run after run; the report of the last run, which says how many."""
+    """Apply the fixes of findings, run after run; the report of the last run, which says how many."""
     report, mended = run(), 0
     for _ in range(_ROUNDS):
         done = apply_fixes(report.findings)

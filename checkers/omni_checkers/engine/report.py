@@ -23,7 +23,7 @@ class Report:
         suppressed: how many findings a comment, or the settings of the project, silenced.
         matched: how many findings the baseline knew.
         stale: entries of the baseline that fit no finding any more.
-        notes: what a person should know besides.
+        notes: what else a person should know.
         settings: how it was checked, and which file says so.
     """
 

@@ -164,7 +164,7 @@ def test_devices_share_tokens_where_diffusers_has_a_plan(pipeline: str, shares: 
 
 
 def test_a_way_that_cannot_be_read_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="passes its denoiser a prompt in a way that could not be read"):
+    with pytest.raises(Refusal, match="passes its denoiser a prompt in a way that could not be analysed"):
         scaffold("OmniGenPipeline", tmp_path, "hybrid")
     with pytest.raises(Refusal, match="steps in nested loops"):
         scaffold("LTXI2VLongMultiPromptPipeline", tmp_path, "native")

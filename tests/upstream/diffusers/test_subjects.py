@@ -110,7 +110,7 @@ def test_components_are_those_of_the_real_library(tmp_path: Path) -> None:
         ({"transformer": ["diffusers", "UNet2DConditionModel"]}, "which is not a transformer"),
         ({"_class_name": "NobodysPipeline"}, "has no pipeline NobodysPipeline"),
         ({"_class_name": "WanTransformer3DModel"}, "has no pipeline WanTransformer3DModel"),
-        ({"_class_name": None}, "has no _class_name"),
+        ({"_class_name": None}, "does not say its _class_name"),
         ({"transformer": None, "../elsewhere": ["diffusers", "WanTransformer3DModel"]}, "which is not a directory"),
     ],
 )

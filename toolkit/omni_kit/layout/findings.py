@@ -1,4 +1,4 @@
-"""What there is to know about a checkpoint besides its layout: what is missing, what contradicts, what stays open."""
+"""What is known of a checkpoint other than its layout: missing, contradicting and undecided parts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

@@ -36,7 +36,7 @@ class Format(StrEnum):
 def bounded(value: Any, limit: int = LIST_LIMIT) -> Any:
     """A JSON-ready copy of `value` in which lists longer than `limit` are cut.
 
-    Beside a cut list `name` stands `name_total`, its real length. Non-finite floats become None: JSON has no NaN.
+    Next to a cut list `name` stands `name_total`, its real length. Non-finite floats become None: JSON has no NaN.
     """
     if isinstance(value, Mapping):
         result: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """Skills in an agent's folder: added, brought up to date and removed, and never over what a person changed.
 
-Beside each skill that was added lies a record of what was written: file -> digest.
+Next to each added skill is a record of what was written: file -> digest.
 """
 
 import hashlib

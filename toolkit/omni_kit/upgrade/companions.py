@@ -1,4 +1,4 @@
-"""What lies beside a patch config: converters, parallel plans, LoRA patterns, registries and toys that name parameters.
+"""Files next to a patch config: converters, parallel plans, LoRA patterns, registries and toys that name parameters.
 
 A name that upstream changed for sure is followed; one that is gone without a counterpart is left to a person.
 """

@@ -47,7 +47,7 @@ TAKEN_FOR_ONE = {
     "minimax": "layers of type linear_attention",
     "nemotron": "does not use transformers' registry",
     "qwen3_next": "mixes neighbouring tokens",
-    "stablelm": "StableLmDecoderLayer.forward does not hand on",
+    "stablelm": "StableLmDecoderLayer.forward does not pass on",
 }
 
 

@@ -222,7 +222,7 @@ def test_operations_that_do_more_than_rearrange_are_refused() -> None:
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [
-        ({"l_mlp_0_w1": (3, 5)}, "needs mlp.*.w3, which is not there"),
+        ({"l_mlp_0_w1": (3, 5)}, "needs mlp.*.w3, which is missing"),
         ({"l_mlp_0_w1": (3, 5), "l_mlp_1_w1": (3, 4), "l_mlp_0_w3": (3, 5)}, "cannot stack"),
         ({"l_mlp_0_w1": (3, 5), "l_mlp_0_w3": (3, 4)}, "cannot concatenate"),
     ],

@@ -325,7 +325,7 @@ class _Upgrade:
         return self.before[path]
 
     def _take_back(self, wrong: dict[Path, list[Diagnostic]]) -> bool:
-        """Mend what can be: an import that upstream dropped comes back; a patch that does not generate clashes."""
+        """Fix what can be fixed: an import that upstream dropped comes back; a patch that does not generate clashes."""
         changed = False
         for config in self.configs:
             for found in wrong.get(config.loaded.path, ()):

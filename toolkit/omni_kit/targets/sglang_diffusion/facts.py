@@ -173,7 +173,7 @@ class PipelineFacts:
         return {**values, **self.vae_given}
 
     def needed_to_decode(self, asked: str) -> bool:
-        """Whether the autoencoder needs an argument besides latents: no generator, nothing that its config declines."""
+        """Whether the autoencoder needs an argument after latents: no generator, nothing that its config declines."""
         declined = self.vae_values().get(f"{asked}_conditioning") is False
         return not declined and "generator" not in asked
 

@@ -40,7 +40,7 @@ def compose(facts: PipelineFacts) -> Composition:
 
 
 def modular_context(facts: PipelineFacts) -> dict[str, Any]:
-    """What the templates of the modular way are rendered with besides."""
+    """The other variables of the modular variant's templates."""
     found = compose(facts)
     asked = [one for one in _asked(facts, found) if isinstance(one, Text)]
     noise = facts.pipeline.cls.method(NOISE)

@@ -20,7 +20,7 @@ def trains(found: ModelDir) -> bool:
 def candidate(
     found: ModelDir, upstream: Callable[[ModelDir], str], *, builder: str, reference: str, feed: str
 ) -> Candidate:
-    """A model directory beside upstream, its toy made from `toy_config.json`, or without one from `upstream(found)`."""
+    """A model directory and upstream, its toy made from `toy_config.json`, or without one from `upstream(found)`."""
     toy = found.path / _TOY_CONFIG
     return Candidate(
         path=found.path,

@@ -31,7 +31,7 @@ class Composition:
         guides: when there are two answers, in the words that were asked for.
         conditions: argument of the denoiser -> what encode_prompt answered for the prompt, and against it.
         shape: of the noise, in those words.
-        pack: the method that packs noise, and what it is called with besides.
+        pack: the method that packs noise, and its other arguments.
         exact: noise is drawn in float32, whatever the denoiser computes in.
         sigmas: what the steps are made of; empty where the scheduler makes them.
         against: what of this could not be read, each in one line with its place.

@@ -152,7 +152,7 @@ class ConfigsGenerate(Rule):
 
 
 def placed(item: Regenerated, found: "Diagnostic") -> tuple[Path, int]:
-    """(file, line) that a diagnostic of the generator speaks of: of the config, or of a config that it goes on with."""
+    """(file, line) that a diagnostic of the generator speaks of: of the config, or of one that it extends."""
     own = item.config.file.path
     path = own.parent / found.path if found.path else own
     return (path, max(1, found.line)) if path.is_file() else (own, item.config.line)

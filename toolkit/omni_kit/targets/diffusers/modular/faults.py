@@ -82,7 +82,7 @@ def _guiders(modular: Any) -> Iterator[Any]:
 
 
 def _turned(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Goes on from the other answer."""
+    """Continue from the other output."""
 
     def forward(self: Any, pred_cond: Any, pred_uncond: Any = None) -> Any:
         found = right(self, pred_cond, pred_uncond)

@@ -88,7 +88,7 @@ class _Pair:
         first, second: the statements: one asks, the other asks again and combines.
         answer: the variable of the first answer; `other` that of the second.
         cached: the calls stand in contexts of a cache.
-        rest: what is done with what was combined, besides.
+        rest: what else is done with the combined output.
         positive: what the rest calls the first answer, where that is not its variable.
         between: what is done with each answer before they are combined.
     """

@@ -21,7 +21,7 @@ class MediaContext:
     Attributes:
         upstream: the class that answers.
         positions: its positions have several axes.
-        position_attributes: what the method for them reads of the model besides its config -> where the config has it.
+        position_attributes: what their method reads of the model outside the config -> where the config has it.
         joined: argument of forward -> the dimension along which samples are joined.
         by_token: further arguments with a value for each token.
         dummies: the smallest input of each kind.

@@ -197,7 +197,7 @@ def _scatters(method: ast.FunctionDef | None) -> bool:
 
 
 def _layers(following: Sequence[Held]) -> Iterator[tuple[str, ast.stmt]]:
-    """What is taken out of a tower's output besides its features, as those of earlier layers for later ones of text."""
+    """Parts of a tower's output other than its features, such as those of earlier layers for later ones of text."""
     for statement, held in following:
         value = statement.value if isinstance(statement, ast.Assign) else None
         if (

@@ -133,7 +133,7 @@ class Asks:
     def _combined(
         self, place: DenoiserCall, forms: dict[str, Any], block: list[ast.stmt], rest: list[ast.stmt]
     ) -> list[ast.stmt]:
-        """Goes on to the statement in which two answers become one."""
+        """Find the statement that combines two outputs."""
         formula, done = Formula(self.scale, forms), []
         while block or rest:
             node = (block or rest).pop(0)

@@ -26,7 +26,7 @@ class Stage:
         answer: the variable that is what it answered.
         kept: variables that an earlier stage, or an earlier step, left.
         body: statements; they set `AFTER`, and the attributes that later stages need.
-        reads: what they need besides.
+        reads: what else they need.
     """
 
     sample: str

@@ -88,7 +88,7 @@ class _Steps(Numbers):
     """Numbers, of which one is all latents."""
 
     def library(self, name: str, *arguments: Any, **keywords: Any) -> Any:
-        """See `Numbers`: what loops do with latents besides."""
+        """See `Numbers`: what else loops do with latents."""
         if "randn" in name:
             return DRAWN
         if name in _SAME:
