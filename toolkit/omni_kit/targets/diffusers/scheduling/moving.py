@@ -21,7 +21,7 @@ class Gathered(ast.NodeTransformer):
             found = self.visit(copy.deepcopy(node))
             yield from found if isinstance(found, list) else [found]
 
-    def visit_Asked(self, node: DenoiserCall) -> list[ast.stmt]:
+    def visit_DenoiserCall(self, node: DenoiserCall) -> list[ast.stmt]:
         """Two lists are longer by one."""
         note = ast.parse(f"told.append({ast.unparse(ast.fix_missing_locations(ast.Expr(node.time)))})").body
         return [*note, *ast.parse(f"self._places.append((number, {node.number}))").body]

@@ -77,7 +77,7 @@ class _Walk(Frame):
         tables = tuple(table for one in names.values() if len(table := _numbers(one)) >= _LONG)
         return Way(factor, tuple(self.asked), _number(names[loop.latents_name]), _numbers(levels), tables)
 
-    def run_asked(self, node: DenoiserCall) -> None:
+    def run_denoisercall(self, node: DenoiserCall) -> None:
         """The model is asked."""
         time = _number(self.value(node.time))
         self.asked.append((_number(self.value(node.sample)), float(time) if node.real else time))
