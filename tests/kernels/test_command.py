@@ -144,6 +144,24 @@ def test_a_new_model_is_written_with_it(measured: tuple[Path, int, dict[str, Any
     assert {"path": "mine/train.yaml", "action": "unchanged"} in updated["files"]
 
 
+def test_brought_kernels_that_were_chosen_come_with_the_model(
+    measured: tuple[Path, int, dict[str, Any]], tmp_path: Path
+) -> None:
+    place, _, answer = measured
+    own = {"moe_implementation": "fused_grouped_mm", "attn_implementation": "torch_varlen"}
+    chosen = {**answer["recommended"]["ops_implementation"], **own}
+    kept = place / "brought.json"
+    kept.write_text(
+        json.dumps({**answer, "recommended": {**answer["recommended"], "ops_implementation": chosen}}), encoding="utf-8"
+    )
+    given = ("--from", str(place / "config.json"), "--target", "veomni", "--into", str(tmp_path))
+    code, written = run_cli("new-model", "mine", *given, "--kernels", str(kept))
+    assert code == 0, written
+    assert {"grouped_mm.py", "torch_varlen.py"} <= {file.name for file in (tmp_path / "mine").iterdir()}
+    assert not (tmp_path / "mine/liger_large_chunks.py").exists()
+    assert "from . import grouped_mm, torch_varlen" in (tmp_path / "mine/__init__.py").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

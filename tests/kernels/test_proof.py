@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from omni_kit.kernels.proof import errors_of
+from omni_kit.kernels.proof import errors_of, milliseconds
+from omni_kit.kernels.stopwatch import WallStopwatch
 from omni_kit.targets.sides import KernelCall
 
 
@@ -138,3 +140,11 @@ def test_a_weight_that_comes_twice_is_one_weight(kernel: Callable[..., Any], exp
         caught = KernelCall("", kernel, reference, (module, x), {"sinks": module.sinks})
         errors = errors_of(caught, torch.bfloat16)
         assert [error.what for error in errors if not error.kernel <= error.allowed] == expected
+
+
+def test_what_a_kernel_takes_in_a_step_counts_every_call() -> None:
+    """Each run takes a second by this clock, forward and backward together."""
+    ticks = iter(range(1000))
+    once = milliseconds(call(norm), torch.bfloat16, WallStopwatch(lambda: next(ticks)))
+    often = milliseconds(replace(call(in_place), times=5), torch.bfloat16, WallStopwatch(lambda: next(ticks)))
+    assert (once, often) == (1000.0, 5000.0)
