@@ -217,7 +217,7 @@ def test_fused_index_alone_is_ambiguous_unless_assumed(edited: Callable[[str, Ed
     ("model_type", "unknown"),
     [
         ("gpt_oss", "whether gate and up are interleaved, or in which form the biases are stored"),
-        ("llama4_text", "alternate"),
+        ("llama4_text", "interleaved"),
     ],
 )
 def test_without_a_config_it_says_what_it_cannot_know(

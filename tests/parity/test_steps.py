@@ -19,7 +19,7 @@ def example(kind: type[Step[Any]]) -> Step[Any]:
     known = {field.name: EXAMPLES[hints[field.name]] for field in fields(kind) if hints[field.name] in EXAMPLES}
     rest: dict[str, Any] = {
         "mesh": {"name": "m"}, "options": {}, "forbidden": ["x"], "pairs": [["a", 0, 1]], "run": {"name": "r"},
-        "records": ["a"], "published": {"a": [1, 2]}, "measured": ["a"], "hidden": ["x"],
+        "records": ["a"], "extent": "numbers", "published": {"a": [1, 2]}, "measured": ["a"], "hidden": ["x"],
     }  # fmt: skip
     return kind(**known, **{field.name: rest[field.name] for field in fields(kind) if field.name not in known})
 
