@@ -212,7 +212,7 @@ def test_values_run_nothing(save: Save, tmp_path: Path) -> None:
     mark = tmp_path / "layers.0.gate.weight"
     saved = {**state(*trained("gate", 0), False), "extra": Attack(mark)}
     source = save(saved)
-    with pytest.raises(Refusal, match="extra holds names of parameters"):
+    with pytest.raises(Refusal, match="extra contains parameter names"):
         apply_renames(str(source), MAPS, tmp_path / "out")
     assert not mark.exists()
     shutil.rmtree(source)

@@ -67,7 +67,7 @@ def test_a_cpu_is_measured_and_said_to_be_no_accelerator(measured: tuple[Path, i
     _, code, answer = measured
     assert code == 3
     assert answer["ok"] is False
-    assert any("accelerators" in note for note in answer["notes"])
+    assert any("accelerator kernels" in note for note in answer["notes"])
     assert answer["upstream"]["ms"] > 0
     assert answer["recommended"]["ms"] > 0
     assert _kernel(answer, "moe", "fused_triton")["status"] == "missing"

@@ -156,7 +156,7 @@ def test_an_original_layout_is_refused_with_its_conversion(wan: Path, tmp_path: 
         ):  # fmt: skip
             code, answer = run_cli(*command, str(file))
             assert code == 2
-            assert "in the layout of its original authors, which diffusers calls 'wan-i2v-14B'" in answer["error"]
+            assert "in its original authors' layout, which diffusers calls 'wan-i2v-14B'" in answer["error"]
             assert f"WanTransformer3DModel.from_single_file('{file}')" in answer["hint"]
             assert "by convert_wan_transformer_to_diffusers" in answer["hint"]
     assert not written.exists()

@@ -162,7 +162,7 @@ def test_the_training_file_says_what_the_trainer_knows(written: Path) -> None:
 @pytest.mark.parametrize(("name", "says"), [
     ("WanTransformer3DModel", ""),
     ("SD3Transformer2DModel", "no _cp_plan"),
-    ("HeliosTransformer3DModel", "told a length of the whole sequence (original_context_length)"),
+    ("HeliosTransformer3DModel", "receive the whole sequence's length (original_context_length)"),
     ("LTX2VideoTransformer3DModel", "not that of its siblings: audio_rope"),
 ])  # fmt: skip
 def test_sequences_are_shared_by_a_plan_that_can_hold_and_else_not_at_all(name: str, says: str, tmp_path: Path) -> None:
