@@ -33,8 +33,8 @@ def test_the_value_comes_back() -> None:
         ("import os; os._exit(0)", "ended with code 0"),
         ("import sys; sys.exit(5)", "ended with code 5"),
         ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV"),
-        (FORGED, "the worker process wrote among its answers"),
-        (f"{FORGED}; os._exit(0)", "the worker process wrote among its answers"),
+        (FORGED, "the worker process wrote to its result channel"),
+        (f"{FORGED}; os._exit(0)", "the worker process wrote to its result channel"),
     ],
 )
 def test_what_gives_no_value_is_an_error(code: str, says: str) -> None:

@@ -23,7 +23,7 @@ def test_who_loads_the_class_takes_its_checkpoint(checkpoint: Checkpoints, name:
 
 
 def test_another_library_has_no_class_for_it(checkpoint: Checkpoints) -> None:
-    with pytest.raises(BadInput, match="diffusers has no class that loads it"):
+    with pytest.raises(BadInput, match="diffusers cannot load it"):
         check_layout(str(checkpoint("olmoe")), consumer=consumer_of("diffusers"))
 
 

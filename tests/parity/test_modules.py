@@ -176,8 +176,8 @@ def test_a_sound_model_is_not_blamed() -> None:
 @pytest.mark.parametrize(
     ("block", "module", "what"),
     [
-        (WithScaledMixer, "first.mixer", "what it hands to first.mixer.down"),
-        (WithoutNorm, "first", "what it hands to first.mixer"),
+        (WithScaledMixer, "first.mixer", "its input to first.mixer.down"),
+        (WithoutNorm, "first", "its input to first.mixer"),
     ],
 )
 def test_the_first_module_that_adds_error_is_blamed(block: type[nn.Module], module: str, what: str) -> None:
@@ -222,7 +222,7 @@ def test_another_way_to_the_same_result_is_excused() -> None:
 @pytest.mark.parametrize(
     ("block", "module", "what"),
     [
-        (WithDetachedMixer, "second", "the gradient that it gives back to second.norm"),
+        (WithDetachedMixer, "second", "the gradient that it returns to second.norm"),
         (WithDetachingMixer, "second.mixer", "the gradient that it cuts off"),
     ],
 )

@@ -182,7 +182,7 @@ KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        sel
     ("diffusion", DIFFUSION, (), "DDIMScheduler", "it goes where Diffusion.sample goes, worked out side by side; beta"),
     ("held", HELD, (), "FlowMatchEulerDiscreteScheduler", "sample uses the noise levels of shift=2.5"),
     ("bent", HELD, (("self.shift * s / (1 + (self.shift - 1) * s)", "s**self.shift"),), "a new class",
-     "sample goes along levels of its own"),
+     "sample computes its own noise levels"),
     ("kept", HELD, (REMEMBERED, KEPT), "a new class", "sample remembers kept"),
 ])  # fmt: skip
 def test_steps_of_objects_go_where_the_authors_go(
@@ -202,7 +202,7 @@ def test_steps_of_objects_go_where_the_authors_go(
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [
-    ("        self.old = v\n", "        log(self)\n        self.old = v\n", "hands its Sampler to somebody"),
+    ("        self.old = v\n", "        log(self)\n        self.old = v\n", "passes its Sampler to other code"),
     ("        self.old = v\n", "        self.old = v * self.scale\n", "reads self.scale, which Sampler does not set"),
     ("class Sampler:", "class Base:\n    pass\n\n\nclass Sampler(Base):", "made of another class of theirs"),
     ("net, shift=3.0", "net, cfg, shift=3.0", "has cfg of its own beside what Sampler is made with"),

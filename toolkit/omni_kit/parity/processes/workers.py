@@ -13,7 +13,7 @@ from omni_kit.isolation.worker import Worker, environment
 from omni_kit.targets.sides import TRANSFORMERS
 
 LAUNCHER = "ranks"
-GRACE = 30.0  # seconds that a launcher has to say which of its processes hung
+GRACE = 60.0  # seconds that a launcher has to say which of its processes hung
 SERVICE = "omni_kit.parity.processes.service:service"
 _OF_CANDIDATE = {"candidate", LAUNCHER}
 _STEPS = ("omni_kit.parity.processes.side", "omni_kit.parity.processes.steps")
