@@ -110,3 +110,28 @@ def test_several_answers_are_one() -> None:
 def test_an_answer_that_is_not_finite_is_none() -> None:
     with pytest.raises(BadInput, match="its output contains NaN or infinity"):
         denoiser_inputs(NotFinite())
+
+
+class Turned(Small):
+    """Takes cosines and sines, each an argument of its own, for every patch of a picture."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        timestep: torch.Tensor,
+        freqs_cos: torch.Tensor | None = None,
+        freqs_sin: torch.Tensor | None = None,
+        return_dict: bool = True,
+    ) -> tuple[torch.Tensor]:
+        assert freqs_cos is not None
+        assert freqs_sin is not None
+        rows, columns = hidden_states.shape[-2] // 2, hidden_states.shape[-1] // 2
+        assert freqs_cos.shape == freqs_sin.shape == (rows * columns, 6)
+        return (self.mixed(hidden_states, torch.zeros(1, 1, 6)) * freqs_cos.mean() * timestep[:, None, None, None],)
+
+
+def test_cosines_and_sines_are_as_wide_as_a_head() -> None:
+    inputs = denoiser_inputs(Turned(hidden_size=24, heads_num=4))
+    for sample in samples_of(inputs):
+        cos, sin = sample["freqs_cos"], sample["freqs_sin"]
+        torch.testing.assert_close(cos**2 + sin**2, torch.ones_like(cos))

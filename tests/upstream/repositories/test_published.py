@@ -67,3 +67,32 @@ def test_what_a_constructor_hands_on_is_an_argument_too(tmp_path: Path) -> None:
     given = find_reference(written(tmp_path, more=", **kwargs", handed=", **kwargs"))
     assert [*given.handed_on] == ["qk_norm"]
     assert given.arguments["qk_norm"].default is True
+
+
+OPTIONS = """
+parser.add_argument("--qk-norm", action=argparse.BooleanOptionalAction, default=False)
+parser.add_argument("--mode", choices=["fused", "plain"], default="fused")
+"""
+
+
+@pytest.mark.parametrize(("read", "found"), [
+    ('if kwargs["qk_norm"]:', {"qk_norm": False}),
+    ('if kwargs.get("qk_norm", True):', {}),
+])  # fmt: skip
+def test_a_key_that_a_constructor_cannot_do_without_comes_from_a_command_line(
+    tmp_path: Path, read: str, found: dict[str, object]
+) -> None:
+    text = MODEL.format(more=", **kwargs", handed=", **kwargs", factory="")
+    text = text.replace("dim, qk_norm=False):\n", f"dim, **kwargs):\n        {read}\n            pass\n")
+    (tmp_path / "model.py").write_text(text)
+    (tmp_path / "train.py").write_text(OPTIONS)
+    given = find_reference(f"{tmp_path}::Lantern").handed_on
+    assert {name: one.default for name, one in given.items()} == found
+
+
+def test_the_choices_of_a_command_line_annotate_what_a_namespace_holds(tmp_path: Path) -> None:
+    text = MODEL.format(more="", handed="", factory="").replace("self, depth=2, hidden_size=16, heads=2", "self, args")
+    text = text.replace("Inner(hidden_size)", "Inner(args.qk_norm)\n        self.mode = args.mode")
+    (tmp_path / "model.py").write_text(text)
+    (tmp_path / "train.py").write_text(OPTIONS)
+    assert find_reference(f"{tmp_path}::Lantern").arguments["mode"].annotation == "Literal['fused', 'plain']"

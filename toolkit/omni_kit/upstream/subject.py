@@ -30,7 +30,8 @@ from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, read_json, refuse_pickles, weights_at
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.repositories import traits as repository_traits
-from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
+from omni_kit.upstream.repositories.published import SIGNED
+from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import Reference, find_reference, names_reference
 from omni_kit.upstream.transformers import traits as transformers_traits
 from omni_kit.upstream.transformers.autoclasses import config_of

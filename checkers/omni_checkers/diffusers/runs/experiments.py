@@ -15,7 +15,7 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.model_dir import toy_name
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.package import package_root
-from omni_kit.upstream.repositories.recorded import SIGNED
+from omni_kit.upstream.repositories.published import SIGNED
 
 FACT, SHARED = constructed.__name__, shared.__name__
 _LIMIT, _SHARING_LIMIT = 240.0, 300.0

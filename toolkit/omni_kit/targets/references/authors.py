@@ -19,7 +19,7 @@ from typing import Any
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
-from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.traits import foreign
@@ -176,8 +176,9 @@ class _Module(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """See `SourceFileLoader`: never from a cache, whose code is that of the file as it is."""
         text = Path(self.path).read_bytes()
-        tree = ast.fix_missing_locations(_Guarded().visit(ast.parse(text, self.path)))
-        return compile(tree, self.path, "exec", dont_inherit=True)
+        tree = ast.parse(text, self.path)
+        guarded = ast.fix_missing_locations(_Guarded(tree).visit(tree))
+        return compile(guarded, self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:
         """See `Loader`."""
@@ -219,10 +220,15 @@ class _Package(_Module):
 
 
 class _Guarded(ast.NodeTransformer):
-    """Puts plain imports under a `try`; those that the authors guard themselves stay as they are."""
+    """Puts plain imports under a `try`; those for which the authors have an alternative stay as they are."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._tree = tree
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
-        """The body is guarded already."""
+        """The body is guarded already; without an alternative, what it imports is needed."""
+        if lacks_alternative(node, self._tree):
+            return self.generic_visit(node)
         for part in (*node.handlers, *node.orelse, *node.finalbody):
             self.generic_visit(part)
         node.orelse = [inner for one in node.orelse for inner in self._listed(one)]

@@ -1,8 +1,9 @@
 """The reference side of a model that no library has yet: its authors' repository, imported here and nowhere else."""
 
 import json
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,16 +17,17 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
-from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, INNER
+from omni_kit.targets.references.small_arguments import small_arguments
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
-from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
+from omni_kit.upstream.repositories.published import SIGNED
+from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
-_WIDER = (HEADS * 16, HEADS * 32)  # for a toy whose heads are refused: kernels take multiples of 8, 16 or 32
+_LONGEST = 60.0  # seconds in which another set of arguments is looked for
 WEIGHTS = "model.safetensors"
 
 
@@ -99,10 +101,27 @@ class RepositoryBuilder:
 
     def make_toy(self, source: str, feed: Feed) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
-        torch.manual_seed(0)
-        model = self._built(Path(source), _WIDER)
-        fill(model)
-        return model
+        reference, given = self._read(Path(source))
+        ends = time.monotonic() + _LONGEST
+        first: nn.Module | None = None
+        refused: BadInput | None = None
+        for values in small_arguments(reference, given):
+            try:
+                torch.manual_seed(0)
+                model = self._made(reference, values)
+            except BadInput as error:
+                refused = refused or error
+            else:
+                fill(model)
+                if _takes(model, feed):
+                    return model
+                first = first or model
+            if time.monotonic() > ends:
+                break
+        if first is None:
+            assert refused is not None
+            raise refused
+        return first
 
     def importing_files(self) -> AbstractContextManager[None]:
         """Let imports find the authors' modules."""
@@ -114,39 +133,29 @@ class RepositoryBuilder:
             self._authors = Authors(reference)
         return self._authors
 
-    def _built(self, file: Path, more_widths: Sequence[int] = ()) -> nn.Module:
+    def _built(self, file: Path) -> nn.Module:
+        return self._made(*self._read(file))
+
+    def _read(self, file: Path) -> tuple[Reference, dict[str, Any]]:
+        """The class, and the arguments that a config has for it."""
         values = read_mapping(file)
-        reference = find_reference(self._told) if self._told else recorded_reference(file)
-        given, authors = values_of(values), self._authors_of(reference)
-        model, taken = _first_made(reference, [given, *(_as_wide(given, width) for width in more_widths)], authors)
+        return find_reference(self._told) if self._told else recorded_reference(file), values_of(values)
+
+    def _made(self, reference: Reference, given: Mapping[str, Any]) -> nn.Module:
+        arguments = {name: value for name, value in given.items() if not name.startswith("_")}
+        model = made(reference, arguments, self._authors_of(reference))
         signed = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
-        setattr(model, ARGUMENTS, {SIGNED: signed, **taken})
+        setattr(model, ARGUMENTS, {SIGNED: signed, **given})
         return model.train().to(self._device)
 
 
-def _first_made(
-    reference: Reference, choices: Sequence[Mapping[str, Any]], authors: Authors
-) -> tuple[nn.Module, Mapping[str, Any]]:
-    """The first of several sets of arguments that the authors' class takes, and the model made of it.
-
-    Raises:
-        BrokenReference: it takes none; what is wrong with the first.
-    """
-    refused: BrokenReference | None = None
-    for given in choices:
-        try:
-            return made(reference, {k: v for k, v in given.items() if not k.startswith("_")}, authors), given
-        except BrokenReference as error:
-            refused = refused or error
-    assert refused is not None
-    raise refused
-
-
-def _as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """The values of a toy with another width of the whole: some code takes heads of certain sizes alone."""
-    widths = {INNER: width, HEAD_DIM: width // HEADS}
-    return {name: value if isinstance(value, bool) or not isinstance(value, int) else widths.get(value, value)
-            for name, value in values.items()}  # fmt: skip
+def _takes(model: nn.Module, feed: Feed) -> bool:
+    """Whether there are inputs that a model takes."""
+    try:
+        feed.batch(model, lambda batch: {})
+    except BadInput:
+        return False
+    return True
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:

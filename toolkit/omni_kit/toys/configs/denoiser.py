@@ -46,7 +46,7 @@ _WIDTHS = (56, 64, 72, 88, 96, 104)
 _MORE_WIDTHS = 120
 _EIGHT = 8
 # Widths of the whole: as wide as the heads are together.
-_WHOLE = ("hidden_size", "dim", "d_model", "model_dim")
+WHOLE = ("hidden_size", "dim", "d_model", "model_dim")
 # Room for positions: never more than these, which the small inputs do not fill. A square, as some take its root.
 AT_MOST: Mapping[str, int] = {
     "rope_max_seq_len": 64,
@@ -74,7 +74,7 @@ IS_TEXT_LENGTH = re.compile(
 )
 _TEXT_LENGTH, _FRAMES = 9, 3
 _IS_LAYERS = re.compile(r"(layers|depths?|_blocks|num_scale|n_layer)$")
-_IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^n?heads(_num)?$")
+IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^n?heads(_num)?$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
@@ -139,10 +139,10 @@ _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     ("num_frames".__eq__, lambda key, value, free: min(value, _FRAMES)),
     (_IS_LAYERS.search, lambda key, value, free: _LAYERS),
     (_IS_FEW_HEADS.search, lambda key, value, free: _FEW_HEADS),
-    (_IS_HEADS.search, lambda key, value, free: HEADS),
+    (IS_HEADS.search, lambda key, value, free: HEADS),
     (_IS_HEAD_DIM.search, lambda key, value, free: _SECOND_HEAD_DIM if key.startswith(_SECOND) else HEAD_DIM),
     (SIZES.__contains__, lambda key, value, free: SIZES[key]),
-    (_WHOLE.__contains__, lambda key, value, free: INNER),
+    (WHOLE.__contains__, lambda key, value, free: INNER),
     (_IS_NO_WIDTH.search, lambda key, value, free: value),
     (_IS_WIDTH.search, lambda key, value, free: next(free)),
 )
@@ -176,7 +176,7 @@ def _factors(key: str, value: Any) -> Any:
 
 def _fit_heads(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
     """Keys and values have as many heads as queries where they do in reality."""
-    every = [key for key in config if _IS_HEADS.search(key) and not _IS_FEW_HEADS.search(key)]
+    every = [key for key in config if IS_HEADS.search(key) and not _IS_FEW_HEADS.search(key)]
     for key in (key for key in config if _IS_FEW_HEADS.search(key)):
         if config[key] in (None, *(config[one] for one in every)):
             toy[key] = HEADS

@@ -120,7 +120,7 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
     """
     found: dict[str, Defined] = {}
     for node in source.tree.body:
-        if not isinstance(node, ast.Try | ast.If) or _is_program(node):
+        if not isinstance(node, ast.Try | ast.If) or _is_program(node) or lacks_alternative(node, source.tree):
             continue
         imported = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
         own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
@@ -132,6 +132,39 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found
+
+
+def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
+    """Whether a guarded import of packages that have a stand-in leaves the file nothing to use in their place.
+
+    Its handlers bind nothing, or None to names that no condition of the file tests.
+    """
+    if not isinstance(node, ast.Try):
+        return False
+    body = [one for part in node.body for one in ast.walk(part)]
+    packages = [name.partition(".")[0] for one in body for name in _plain_modules(one)]
+    if not packages or not set(packages) <= stand_ins():
+        return False
+    rest = [one for part in (*node.handlers, *node.orelse) for one in ast.walk(part)]
+    values = {target.id: one.value for one in rest if isinstance(one, ast.Assign)
+              for target in one.targets if isinstance(target, ast.Name)}  # fmt: skip
+    none = all(isinstance(value, ast.Constant) and value.value is None for value in values.values())
+    binds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Raise)
+    return none and not any(isinstance(one, binds) for one in rest) and not values.keys() & _tested(tree)
+
+
+def _plain_modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+
+
+def _tested(tree: ast.Module) -> set[str]:
+    """Names that decide something themselves, not by an attribute: in the test of an `if` or an `assert`."""
+    tests = [one.test for one in ast.walk(tree) if isinstance(one, ast.If | ast.IfExp | ast.Assert | ast.While)]
+    nodes = [one for test in tests for one in ast.walk(test)]
+    owners = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+    return {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in owners}
 
 
 def _is_program(node: ast.stmt) -> bool:

@@ -4,7 +4,7 @@ import ast
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from omni_kit.pysource.source import dotted, read_source
 from omni_kit.upstream.repositories.repository import Repository
 
 _MOST_FILES, _MOST_BYTES = 2000, 300_000
+SIGNED = "_reference"  # the key under which a config of a port says the class of its authors' repository
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,11 +33,13 @@ class Published:
         values: by the names of the constructor's arguments, and of what it passes on.
         where: file:line, or the file.
         calls: it is a call of the class itself.
+        choices: what a command line takes for some of them.
     """
 
     values: Mapping[str, Any]
     where: str
     calls: bool = False
+    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def published(repository: Repository, cls: str, names: Collection[str], more: Collection[str] = ()) -> Published | None:
@@ -61,28 +64,30 @@ def options(repository: Repository, names: Collection[str]) -> Published | None:
     Args:
         names: options, with underscores.
     """
-    found = [Published(values, repository.show(file)) for file in repository.files[:_MOST_FILES]
-             if _ADDS in (text := _text(file)) and _speaks_of(text, "", names)
-             for values in [_options(repository, file)]]  # fmt: skip
+    found = [_options(repository, file) for file in repository.files[:_MOST_FILES]
+             if _ADDS in (text := _text(file)) and _speaks_of(text, "", names)]  # fmt: skip
     shared = [(len(one.values.keys() & set(names)), one) for one in found]
     most, best = max(shared, key=lambda one: one[0], default=(0, None))
     if best is None or 2 * most < len(names):
         return None
-    return Published({name: value for name, value in best.values.items() if name in names}, best.where)
+    return replace(best, values={name: value for name, value in best.values.items() if name in names})
 
 
-def _options(repository: Repository, file: Path) -> dict[str, Any]:
+def _options(repository: Repository, file: Path) -> Published:
     """What the parsers of a file give each option by default; `set_defaults` counts for more."""
     added: dict[str, Any] = {}
     set_apart: dict[str, Any] = {}
+    choices: dict[str, Sequence[Any]] = {}
     with suppress(BadInput):
         for node in ast.walk(read_source(repository, file).tree):
             name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
             if isinstance(node, ast.Call) and name == _ADDS:
-                added = _argument(node) | added
+                added = (own := _argument(node)) | added
+                listed = next((literal(one.value) for one in node.keywords if one.arg == "choices"), None)
+                choices |= dict.fromkeys(own, listed) if isinstance(listed, (list, tuple)) else {}
             elif isinstance(node, ast.Call) and name == "set_defaults":
                 set_apart |= _keywords(node)
-    return added | set_apart
+    return Published(added | set_apart, repository.show(file), choices=choices)
 
 
 def _fits(one: Published, names: Collection[str]) -> bool:
@@ -159,7 +164,7 @@ def _mappings(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         return
     if isinstance(value, Mapping):
         plain = {name: one for name, one in value.items() if isinstance(name, str) and not isinstance(one, Mapping)}
-        if plain:
+        if plain and SIGNED not in plain:  # else it is a toy of this very class
             yield plain
         for one in value.values():
             yield from _mappings(one, depth + 1)

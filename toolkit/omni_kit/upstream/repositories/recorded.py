@@ -5,10 +5,10 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.resources import resource_dir
 from omni_kit.upstream.places import read_json
+from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
 _EXAMPLES = "reference_models"
-SIGNED = "_reference"  # the key under which a config.json says the class of its authors' repository
 NULL = "_null_label"  # the key under which it says the class label of no class
 
 

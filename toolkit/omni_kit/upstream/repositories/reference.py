@@ -78,8 +78,12 @@ class Reference:
             return own
         given = options(self.repository, self.namespace.fields)
         values = given.values if given is not None else {}
-        fields = {name: Argument(name, values.get(name, UNKNOWN), name not in values, "", where)
-                  for name, where in self.namespace.fields.items()}  # fmt: skip
+        choices = given.choices if given is not None else {}
+        annotations = {name: f"Literal[{', '.join(map(repr, listed))}]" for name, listed in choices.items()}
+        fields = {
+            name: Argument(name, values.get(name, UNKNOWN), name not in values, annotations.get(name, ""), where)
+            for name, where in self.namespace.fields.items()
+        }
         return {**fields, **{name: one for name, one in own.items() if name != self.namespace.argument}}
 
     @cached_property
@@ -100,19 +104,30 @@ class Reference:
 
     @cached_property
     def handed_on(self) -> Mapping[str, Argument]:
-        """What the published config has for the classes within, which the constructor only passes on."""
-        if not self.hands_on or self.published is None:
+        """What the published config, or else a command line, has for the classes within: the constructor only passes
+        it on.
+        """
+        if not self.hands_on:
             return {}
-        where = self.published.where
-        given = {name: value for name, value in self.published.values.items() if name not in self._own}
-        return {name: Argument(name, value, False, "", where) for name, value in given.items()}
+        said = [options(self.repository, self._looked_up) if self._looked_up else None, self.published]
+        return {name: Argument(name, value, False, "", one.where) for one in filter(None, said)
+                for name, value in one.values.items() if name not in self._own}  # fmt: skip
 
     @cached_property
     def _inner(self) -> frozenset[str]:
         """The arguments of the constructors of all classes that the model needs."""
         classes = [one for one in self.closure.definitions if isinstance(one.node, ast.ClassDef)]
         inner = (ClassRef(one.source, one.node) for one in classes if isinstance(one.node, ast.ClassDef))
-        return frozenset(name for one in inner for name in arguments(one))
+        return frozenset(name for one in inner for name in arguments(one)) | self._looked_up
+
+    @cached_property
+    def _looked_up(self) -> frozenset[str]:
+        """What constructors take out of their `**kwargs` by name, and cannot do without."""
+        nodes = [one.node for one in self.closure.definitions if isinstance(one.node, ast.ClassDef)]
+        made = [
+            one for node in nodes for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+        ]
+        return frozenset(name for init in made if init.args.kwarg for name in _keys(init, init.args.kwarg.arg))
 
     @cached_property
     def forward(self) -> Mapping[str, Argument]:
@@ -123,6 +138,14 @@ class Reference:
     def closure(self) -> Closure:
         """Everything that the authors wrote and that the class needs."""
         return closure_of(Defined(self.cls.source, self.class_name, self.cls.node))
+
+
+def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:
+    """The names under which a function reads a mapping, those that it asks for with a default left out."""
+    reads = [one for one in ast.walk(function) if isinstance(one, ast.Subscript) and dotted(one.value) == mapping]
+    return [
+        one.slice.value for one in reads if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str)
+    ]
 
 
 def names_reference(given: str) -> bool:

@@ -1,8 +1,10 @@
 """A repository as a library to be read: modules are found below its root, whatever they are called."""
 
 import ast
+import re
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +18,7 @@ from omni_kit.pysource.source import parse_file
 REPOSITORY = "repository"
 _OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "LICENSE", "environment.yml")
 _DEEPEST = 8  # folders between a file and its repository's root
+_MOST_FILES, _MOST_BYTES = 2000, 1_000_000  # that are searched for imports of a file
 _NEAR = 64  # files of one folder that are looked at
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 
@@ -78,7 +81,8 @@ def _skipped(place: Path) -> bool:
 
 
 def repository_of(file: Path, within: Path | None = None) -> Repository:
-    """The repository that a file belongs to, with the root that most of its imports start from.
+    """The repository that a file belongs to, with the root that most of its imports start from, or, where several do
+    alike, that most imports of the file start from.
 
     That is the folder above its outermost package, or one above that, up to where the repository itself begins.
 
@@ -92,7 +96,21 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
     roots = [package, *(above for above in package.parents if above.is_relative_to(ends))]
     wanted = _imported(file)
     candidates = [Repository(REPOSITORY, _without_src(root)) for root in roots]
-    return max(candidates, key=lambda one: sum(one.module_file(name) is not None for name in wanted))
+    found = [sum(one.module_file(name) is not None for name in wanted) for one in candidates]
+    best = [one for one, count in zip(candidates, found, strict=True) if count == max(found)]
+    return best[0] if len(best) == 1 else max(best, key=_importers(best[-1], file.resolve()))
+
+
+def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:
+    """How many files of the largest repository import a file by the name that it has in another."""
+    texts = [one.read_bytes() for one in whole.files[:_MOST_FILES] if one.stat().st_size <= _MOST_BYTES]
+
+    def count(one: Repository) -> int:
+        name = re.escape(one.module_name(file)).encode()
+        imports = re.compile(rb"^[ \t]*(?:from|import)[ \t]+" + name + rb"\b", re.MULTILINE)
+        return sum(bool(imports.search(text)) for text in texts)
+
+    return count
 
 
 def _without_src(root: Path) -> Path:

@@ -1,6 +1,6 @@
 """Whether what diffusers does with attention reaches it: processors are called, and a backend that is set computes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ def exercised(model: Any, run: Callable[[], Any]) -> tuple[list[str], list[tuple
 
 
 def _idle(model: Any, processors: Mapping[str, Any], run: Callable[[], Any]) -> list[str]:
-    """The processors that a run of the model does not call, though it calls the module that holds their attention."""
+    """The processors that a run of the model does not call, though it calls parts of their attention."""
     ran: set[str] = set()
     handles = [
         module.register_forward_pre_hook(lambda module, given, name=name: ran.add(name))
@@ -50,8 +50,11 @@ def _idle(model: Any, processors: Mapping[str, Any], run: Callable[[], Any]) -> 
         model.set_attn_processor(dict(processors))
         for handle in handles:
             handle.remove()
-    held = {name: name.removesuffix(".processor").rpartition(".")[0] for name in counted}
-    return [name for name, one in counted.items() if not one.calls and held[name] in ran]
+    return [name for name, one in counted.items() if not one.calls and _ran_in(name.removesuffix(".processor"), ran)]
+
+
+def _ran_in(attention: str, ran: Collection[str]) -> bool:
+    return any(name == attention or name.startswith(f"{attention}.") for name in ran)
 
 
 class _Counted:

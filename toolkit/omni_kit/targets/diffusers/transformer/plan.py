@@ -25,7 +25,8 @@ from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipel
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.recorded import ALONE
 from omni_kit.upstream.diffusers.needs import importable
-from omni_kit.upstream.repositories.recorded import NULL, SIGNED
+from omni_kit.upstream.repositories.published import SIGNED
+from omni_kit.upstream.repositories.recorded import NULL
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign
 from omni_kit.upstream.subject import Subject

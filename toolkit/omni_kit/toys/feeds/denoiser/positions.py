@@ -6,6 +6,7 @@ from itertools import product
 
 import torch
 
+from omni_kit.toys.configs.denoiser import IS_HEADS, WHOLE
 from omni_kit.toys.feeds.denoiser.options import (
     Argument,
     Dim,
@@ -25,6 +26,7 @@ _THETA = 100.0
 _SIDE = 40  # rows and columns of a table of positions from which a model cuts what it needs
 _OF_TEXT = re.compile(r"txt|text")
 _AXES = re.compile(r"axes|rope_dim")
+_SINE = re.compile(r"(^|_)sin")
 _PLACES = 11
 _BATCHED = 3  # dimensions of positions with a batch
 
@@ -99,10 +101,18 @@ def rope(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(_complex, span, width)
 
 
+def rope_part(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Cosines, or sines, of positions, where each is an argument of its own."""
+    part = torch.sin if _SINE.search(argument.name) else torch.cos
+    spans: tuple[Dim, ...] = (patches, plus(patches, words("text")), plus(patches, 1))
+    for span, width in product(spans, _turned(sizes)):
+        yield option(lambda sizes, shape: part(_angles(*shape).repeat_interleave(2, dim=-1)), span, width)
+
+
 def _turned(sizes: Sizes) -> list[int]:
     """How wide the turned part may be: a head, half of one, or all heads together."""
-    heads = next((value for key, value in sizes.config.items() if key.endswith("num_attention_heads")), 1)
-    whole = next((value for key, value in sizes.config.items() if key in ("hidden_size", "dim")), 0)
+    heads = next((value for key, value in sizes.config.items() if IS_HEADS.search(key) and value), 1)
+    whole = next((value for key, value in sizes.config.items() if key in WHOLE), 0)
     head = next((value for key, value in sizes.config.items() if "head_dim" in key and isinstance(value, int)), 0)
     parts = [part for width in (head, whole // heads) if width for part in (width, width // 2)]
     return [*parts, head * heads] if head else parts

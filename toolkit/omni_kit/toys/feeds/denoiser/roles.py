@@ -24,6 +24,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"(original|target|meta)_size$|crop_coords$", scalars.pair),
         (r"image_sizes$", beside.places),
         (r"pixel_values$", beside.pixels),
+        (r"(^|_)(cos|sin)(_|$)", positions.rope_part),
         (r"rotary|^rope|^freqs_cis$", positions.rope),
         (r"mask(s|_t5|_2)?$", masks.mask),
         (r"^indices|position_ids$|rope_pos$", positions.indices),

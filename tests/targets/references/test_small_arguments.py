@@ -1,0 +1,67 @@
+"""Other arguments for a class that takes no toy as it is written down."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_kit.targets.references.repositories import RepositoryBuilder
+from omni_kit.targets.references.small_arguments import small_arguments
+from omni_kit.toys.feeds.denoiser import DenoiserFeed
+from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
+from omni_kit.upstream.repositories.reference import find_reference
+
+MODEL = """
+from typing import Literal, Optional
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(
+        self,
+        in_channels: int = 4,
+        out_channels: Optional[int] = None,
+        hidden_size: int = 1152,
+        decoder_size: int = 1152,
+        mode: Literal["fused", "plain"] = "fused",
+    ):
+        super().__init__()
+        {needs}
+        self.come = nn.Linear(in_channels, hidden_size)
+        self.go = nn.Linear(decoder_size, in_channels)
+
+    def forward(self, x, timestep):
+        return self.go(self.come(x.movedim(1, -1))).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
+"""
+TOY = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused"}
+
+
+def written(place: Path, needs: str = "pass") -> str:
+    (place / "model.py").write_text(MODEL.format(needs=needs))
+    return f"{place}/model.py::Net"
+
+
+def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> None:
+    found = [*small_arguments(find_reference(written(tmp_path)), TOY)]
+    assert found[0] == TOY
+    assert all(one not in found[:index] for index, one in enumerate(found))
+
+
+@pytest.mark.parametrize(("needs", "holds"), [
+    ("out_channels * 2", lambda toy: toy["out_channels"] == 6),
+    ("assert hidden_size // 4 % 8 == 0", lambda toy: toy["hidden_size"] == 64),
+    ("assert mode == 'plain'", lambda toy: toy["mode"] == "plain"),
+    ("assert hidden_size == 1152", lambda toy: toy["hidden_size"] == 1152),
+    ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
+])  # fmt: skip
+def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:
+    builder = RepositoryBuilder()
+    builder.open({"reference": written(tmp_path, needs)})
+    (config := tmp_path / "out" / "toy_config.json").parent.mkdir()
+    config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
+    model = builder.make_toy(str(config), DenoiserFeed())
+    assert holds(vars(model)[ARGUMENTS])

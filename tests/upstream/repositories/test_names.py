@@ -1,0 +1,31 @@
+"""A guarded import that leaves nothing to use is no choice of the authors'."""
+
+import ast
+
+import pytest
+
+from omni_kit.upstream.repositories.names import lacks_alternative
+
+TRY = "try:\n    import flash_attn\n    from flash_attn import flash_attn_func\nexcept ImportError{handler}\n"
+USE = "\n\ndef attend(q, k, v):\n    {use}return flash_attn_func(q, k, v)\n"
+TESTED = "if flash_attn_func is None:\n        return plain(q, k, v)\n    "
+VERSION = "if flash_attn.__version__ > '2':\n        pass\n    "
+
+
+@pytest.mark.parametrize(("handler", "use", "lacks"), [
+    (" as error:\n    print(error)", "", True),
+    (":\n    flash_attn = flash_attn_func = None", "", True),
+    (":\n    flash_attn = flash_attn_func = None", VERSION, True),
+    (":\n    flash_attn = flash_attn_func = None", TESTED, False),
+    (":\n    from plain import flash_attn_func", "", False),
+    (":\n    raise", "", False),
+])  # fmt: skip
+def test_whether_an_import_has_an_alternative(handler: str, use: str, lacks: bool) -> None:
+    tree = ast.parse(TRY.format(handler=handler) + USE.format(use=use))
+    assert lacks_alternative(tree.body[0], tree) is lacks
+
+
+@pytest.mark.parametrize("guarded", ["import no_such_kernels", "import torch, flash_attn", "x = 1"])
+def test_only_packages_with_a_stand_in_count(guarded: str) -> None:
+    tree = ast.parse(f"try:\n    {guarded}\nexcept ImportError:\n    pass\n")
+    assert not lacks_alternative(tree.body[0], tree)

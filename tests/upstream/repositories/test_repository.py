@@ -1,0 +1,21 @@
+"""The folder that a repository's imports start from."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.upstream.repositories.repository import repository_of
+
+
+@pytest.mark.parametrize(("line", "root"), [
+    ("from models.net import Net", "."),
+    ("from net import Net", "models"),
+    ("from models.network import Net", "models"),
+    ("import torch", "models"),
+])  # fmt: skip
+def test_imports_of_a_file_that_imports_nothing_say_where_they_start(tmp_path: Path, line: str, root: str) -> None:
+    (tmp_path / "README.md").write_text("a repository\n")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text("import torch\n")
+    (tmp_path / "train.py").write_text(f"{line}\n")
+    assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()

@@ -1,0 +1,84 @@
+"""Small arguments for a class of the authors': the toy config as it is, and others where the class takes no such."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, INNER
+from omni_kit.upstream.repositories.reference import Reference
+
+_WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
+_LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
+_SMALL = 8  # published numbers below are layers, patches and channels
+_INPUT, _OUTPUT = "in_", "out_"
+
+
+def small_arguments(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the values of a toy config, then variants of it, each once.
+
+    In turn: numbers where null will not do; sizes that are equal where they are
+    equal in the published config; other widths of the whole; all this with the other words that an argument takes;
+    the published sizes.
+    """
+    seen: list[dict[str, Any]] = []
+    for values in _variants(reference, given):
+        if values not in seen:
+            seen.append(values)
+            yield values
+
+
+def _variants(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield dict(given)
+    published = _as_published(reference)
+    whole = _with_numbers(reference, given)
+    for worded in (whole, *_in_other_words(reference, whole)):
+        bases = worded, _alike(published, worded)
+        yield from (dict(values) for values in bases)
+        yield from (_as_wide(values, width) for values in bases for width in _WIDER)
+    large = {name: value for name, value in published.items() if _is_size(value) and _is_size(given.get(name))}
+    yield {**whole, **large}
+
+
+def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each of the other texts that an annotation allows: what is the default may need what is not here."""
+    for name, one in reference.arguments.items():
+        listed = _LITERAL.search(one.annotation)
+        words = ast.literal_eval(listed.group(1)) if listed and isinstance(values.get(name), str) else []
+        yield from ({**values, name: word} for word in words if isinstance(word, str) and word != values[name])
+
+
+def _as_published(reference: Reference) -> dict[str, Any]:
+    """What the authors make the model of: their config, and defaults for the rest."""
+    defaults = {name: one.default for name, one in reference.arguments.items()}
+    return defaults | dict(reference.published.values if reference.published is not None else {})
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= _SMALL
+
+
+def _with_numbers(reference: Reference, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Null becomes a number where the annotation allows one: what comes out is as wide as what goes in."""
+    numbers = [
+        name for name, one in reference.arguments.items() if "int" in one.annotation and values.get(name) is None
+    ]
+    inputs = {name: values.get(name.replace(_OUTPUT, _INPUT)) for name in numbers if name.startswith(_OUTPUT)}
+    return {**values, **{name: value for name, value in inputs.items() if value is not None}}
+
+
+def _alike(published: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes that the published config has equal are equal: the first of them is that of all."""
+    first: dict[int, Any] = {}
+    found = dict(values)
+    for name, size in published.items():
+        if _is_size(size) and _is_size(values.get(name)):
+            found[name] = first.setdefault(size, values[name])
+    return found
+
+
+def _as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Another width of the whole."""
+    widths = {INNER: width, HEAD_DIM: width // HEADS}
+    return {name: value if isinstance(value, bool) or not isinstance(value, int) else widths.get(value, value)
+            for name, value in values.items()}  # fmt: skip
