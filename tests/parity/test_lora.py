@@ -9,7 +9,7 @@ from omni_kit.parity.processes.workers import Sides
 
 from .conftest import MODELING, Edits, Plant
 
-REGISTRY = "__init__.py"
+REGISTRY, CONVERTER = "__init__.py", "checkpoint_tensor_converter.py"
 FAULTS: dict[str, tuple[Edits, str]] = {
     "a projection is read around its adapter": (
         {MODELING: [("self.v_proj(hidden_states)",
@@ -28,6 +28,12 @@ FAULTS: dict[str, tuple[Edits, str]] = {
     "an attribute that a wrapped layer has not": (
         {MODELING: [("self.v_proj(hidden_states)", "self.v_proj(hidden_states.to(self.v_proj.weight.dtype))")]},
         "'LoraLinear' object has no attribute 'weight'",
+    ),
+    "a converter that knows modules by their names without adapters": (
+        {CONVERTER: [("    return Qwen3MoeCheckpointTensorConverter(\n",
+                      "    if 'model.layers.0' not in dict(model.named_modules()):\n        return None\n"
+                      "    return Qwen3MoeCheckpointTensorConverter(\n")]},
+        "the converter of the model with adapters leaves out model.layers.0.mlp.experts.0.",
     ),
 }  # fmt: skip
 

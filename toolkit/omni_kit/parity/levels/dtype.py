@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from omni_kit.parity.compare.rounding import Rounding
 
 
+_LOSS = "loss"
+
+
 class Dtype(Level):
     """In each low dtype, modules round where upstream's do, and the candidate is hardly further from float32."""
 
@@ -35,6 +38,8 @@ class Dtype(Level):
             elif excessive := next((loss for loss in losses if loss.excess > 1), None):
                 figures = f"{excessive.candidate:.1e}, upstream {excessive.reference:.1e}"
                 reasons.append(f"{dtype}: {excessive.name or 'the model'} is too far from float32 ({figures})")
+            elif rounded := _rounded_loss(case, dtype):
+                reasons.append(f"{dtype}: {rounded}")
             said.append(_said(dtype, roundings))
         return LevelVerdict(found, "; ".join(reasons), None, "; ".join(said))
 
@@ -44,6 +49,15 @@ def _said(dtype: str, roundings: "Sequence[Rounding]") -> str:
     ulps = max((one.ulps for one in roundings), default=0.0)
     said = f"{dtype}: {equal} of {len(roundings)} calls of modules equal upstream's bit by bit"
     return said + (f", others within {ulps:.2g} ulp" if ulps else "")
+
+
+def _rounded_loss(case: "Case", dtype: str) -> str:
+    """Why the loss has fewer digits than upstream's; empty where it has as many."""
+    found = [case.pair.results_of(f"{side}/{dtype}", "outputs").get(_LOSS) for side in ("reference", "candidate")]
+    kinds = [str(one.dtype).removeprefix("torch.") for one in found if one is not None]
+    if len(kinds) < 2 or _eps(kinds[1]) <= _eps(kinds[0]):
+        return ""
+    return f"the loss is {kinds[1]}, and upstream's {kinds[0]}"
 
 
 def _eps(dtype: str) -> float:

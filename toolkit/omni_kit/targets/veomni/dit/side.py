@@ -12,6 +12,7 @@ from torch import nn
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.sides import Mesh, TrainingRun
+from omni_kit.targets.veomni.dit.attending import attention_faults
 from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
     IN_FULL,
@@ -37,6 +38,7 @@ from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
 
+ATTENTION = "attention"
 _SHARDS = 3
 _UNTRIED = "text conditioning not tested"
 _LATENTS = "latents"
@@ -54,7 +56,8 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """All samples in one call, as lists, with their targets; the losses are added up as DiTTrainer does."""
-        samples = samples_of(inputs)
+        dtype: torch.dtype = model.dtype  # type: ignore[assignment]  # of latents, and of what they are trained on, too
+        samples = samples_of({name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()})
         taken = inspect.signature(type(model).forward).parameters
         left = [name for name in _lists(samples) if name not in taken and name != _LATENTS]
         self._notes = [_ONE_BY_ONE, _OWN_LOSS, *(f"VeOmni's wrapper takes no {name}" for name in left)]
@@ -66,14 +69,17 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
-        """The model of conditions, on a small pipeline, and the wrapper on what that passes on.
+        """The kernel of attention; then the model of conditions, on a small pipeline, and the wrapper on what that
+        passes on.
 
         Raises:
             MissingRequirement: there is no such pipeline.
         """
+        if off := [(ATTENTION, said) for said in attention_faults(self._build(checkpoint, None, "meta"))]:
+            return [ATTENTION], off
         with tempfile.TemporaryDirectory() as place:
             try:
-                return [GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
+                return [ATTENTION, GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
             except (NotTried, ImportError, MissingRequirement) as reason:
                 raise MissingRequirement(f"{_UNTRIED}: {reason}", getattr(reason, "hint", "")) from reason
 

@@ -21,7 +21,7 @@ def converter_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
         made: the converter of the model, unused.
         checkpoint: in upstream's layout.
     """
-    given = dict(_tensors(checkpoint))
+    given = dict(stored_tensors(checkpoint))
     for name, tensor in given.items():
         _converted(model, made, name, tensor)
     given.clear()
@@ -56,7 +56,7 @@ def _prediction_keys(model: Any, checkpoint: Path) -> Mapping[str, list[int]]:
     ignored = [
         text for part in model.modules() for text in getattr(part, "_keys_to_ignore_on_load_unexpected", None) or ()
     ]
-    shapes = {name: list(tensor.shape) for name, tensor in _tensors(checkpoint)}
+    shapes = {name: list(tensor.shape) for name, tensor in stored_tensors(checkpoint)}
     found = {name: match for name in shapes if (match := _NUMBERED.match(name))}
     last = max((int(match[2]) for match in found.values()), default=0)
     layer = {name: match for name, match in found.items() if int(match[2]) == last}
@@ -75,7 +75,8 @@ def _converted(model: Any, made: Any, name: str, tensor: torch.Tensor) -> Any:
     return maybe_convert_checkpoint_tensor(_convert_weight_key(name, model), tensor, made)
 
 
-def _tensors(checkpoint: Path) -> Iterator[tuple[str, torch.Tensor]]:
+def stored_tensors(checkpoint: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of a checkpoint, with their names."""
     for file in sorted(checkpoint.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118  an opened file is no mapping

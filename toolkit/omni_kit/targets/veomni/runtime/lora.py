@@ -32,11 +32,13 @@ class Adapters:
         load: the model with the weights of a checkpoint, in training mode; a new one at each call.
         loss: of one batch, [].
         folder: where adapters are saved.
+        stored: the names of the checkpoint's tensors.
     """
 
     load: Callable[[], Any]
     loss: Callable[[nn.Module], torch.Tensor]
     folder: Path
+    stored: Sequence[str] = ()
 
     def tried(self) -> tuple[list[str], list[str]]:
         """What was done with which adapters; and what is wrong."""
@@ -121,6 +123,7 @@ class Adapters:
         wrapped = VeOmniLoraModel(model, VeOmniLoraConfig.from_yaml(resolved))
         base = wrapped.get_base_model()
         wrong = [*missed, *_left_alone(base, resolved["lora_modules"]), *_not_wrapped(base, stacks)]
+        wrong += _not_converted(wrapped, self._first, self.stored)
         trained = {name: p for name, p in wrapped.named_parameters() if p.requires_grad}
         wrong += [f"{_listed(strange)} would be trained, too"] if (strange := _strange(trained)) else []
         if not trained:
@@ -244,6 +247,22 @@ def _left_alone(base: nn.Module, targets: list[str]) -> list[str]:
         if isinstance(module, nn.Linear) and _last(name) in targets and not set(_ROLES) & {*name.split(".")}
     ]
     return [f"{_listed(left)} get no adapter"] if left else []
+
+
+def _not_converted(wrapped: nn.Module, plain: nn.Module, stored: Sequence[str]) -> Iterator[str]:
+    """Of the tensors that the plain model's converter takes, those that it leaves when adapters are there.
+
+    VeOmni's loader makes the converter of the model that it fills, whose modules then have a prefix.
+    """
+    from veomni.models.checkpoint_tensor_loading import get_checkpoint_tensor_converter
+
+    converter, of_adapted = (get_checkpoint_tensor_converter(model) for model in (plain, wrapped))
+    if converter is None:
+        return
+    left = [name for name in stored if converter.can_handle(name)
+            and not (of_adapted is not None and of_adapted.can_handle(name))]  # fmt: skip
+    if left:
+        yield f"the converter of the model with adapters leaves out {_listed(left)}: experts stay as initialised"
 
 
 def _not_wrapped(base: nn.Module, stacks: list[str]) -> list[str]:

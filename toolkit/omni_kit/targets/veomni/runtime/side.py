@@ -20,6 +20,7 @@ from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.catching import caught_calls
+from omni_kit.targets.veomni.runtime.converting import stored_tensors
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.heads import head_faults
@@ -212,6 +213,7 @@ class VeOmniBuilder:
             lambda: self.load(checkpoint),
             lambda model: language_model(model, inputs, arguments, loss_only=True)["loss"],
             folder,
+            [name for name, _ in stored_tensors(checkpoint)],
         ).tried()
 
     def slots(self, config_dir: Path) -> Sequence[Slot]:
