@@ -545,3 +545,11 @@ def test_a_name_that_functions_import_from_two_places_stays_with_them(tmp_path: 
     text = attention(SPLIT, forward).replace("\n\nclass Net", f"{more}\n\nclass Net")
     assert "from one import run" in ported(tmp_path, text).text
     assert "from two import run" in ported(tmp_path, text).text
+
+
+def test_what_authors_import_from_diffusers_by_another_module_is_imported_once(tmp_path: Path) -> None:
+    head = HEAD + "from diffusers.models import AutoencoderKL, ModelMixin\n"
+    text = NET.replace("class Net(nn.Module)", "class Net(ModelMixin)").replace("Attn(dim)", "nn.Linear(dim, dim)")
+    found = ported(tmp_path, text, head)
+    assert found.text.count("import ModelMixin") == 1
+    assert "F811" not in found.text

@@ -1,7 +1,8 @@
 """From a class of the authors' repository to the text of a model file of diffusers."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -234,8 +235,9 @@ def _mark(part: Part, what: str) -> None:
 
 
 def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
+    given = {name for _, names in _LIBRARY for name in names.split(", ")}
     lines = [
-        *parts.imports,
+        *filter(None, (_without(line, given) for line in parts.imports)),
         "import functools",
         "import torch",
         "import torch.nn as nn",
@@ -251,6 +253,15 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     for line in formatted.split("\n"):
         marked += [what, line] if _is_foreign(line) else [line]
     return repaired("\n".join(marked))
+
+
+def _without(line: str, given: Collection[str]) -> str:
+    """An import from diffusers without what the file has from there anyway: authors may have it by another module."""
+    head, found, names = line.partition(" import ")
+    if not found or not re.match(r"from diffusers\b", head):
+        return line
+    left = [name for name in names.split(", ") if name not in given]
+    return f"{head} import {', '.join(left)}" if left else ""
 
 
 def _from(package: str, module: str) -> str:
