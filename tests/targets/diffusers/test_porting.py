@@ -553,3 +553,22 @@ def test_what_authors_import_from_diffusers_by_another_module_is_imported_once(t
     found = ported(tmp_path, text, head)
     assert found.text.count("import ModelMixin") == 1
     assert "F811" not in found.text
+
+
+@pytest.mark.parametrize(("width", "name"), [("dim // 2", "q_norm"), ("dim", "norm1")])
+def test_norms_of_heads_are_no_norms_of_a_block(width: str, name: str, tmp_path: Path) -> None:
+    wrapper = f"""
+class Wrapper(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        head_dim = {width}
+        self.q_norm = nn.LayerNorm({"head_dim" if name == "q_norm" else "dim"})
+        self.inner = Attn(dim)
+
+    def forward(self, x):
+        return self.inner(self.q_norm(x))
+"""
+    text = attention(SPLIT, ASKED).replace("class Net(", f"{wrapper.strip()}\n\n\nclass Net(").replace(
+        "[Attn(dim)", "[Wrapper(dim)"
+    )  # fmt: skip
+    assert f"self.{name} = nn.LayerNorm(" in ported(tmp_path, text).text

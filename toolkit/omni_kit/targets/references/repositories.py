@@ -27,7 +27,7 @@ from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
-_LONGEST = 60.0  # seconds in which another set of arguments is looked for
+_LONGEST = 120.0  # seconds in which another set of arguments is looked for
 WEIGHTS = "model.safetensors"
 
 

@@ -183,8 +183,13 @@ def _of_attention(one: _Class, call: ast.FunctionDef | None) -> dict[str, str]:
 
 
 def _of_block(one: _Class, classes: Mapping[str, _Class]) -> dict[str, str]:
-    """Attention, norms and the feed-forward of a block with one stream of tokens."""
+    """Attention, norms and the feed-forward of a block with one stream of tokens.
+
+    What normalises single heads is no block but the authors' own wrapper of attention.
+    """
     attention = _attentions(one, classes)
+    if any(_is_norm(call) and call.args and "head" in ast.unparse(call.args[0]) for call in one.made.values()):
+        return {}
     calls = [name for method in one.methods() for name in own_calls(method)]
     streams = {target for method in one.methods() for target, name in handed(method) if name in attention} - {RETURNED}
     if len(attention) > 2 or len(streams) > 1 or any(calls.count(name) != 1 for name in attention):
