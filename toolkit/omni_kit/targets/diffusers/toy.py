@@ -1,11 +1,13 @@
 """A small config of a model that has none yet, from what its constructor takes by default."""
 
+import ast
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -22,15 +24,20 @@ _NEVER_NONE: Mapping[str, int] = {
     "sample_size_t": 3,
     "patch_size_t": 1,
 }
+_INPUT, _OUTPUT = "in_channels", "out_channels"
+_IS_HEAD = re.compile(r"head_?dim|dim_?head$")
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 
 
-def toy_of(arguments: Mapping[str, Argument], published: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def toy_of(
+    arguments: Mapping[str, Argument], published: Mapping[str, Any], code: Sequence[ast.AST] = ()
+) -> tuple[dict[str, Any], list[str]]:
     """A toy's arguments, and the names of those for which nothing was known.
 
     Args:
         published: values from a config of the authors, which come before defaults.
+        code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
     aliases = _aliases(list(arguments))
     given, unknown = {}, []
@@ -41,8 +48,28 @@ def toy_of(arguments: Mapping[str, Argument], published: Mapping[str, Any]) -> t
         else:
             given[aliases[name]] = value
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
+    if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
+        given[_OUTPUT] = given.get(_INPUT)
     small = toy_denoiser(given)
+    if HEAD_DIM % (multiple := _multiple_of_heads(code)):
+        small = as_wide(small, HEADS * multiple * (HEAD_DIM // multiple or 1))
     return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
+
+
+def _tested(name: str, code: Sequence[ast.AST]) -> bool:
+    """Whether code decides something by a name, as what takes null does."""
+    nodes = [one for part in code for one in ast.walk(part)]
+    tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
+    tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
+    return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
+
+
+def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
+    """What code wants the width of a head to be a multiple of, as kernels do."""
+    rests = [one for part in code for one in ast.walk(part) if isinstance(one, ast.BinOp)]
+    found = [one.right.value for one in rests if isinstance(one.op, ast.Mod) and isinstance(one.right, ast.Constant)
+             and _IS_HEAD.search(ast.unparse(one.left))]  # fmt: skip
+    return math.lcm(*(one for one in found if isinstance(one, int) and one > 0))
 
 
 def _aliases(names: list[str]) -> dict[str, str]:

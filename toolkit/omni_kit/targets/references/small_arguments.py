@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, INNER
+from omni_kit.toys.configs.denoiser import HEADS, as_wide
 from omni_kit.upstream.repositories.reference import Reference
 
 _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
@@ -35,7 +35,7 @@ def _variants(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[s
     for worded in (whole, *_in_other_words(reference, whole)):
         bases = worded, _alike(published, worded)
         yield from (dict(values) for values in bases)
-        yield from (_as_wide(values, width) for values in bases for width in _WIDER)
+        yield from (as_wide(values, width) for values in bases for width in _WIDER)
     large = {name: value for name, value in published.items() if _is_size(value) and _is_size(given.get(name))}
     yield {**whole, **large}
 
@@ -75,10 +75,3 @@ def _alike(published: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
         if _is_size(size) and _is_size(values.get(name)):
             found[name] = first.setdefault(size, values[name])
     return found
-
-
-def _as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Another width of the whole."""
-    widths = {INNER: width, HEAD_DIM: width // HEADS}
-    return {name: value if isinstance(value, bool) or not isinstance(value, int) else widths.get(value, value)
-            for name, value in values.items()}  # fmt: skip

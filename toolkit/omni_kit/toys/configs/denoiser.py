@@ -117,6 +117,13 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
     return toy
 
 
+def as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """A toy with another width of the whole, and heads that make it up."""
+    widths = {INNER: width, HEAD_DIM: width // HEADS}
+    return {name: value if isinstance(value, bool) or not isinstance(value, int) else widths.get(value, value)
+            for name, value in values.items()}  # fmt: skip
+
+
 def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
     """One argument by itself; relations between arguments come later."""
     if key.endswith(("dropout", "dropout_rate")):

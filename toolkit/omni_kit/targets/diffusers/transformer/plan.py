@@ -133,7 +133,8 @@ class _Planner:
     @cached_property
     def _toy_values(self) -> tuple[dict[str, Any], list[str]]:
         found = self.reference.published
-        return toy_of(self.reference.arguments, found.values if found is not None else {})
+        code = [one.node for one in self.reference.closure.definitions]
+        return toy_of(self.reference.arguments, found.values if found is not None else {}, code)
 
     @cached_property
     def toy(self) -> dict[str, object]:

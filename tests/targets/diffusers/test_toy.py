@@ -1,0 +1,40 @@
+"""A toy of authors' code by what the code itself says of its sizes."""
+
+import ast
+
+import pytest
+
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.targets.diffusers.toy import toy_of
+from omni_kit.upstream.diffusers.signatures import Argument
+
+ARGUMENTS = {
+    "hidden_size": Argument("hidden_size", 1152, False, "int", ""),
+    "num_heads": Argument("num_heads", 16, False, "int", ""),
+    "in_channels": Argument("in_channels", 4, False, "int", ""),
+    "out_channels": Argument("out_channels", None, False, "int | None", ""),
+}
+
+
+@pytest.mark.parametrize(("code", "head"), [
+    ("assert self.head_dim % 8 == 0", 16),
+    ("if head_dim % 16:\n    raise ValueError", 16),
+    ("assert head_dim % 32 == 0", 32),
+    ("assert head_dim % 4 == 0", 20),
+    ("assert dim % 8 == 0", 20),
+])  # fmt: skip
+def test_heads_are_multiples_of_what_code_wants(code: str, head: int) -> None:
+    toy, _ = toy_of(ARGUMENTS, {}, [ast.parse(code)])
+    assert toy["hidden_size"] == toy["num_heads"] * head
+
+
+@pytest.mark.parametrize(("code", "null"), [
+    ("out = patch * patch * out_channels", False),
+    ("out = in_channels if out_channels is None else out_channels", True),
+    ("out = out_channels or in_channels", True),
+])  # fmt: skip
+def test_null_stays_where_code_takes_it(code: str, null: bool) -> None:
+    toy, unknown = toy_of(ARGUMENTS, {}, [ast.parse(code)])
+    assert toy["out_channels"] == (None if null else toy["in_channels"])
+    assert UNKNOWN not in toy.values()
+    assert not unknown
