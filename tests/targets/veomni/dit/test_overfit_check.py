@@ -21,7 +21,7 @@ def asked(package: Path) -> LevelResult:
 def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
     found = asked(WAN)
     assert found.status == "pass"
-    assert "3 called: get_condition" in found.reason
+    assert "4 called: attention, get_condition" in found.reason
 
 
 @pytest.mark.parametrize(("part", "right", "wrong", "said"), [
