@@ -178,6 +178,26 @@ def test_brought_attention_refuses_what_it_does_not_compute() -> None:
             attention(None, heads, heads, heads, None, **option)
 
 
+def test_brought_attention_takes_values_that_are_narrower_than_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.nn.attention import varlen
+
+    def of_one_width(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *bounds: object, **asked: object
+    ) -> Any:
+        """What the kernel needs a GPU for: one sequence, [tokens, heads, width], no causality."""
+        assert query.shape == key.shape == value.shape
+        weights = torch.einsum("qhd,khd->hqk", query, key).mul(query.shape[-1] ** -0.5).softmax(-1)
+        return torch.einsum("hqk,khd->qhd", weights, value)
+
+    bring_kernels()
+    attention = sys.modules["omni_kit_torch_varlen"].torch_varlen_attention
+    monkeypatch.setattr(varlen, "varlen_attn", of_one_width)
+    query, key, value = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 6)
+    answer, _ = attention(None, query, key, value, None, is_causal=False)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+    torch.testing.assert_close(answer, expected)
+
+
 def test_a_brought_loss_leaves_the_names_of_the_others_alone() -> None:
     from veomni.ops.kernels import cross_entropy
 
