@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from omni_kit.pysource.library import find_library
+from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
+from omni_kit.upstream.diffusers.classes import find_class
+
 _FEW = {"num_layers": 1, "num_single_layers": 1, "num_refiner_layers": 1, "depth": 1}
 
 
@@ -117,7 +121,9 @@ def _parts(made: Any, theirs: Any) -> Iterator[str]:
             yield f"_no_split_modules names {name}, which the model has not"
     yield from _processors(made, theirs)
     if theirs._supports_gradient_checkpointing and not type(made).supports_gradient_checkpointing:
-        yield "supports_gradient_checkpointing is False"
+        upstream = find_class(find_library("diffusers"), type(theirs).__name__)
+        if upstream is None or not lost_by_checkpointing(upstream):
+            yield "supports_gradient_checkpointing is False"
 
 
 def _processors(made: Any, theirs: Any) -> Iterator[str]:

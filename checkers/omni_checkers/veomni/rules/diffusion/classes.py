@@ -9,6 +9,7 @@ from omni_checkers.veomni.examples_diffusion import ATTRIBUTES, MODEL, MODELING
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.sides import is_symbol
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.upstream.diffusers.checkpointing import checkpoints, lost_by_checkpointing
 from omni_kit.upstream.kinds import Kind
 
 
@@ -76,7 +77,8 @@ def _wrong(
         if not blocks and theirs:
             yield "_no_split_modules is empty: FSDP2 wraps no block", Severity.warning
     allowed = diffusion.attribute(model, "supports_gradient_checkpointing")
-    if shadowed and (allowed is None or allowed is False) and _supported(upstream):
+    same = checkpoints(upstream) and not lost_by_checkpointing(upstream)
+    if shadowed and same and (allowed is None or allowed is False):
         yield "supports_gradient_checkpointing is False: enabling checkpointing raises ValueError", None
     name = model.name
     if (
@@ -86,12 +88,6 @@ def _wrong(
         and not _renames(diffusion, model)
     ):
         yield f"diffusers has no class {name}, which its save_pretrained writes into config.json", None
-
-
-def _supported(upstream: ClassRef) -> bool:
-    """Whether diffusers' class allows checkpointing itself."""
-    found = upstream.assigned("_supports_gradient_checkpointing")
-    return found is not None and ast.unparse(found[1]) == "True"
 
 
 def _renames(diffusion: Diffusion, model: Value) -> bool:

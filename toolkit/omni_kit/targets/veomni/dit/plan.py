@@ -15,8 +15,6 @@ from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
 from omni_kit.targets.veomni.dit.transformer import (
     DISPATCH,
     TransformerContext,
-    checkpoints,
-    lost_by_checkpointing,
     transformer_context,
     why_not_shared,
 )
@@ -24,6 +22,7 @@ from omni_kit.targets.veomni.training import model_place
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
 from omni_kit.upstream.diffusers.calling import FRAMES
+from omni_kit.upstream.diffusers.checkpointing import checkpoints, lost_by_checkpointing
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import INDEX, pipeline_of
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -223,7 +222,7 @@ class _Planner:
         else:
             reason = f"its attention ends in {names or 'code of its own'}, which no kernel can replace"
             yield Decision("attention", "skip", reason, next(iter(kernels.values()), ""))
-        if checkpoints(model) and (lost := lost_by_checkpointing(model)):
+        if checkpoints(model.cls) and (lost := lost_by_checkpointing(model.cls)):
             reason = f"upstream's checkpointed call of a block leaves out {lost}: it would train as another model"
             yield Decision("gradient checkpointing", "off", reason, model.source.where(model.cls.node))
         yield self._sharing()

@@ -36,6 +36,8 @@ from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, na
 from omni_kit.toys.feeds.protocol import Batch, CallScenario
 from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
+from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
 
 ATTENTION = "attention"
@@ -65,7 +67,15 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return named(answer.predictions, torch.stack(list(answer.loss.values())).sum())
 
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
-        """Predictions and the loss of the wrapper, with gradients where they are asked for."""
+        """Predictions and the loss of the wrapper, with gradients where they are asked for.
+
+        Raises:
+            MissingRequirement: it is to checkpoint, the wrapper does not, and upstream's checkpointing loses something.
+        """
+        if way.checkpointing and not getattr(type(model), "supports_gradient_checkpointing", True):
+            upstream = find_class(find_library("diffusers"), type(model).__name__)
+            if upstream is not None and (lost := lost_by_checkpointing(upstream)):
+                raise MissingRequirement(f"upstream's checkpointed call of a block leaves out {lost}")
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:

@@ -12,6 +12,7 @@ from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import shipped_diffusers_keys
 from omni_kit.targets.veomni.text.converter import class_prefix
 from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
+from omni_kit.upstream.diffusers.checkpointing import checkpoints, lost_by_checkpointing
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.parts import parts_of
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
@@ -95,7 +96,7 @@ def transformer_context(model: ComponentModel, request: Request) -> TransformerC
         kernels=dispatched,
         plan=plan,
         streams=repr(_streams(model)) if plan else "()",
-        checkpointing=checkpoints(model) and not lost_by_checkpointing(model),
+        checkpointing=checkpoints(model.cls) and not lost_by_checkpointing(model.cls),
         blocks=block_classes(model.cls)[0],
         learned_variance=_learns_variance(model),
         keeps_float32=_keeps_float32(model),
@@ -152,36 +153,6 @@ def _left_whole(model: ComponentModel) -> Iterator[str]:
     cut = {part.class_name for part in parts if part.name in named}
     joins = {part.class_name for part in parts if part.class_name.startswith("nn.")}
     yield from (part.name for part in parts if part.class_name in cut - joins and part.name not in named)
-
-
-def checkpoints(model: ComponentModel) -> bool:
-    """Whether the class says that its forward checkpoints."""
-    found = model.cls.assigned("_supports_gradient_checkpointing")
-    return found is not None and isinstance(found[1], ast.Constant) and found[1].value is True
-
-
-def lost_by_checkpointing(model: ComponentModel) -> str:
-    """What a block is called with, and not while it is checkpointed; empty for nothing, or for options alone."""
-    found = model.cls.method("forward")
-    for choice in ast.walk(found[1]) if found is not None else ():
-        if isinstance(choice, ast.If) and "gradient_checkpointing" in ast.unparse(choice.test):
-            checkpointed, plain = (next(_block_calls(part), None) for part in (choice.body, choice.orelse))
-            if checkpointed is None or plain is None:
-                continue
-            handed = {ast.unparse(one) for one in (*checkpointed.args, *(each.value for each in checkpointed.keywords))}
-            told = {ast.unparse(one): ast.unparse(one) for one in plain.args}
-            told |= {ast.unparse(one.value): one.arg or ast.unparse(one.value) for one in plain.keywords}
-            lost = [name for value, name in told.items() if value not in handed and not name.endswith("kwargs")]
-            if lost and len(handed) <= len(told):
-                return lost[0]
-    return ""
-
-
-def _block_calls(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-    """The calls of assigned values, in order."""
-    for statement in body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            yield statement.value
 
 
 def _given(argument: Argument) -> Given:
