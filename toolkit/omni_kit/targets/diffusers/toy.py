@@ -15,6 +15,8 @@ _WHOLE = re.compile(
     r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
 )
 _WIDTHS = re.compile(r"_(width|features)$")
+_CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
+_IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Sizes that authors leave to a config, and that no model is without.
 _NEVER_NONE: Mapping[str, int] = {
@@ -50,7 +52,9 @@ def toy_of(
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
+    given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
+    _leave_later_layers(small, aliases, code)
     if HEAD_DIM % (multiple := _multiple_of_heads(code)):
         small = as_wide(small, HEADS * multiple * (HEAD_DIM // multiple or 1))
     return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
@@ -64,6 +68,23 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
 
 
+def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
+    """Whether code takes a width as it is, which null cannot be."""
+    name = next(name for name, other in aliases.items() if other == alias)
+    calls = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
+    passed = any(isinstance(one, ast.Name) and one.id == name for call in calls for one in call.args)
+    return bool(_IS_WIDTH.search(alias)) and passed and not _tested(name, code)
+
+
+def _leave_later_layers(small: dict[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> None:
+    """Where code goes through the layers from one count to another, the first is the smaller one."""
+    for call in (one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)):
+        if ast.unparse(call.func) == "range" and len(call.args) == 2:
+            first, last = (aliases.get(ast.unparse(one).rpartition(".")[2], "") for one in call.args)
+            if first in small and small[first] == small.get(last) and small[first] > 1:
+                small[first] = small[last] - 1
+
+
 def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
     """What code wants the width of a head to be a multiple of, as kernels do."""
     rests = [one for part in code for one in ast.walk(part) if isinstance(one, ast.BinOp)]
@@ -75,7 +96,7 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
 def _aliases(names: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
-        alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", name)
+        alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
         taken = alias in names or alias in found.values()
         found[name] = name if taken else alias
     return found
@@ -87,7 +108,7 @@ def _value(one: Argument) -> Any:
     if one.required and one.annotation.lower().startswith(("list", "tuple", "sequence")):
         return None  # toys know some of them by their names
     if one.required and one.annotation in ("", *_TYPES):
-        return _TYPES.get(one.annotation, _ANY_WIDTH)
+        return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, _ANY_WIDTH))
     return UNKNOWN
 
 
