@@ -662,3 +662,47 @@ def test_what_only_the_authors_machine_has_is_left_out(tmp_path: Path) -> None:
     assert "hidden_states: torch.Tensor, timestep: torch.LongTensor" in found
     init = found.partition("def __init__(")[2].partition(")")[0]
     assert init.split() == ["self,", "dim=8,"]  # a config cannot hold a tensor, and hides the parameter of that name
+
+
+GUARDED_PACKAGE = """
+from diffusers.utils.import_utils import is_torch_npu_available
+
+if is_torch_npu_available():
+    import torch_npu
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        encoders = nn.ModuleList([Attn(dim) for _ in range(2)])
+        self.blocks = nn.ModuleList(encoders)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        for block in self.blocks:
+            x = torch_npu.attend(x) if x.device.type == "npu" else block(x)
+        return self.proj(x)
+"""
+
+
+def test_a_package_of_another_device_stays_behind_its_condition(tmp_path: Path) -> None:
+    found = ported(tmp_path, GUARDED_PACKAGE, HEAD + attention(SPLIT, ASKED).partition(NET)[0])
+    assert "if is_torch_npu_available():\n    import torch_npu" in found.text
+    assert "\nimport torch_npu" not in found.text
+
+
+def test_modules_in_a_local_list_are_renamed_where_they_stand_alone(tmp_path: Path) -> None:
+    """A layer of the model itself may have the name of one within attention."""
+    text = attention(SPLIT.replace("self.o ", "self.proj "), ASKED.replace("self.o(", "self.proj(")).partition(NET)[0]
+    found = ported(tmp_path, GUARDED_PACKAGE, HEAD + text)
+    assert any(row.pattern.startswith(r"blocks\.(\d+)\.proj") for row in found.rows)
+    assert not any(row.pattern.startswith("(.+)") for row in found.rows)
+
+
+def test_two_functions_of_one_name_are_two(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def scaled(x):\n    return x * 3\n", encoding="utf-8")
+    head = HEAD + "from . import other\n\n\ndef scaled(x):\n    return x * 2\n"
+    found = ported(tmp_path, NAMESPACE.replace("self.proj(x)", "scaled(other.scaled(self.proj(x)))"), head)
+    assert found.text.count("def scaled(") == 1
+    assert found.text.count("scaled(x):\n    return x * 3") == 1
+    assert "scaled(other_scaled(" in found.text or "_scaled(scaled(" in found.text

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide, toy_denoiser
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, IS_HEADS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -41,7 +41,7 @@ def toy_of(
         published: values from a config of the authors, which come before defaults.
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
-    aliases = _aliases(list(arguments))
+    aliases = _aliases(list(arguments), code)
     given, unknown = {}, []
     for name, one in arguments.items():
         value = published[name] if _fits(published.get(name), one) else _value(one)
@@ -93,8 +93,15 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
     return math.lcm(*(one for one in found if isinstance(one, int) and one > 0))
 
 
-def _aliases(names: list[str]) -> dict[str, str]:
+def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
+    """Names in the words that toys are made by."""
     found: dict[str, str] = {}
+    if not any(map(IS_HEADS.search, names)):  # a count that the width of the whole is divided by is that of heads
+        divided = {ast.unparse(one.right).rpartition(".")[2] for part in code for one in ast.walk(part)
+                   if isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv)}  # fmt: skip
+        counts = [name for name in names if name in divided and name.startswith("num_")]
+        found |= dict.fromkeys(counts[:1], "num_heads")
+        names = [name for name in names if name not in found]
     for name in names:
         alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
         taken = alias in names or alias in found.values()

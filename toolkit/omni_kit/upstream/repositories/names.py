@@ -133,12 +133,18 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
         own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
         stored = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
         classes = any(isinstance(one, ast.ClassDef | ast.FunctionDef) for one in ast.walk(node))
-        if own or classes or not (stored or isinstance(node, ast.Try)):
+        if own or classes or not (stored or isinstance(node, ast.Try) or _asks_for_package(node.test)):
             continue
         aliases = [alias for one in imported for alias in one.names]
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found
+
+
+def _asks_for_package(test: ast.expr) -> bool:
+    """Whether a condition asks for a package that may not be there: `is_torch_npu_available()`."""
+    calls = (ast.unparse(one.func) for one in ast.walk(test) if isinstance(one, ast.Call))
+    return any(name.endswith(("_available", "find_spec")) for name in calls)
 
 
 def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:

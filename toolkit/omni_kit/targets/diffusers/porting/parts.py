@@ -199,7 +199,7 @@ class _Written(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
         """Its name is a method's, or that of the definition itself."""
         self.bound.pop()
-        own = self.names.get(updated_node.name.value) if not self.bound and not self._inside else None
+        own = self.names.get(original_node.name.value) if not self.bound and not self._inside else None
         return (
             updated_node.with_changes(name=cst.Name(own)) if own else updated_node.with_changes(name=original_node.name)
         )

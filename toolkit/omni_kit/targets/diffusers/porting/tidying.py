@@ -23,6 +23,7 @@ _KEPT = re.compile(
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
 _ASKS_GPU = re.compile(r"\.device\.type *==|\.is_cuda\b")
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
+_OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
 # What diffusers reads of a model's class, and what other libraries read of theirs.
@@ -153,6 +154,13 @@ class _OnAnyDevice(cst.CSTTransformer):
         """Its argument is gone."""
         self.given.pop()
         return updated_node
+
+    def leave_Expr(  # noqa: N802
+        self, original_node: cst.Expr, updated_node: cst.Expr
+    ) -> cst.Expr | cst.RemovalSentinel:
+        """Without marks for a profiler and without waiting for a GPU."""
+        called = updated_node.value.func if isinstance(updated_node.value, cst.Call) else updated_node.value
+        return cst.RemoveFromParent() if _OF_GPU.match(chain(called)) else updated_node
 
     def leave_Assert(  # noqa: N802
         self, original_node: cst.Assert, updated_node: cst.Assert

@@ -194,7 +194,7 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
     latents = sample[noisy_name({**sample, TARGET: answer})]
-    if len(answer) != len(latents):
+    if len(answer) not in (len(latents), len(latents) * latents.shape[1] if answer.dim() == latents.dim() - 1 else 0):
         return Reach(done, error="it takes one sample for several")
     joined = answer.dim() == 2 < latents.dim()  # several outputs in one row
     return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
