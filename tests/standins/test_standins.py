@@ -136,3 +136,28 @@ def test_layers_are_those_of_timm(name: str, given: dict[str, Any], shape: tuple
     other.load_state_dict(one.state_dict())
     x = torch.randn(*shape)
     torch.testing.assert_close(other(x), one(x))
+
+
+@pytest.mark.parametrize("xpos", [False, True])
+def test_rotary_positions_are_those_of_x_transformers(xpos: bool) -> None:
+    """Where x_transformers is installed: the same angles and the same turned tensors, to the bit or nearly so."""
+    theirs = pytest.importorskip("x_transformers.x_transformers")
+    ours = importlib.import_module("omni_kit.standins.x_transformers.x_transformers")
+    x = torch.randn(2, 3, 7, 20)
+    turned = []
+    for package in (theirs, ours):
+        rope = package.RotaryEmbedding(12, use_xpos=xpos)
+        turned.append(package.apply_rotary_pos_emb(x, *rope.forward_from_seq_len(7)))
+    torch.testing.assert_close(turned[1], turned[0])
+
+
+def test_rotary_positions_turn_neighbouring_pairs_by_their_place() -> None:
+    ours = importlib.import_module("omni_kit.standins.x_transformers.x_transformers")
+    angles, scale = ours.RotaryEmbedding(4, base=100.0, base_rescale_factor=1.0).forward_from_seq_len(3)
+    assert scale == 1.0
+    torch.testing.assert_close(angles[0, :, ::2], torch.tensor([[0.0, 0.0], [1.0, 0.1], [2.0, 0.2]]))
+    pair = torch.view_as_complex(torch.tensor([[[[3.0, 4.0]]]]))
+    turned = ours.apply_rotary_pos_emb(torch.tensor([[[3.0, 4.0, 0.0, 0.0, 7.0]]]), angles[:, 1:2])
+    expected = torch.view_as_real(pair * torch.exp(torch.tensor(1j)))[0, 0, 0]
+    torch.testing.assert_close(turned[0, 0, :2], expected)
+    assert turned[0, 0, 4] == 7.0  # beyond the angles nothing turns

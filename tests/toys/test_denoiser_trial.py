@@ -135,3 +135,87 @@ def test_cosines_and_sines_are_as_wide_as_a_head() -> None:
     for sample in samples_of(inputs):
         cos, sin = sample["freqs_cos"], sample["freqs_sin"]
         torch.testing.assert_close(cos**2 + sin**2, torch.ones_like(cos))
+
+
+class Joined(Small):
+    """Sound [1, places, 24] with a condition of the same shape next to it, and letters as numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(mel_dim=24)
+        self.both = torch.nn.Linear(48, 24)
+        self.letters = torch.nn.Embedding(30, 24)
+
+    def forward(self, x: torch.Tensor, cond: torch.Tensor, text: torch.LongTensor) -> torch.Tensor:
+        heard: torch.Tensor = self.both(torch.cat([x, cond], dim=-1))
+        return heard + torch.mean(self.letters(text), 1, keepdim=True)
+
+
+def test_what_stands_next_to_the_latents_has_their_shape_and_letters_are_numbers() -> None:
+    for sample in samples_of(denoiser_inputs(Joined())):
+        assert sample["cond"].shape == sample["x"].shape
+        assert sample["x"].shape[-1] == 24
+        assert sample["text"].dtype == torch.int64
+
+
+class Lengths(Small):
+    """Has positions for a fixed number of places of each condition, and a bound on the row of patches."""
+
+    def __init__(self) -> None:
+        super().__init__(clip_seq_len=5, sync_seq_len=11, clip_dim=24, sync_dim=20)
+        self.clip, self.sync = torch.nn.Linear(24, 6), torch.nn.Linear(20, 6)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        clip_f: torch.Tensor,
+        sync_f: torch.Tensor,
+        t_clip: torch.Tensor,
+        seq_len: Any,
+    ) -> torch.Tensor:
+        """Mixes.
+
+        Args:
+            seq_len (`int`):
+                how many places there are at most
+        """
+        assert clip_f.shape[1] == 5
+        assert sync_f.shape[1] == 11
+        assert t_clip.shape == (1,)
+        assert isinstance(seq_len, int)
+        told = self.clip(clip_f).mean(1, keepdim=True) + self.sync(sync_f).mean(1, keepdim=True)
+        return self.mixed(hidden_states, told) * t_clip
+
+
+def test_conditions_are_as_long_and_as_wide_as_the_config_says_of_them() -> None:
+    for sample in samples_of(denoiser_inputs(Lengths())):
+        assert sample["clip_f"].shape == (1, 5, 24)
+        assert sample["sync_f"].shape == (1, 11, 20)
+
+
+class Replaced(Small):
+    """Encodes, unless it is given what an encoder made."""
+
+    def forward(self, hidden_states: torch.Tensor, encoded: torch.Tensor | None = None) -> torch.Tensor:
+        if encoded is None:
+            encoded = self.text(hidden_states.flatten(2).mT.repeat(1, 1, 5)[..., :28]).tanh() * 2
+        return self.mixed(hidden_states, encoded[..., :6])
+
+
+def test_what_takes_the_place_of_a_computation_is_left_out() -> None:
+    for sample in samples_of(denoiser_inputs(Replaced())):
+        assert "encoded" not in sample
+
+
+class Rows(Small):
+    """Takes patches in a row, and their positions, a row for each axis."""
+
+    def forward(self, hidden_states: torch.Tensor, indices_grid: torch.Tensor) -> torch.Tensor:
+        assert indices_grid.shape[:2] == (1, 3)
+        places = torch.stack([indices_grid[:, axis] for axis in range(3)], dim=-1)
+        return torch.mul(self.proj(hidden_states), places.sum(-1, keepdim=True))
+
+
+def test_an_answer_that_only_broadcasts_is_not_chosen() -> None:
+    for sample in samples_of(denoiser_inputs(Rows())):
+        assert sample["hidden_states"].dim() == 3
+        assert sample["indices_grid"].shape[-1] == sample["hidden_states"].shape[1]

@@ -572,3 +572,137 @@ class Wrapper(nn.Module):
         "[Attn(dim)", "[Wrapper(dim)"
     )  # fmt: skip
     assert f"self.{name} = nn.LayerNorm(" in ported(tmp_path, text).text
+
+
+INHERITED = """
+class Embed(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.proj(x)
+
+
+class Base(nn.Module):
+    scale = 2.0
+
+    def __init__(self, dim=8, depth=2, rate=0.5, **kwargs):
+        super().__init__()
+        self.embed = Embed(dim)
+        self.rates = rate = [rate] * depth
+        self.blocks = nn.ModuleList([Embed(dim) for _ in range(depth)])
+
+    def widened(self, x):
+        return x * self.scale
+
+    def forward(self, x, t):
+        return self.embed(self.widened(x))
+
+
+class Net(Base):
+    def __init__(self, dim=8, depth=2, rate=0.25, odd=True):
+        super().__init__(dim=dim, depth=depth, rate=rate, odd=odd)
+        self.blocks = nn.ModuleList([nn.Linear(dim, dim) for _ in range(depth)])
+        self.factor = rate
+
+    def forward(self, x, t):
+        y = super().forward(x, t)
+        for block in self.blocks:
+            y = block(y)
+        return y * self.factor
+"""
+
+
+def test_a_model_that_inherits_from_another_one_is_one_class(tmp_path: Path) -> None:
+    """With what both constructors set, once; names that both have for different things are kept apart."""
+    found = ported(tmp_path, INHERITED)
+    assert "class TinyBase" not in found.text
+    init = found.text.partition("class TinyTransformer2DModel")[2]
+    assert "base_rate = rate\n" in init
+    assert "self.rates = base_rate = [base_rate] * depth" in init
+    assert init.count("self.blocks = ") == 1
+    assert "self.factor = rate" in init
+    assert "self.base_forward(" in init
+    assert "scale = 2.0" in init
+
+
+def test_a_base_whose_arguments_cannot_be_told_stays(tmp_path: Path) -> None:
+    found = ported(tmp_path, INHERITED.replace("super().__init__(dim=dim, depth=depth, rate=rate, odd=odd)",
+                                               "super().__init__(*[dim, depth])"))  # fmt: skip
+    assert "self.embed" not in found.text.partition("class TinyTransformer2DModel")[2]
+
+
+DEVICES = """
+class Net(nn.Module):
+    ignore_for_config = ["dim"]
+
+    def __init__(self, dim=8, mean=None):
+        super().__init__()
+        if mean is None:
+            mean = torch.zeros(dim)
+        self.mean = nn.Parameter(mean)
+
+    def load_state_dict(self, state_dict, strict=True):
+        super().load_state_dict({name[6:]: one for name, one in state_dict.items()}, strict)
+
+    def forward(self, x: float["b n d"], t: int["b"] | int[""]):
+        assert x.device.type == "cuda" and x.dim() == 3
+        assert x.is_cuda
+        return x + self.mean
+"""
+
+
+def test_what_only_the_authors_machine_has_is_left_out(tmp_path: Path) -> None:
+    found = ported(tmp_path, DEVICES).text.partition("class Tiny")[2]
+    assert "assert x.dim() == 3" in found.replace("hidden_states", "x")
+    assert "cuda" not in found
+    assert "load_state_dict" not in found
+    assert "ignore_for_config" not in found
+    assert "hidden_states: torch.Tensor, timestep: torch.LongTensor" in found
+    init = found.partition("def __init__(")[2].partition(")")[0]
+    assert init.split() == ["self,", "dim=8,"]  # a config cannot hold a tensor, and hides the parameter of that name
+
+
+GUARDED_PACKAGE = """
+from diffusers.utils.import_utils import is_torch_npu_available
+
+if is_torch_npu_available():
+    import torch_npu
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        encoders = nn.ModuleList([Attn(dim) for _ in range(2)])
+        self.blocks = nn.ModuleList(encoders)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        for block in self.blocks:
+            x = torch_npu.attend(x) if x.device.type == "npu" else block(x)
+        return self.proj(x)
+"""
+
+
+def test_a_package_of_another_device_stays_behind_its_condition(tmp_path: Path) -> None:
+    found = ported(tmp_path, GUARDED_PACKAGE, HEAD + attention(SPLIT, ASKED).partition(NET)[0])
+    assert "if is_torch_npu_available():\n    import torch_npu" in found.text
+    assert "\nimport torch_npu" not in found.text
+
+
+def test_modules_in_a_local_list_are_renamed_where_they_stand_alone(tmp_path: Path) -> None:
+    """A layer of the model itself may have the name of one within attention."""
+    text = attention(SPLIT.replace("self.o ", "self.proj "), ASKED.replace("self.o(", "self.proj(")).partition(NET)[0]
+    found = ported(tmp_path, GUARDED_PACKAGE, HEAD + text)
+    assert any(row.pattern.startswith(r"blocks\.(\d+)\.proj") for row in found.rows)
+    assert not any(row.pattern.startswith("(.+)") for row in found.rows)
+
+
+def test_two_functions_of_one_name_are_two(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def scaled(x):\n    return x * 3\n", encoding="utf-8")
+    head = HEAD + "from . import other\n\n\ndef scaled(x):\n    return x * 2\n"
+    found = ported(tmp_path, NAMESPACE.replace("self.proj(x)", "scaled(other.scaled(self.proj(x)))"), head)
+    assert found.text.count("def scaled(") == 1
+    assert found.text.count("scaled(x):\n    return x * 3") == 1
+    assert "scaled(other_scaled(" in found.text or "_scaled(scaled(" in found.text

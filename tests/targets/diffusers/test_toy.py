@@ -38,3 +38,23 @@ def test_null_stays_where_code_takes_it(code: str, null: bool) -> None:
     assert toy["out_channels"] == (None if null else toy["in_channels"])
     assert UNKNOWN not in toy.values()
     assert not unknown
+
+
+LAYERED = {name: Argument(name, default, default is UNKNOWN, "", "") for name, default in [
+    ("hidden_size", 64), ("num_heads", 4), ("num_encoder_blocks", 4), ("num_blocks", 12), ("in_chans", UNKNOWN),
+    ("patch_size", UNKNOWN), ("clip_dim", None), ("text_dim", None),
+]}  # fmt: skip
+CODE = """
+for i in range(self.num_encoder_blocks, self.num_blocks): pass
+self.clip = nn.Linear(clip_dim, hidden_size)
+self.text = nn.Linear(text_dim, hidden_size) if text_dim else None
+"""
+
+
+def test_what_code_goes_through_and_takes_is_there() -> None:
+    """Layers in each of two ranges; widths that are used without a test; the usual sizes where there is no default."""
+    toy, _ = toy_of(LAYERED, {}, [ast.parse(CODE)])
+    assert (toy["num_encoder_blocks"], toy["num_blocks"]) == (1, 2)
+    assert isinstance(toy["clip_dim"], int)
+    assert toy["text_dim"] is None
+    assert (toy["in_chans"], toy["patch_size"]) == (6, 2)

@@ -82,3 +82,52 @@ def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Pa
     second = Authors(reference).get(reference.cls.source.module, "Lantern")
 
     assert first is not second
+
+
+LAZY = """
+import importlib
+
+_PARTS = {"Warm": "warm"}
+
+
+def __getattr__(name):
+    if name in _PARTS:
+        return getattr(importlib.import_module(f".{_PARTS[name]}", __name__), name)
+    raise AttributeError(name)
+"""
+ASKS = """
+from torch import nn
+
+from . import parts
+
+
+class Lamp(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.warm = parts.Warm(dim, dim)
+
+    def forward(self, x, t):
+        assert x.device.type == "cuda" and x.dim() == 2
+        assert x.is_cuda
+        return self.warm(x)
+"""
+
+
+def test_parts_that_a_package_imports_when_asked_and_no_gpu(tmp_path: Path) -> None:
+    import torch
+
+    parts = tmp_path / "lamp" / "parts"
+    parts.mkdir(parents=True)
+    (parts.parent / "__init__.py").write_text("")
+    (parts / "__init__.py").write_text(LAZY)
+    (parts / "warm.py").write_text("from torch import nn\n\n\nclass Warm(nn.Linear):\n    pass\n")
+    (parts.parent / "model.py").write_text(ASKS)
+    reference = find_reference(f"{parts.parent / 'model.py'}::Lamp")
+    authors = Authors(reference)
+    try:
+        model = authors.get(reference.cls.source.module, "Lamp")()
+        assert model(torch.zeros(2, 8), 0).shape == (2, 8)
+        with pytest.raises(AssertionError):
+            model(torch.zeros(1, 2, 8), 0)
+    finally:
+        authors.forget()

@@ -29,3 +29,15 @@ def test_whether_an_import_has_an_alternative(handler: str, use: str, lacks: boo
 def test_only_packages_with_a_stand_in_count(guarded: str) -> None:
     tree = ast.parse(f"try:\n    {guarded}\nexcept ImportError:\n    pass\n")
     assert not lacks_alternative(tree.body[0], tree)
+
+
+FLAG = "try:\n    import flash_attn\n    HAS = True\nexcept ImportError:\n    HAS = False\n"
+
+
+@pytest.mark.parametrize(("used", "lacks"), [
+    ("def f(x):\n    assert HAS\n    return flash_attn.flash_attn_func(x, x, x)", True),
+    ("def f(x):\n    return flash_attn.flash_attn_func(x, x, x) if HAS else x", False),
+])  # fmt: skip
+def test_a_flag_that_is_asserted_leaves_no_alternative(used: str, lacks: bool) -> None:
+    tree = ast.parse(FLAG + used)
+    assert lacks_alternative(tree.body[0], tree) is lacks

@@ -48,6 +48,7 @@ def test_a_factory_says_it(tmp_path: Path) -> None:
             'parser.add_argument("--depth", default=28)\nparser.add_argument("--hidden-size", default=1152)\n',
         ),
         ("presets.py", 'XL = {"depth": 28, "hidden_size": 1152}\n'),
+        ("presets.py", 'config.nnet = d(name="lantern", depth=28, hidden_size=1152, heads=config.get_ref("heads"))\n'),
     ],
 )
 def test_a_config_says_it(tmp_path: Path, name: str, text: str) -> None:

@@ -64,8 +64,10 @@ class SourceFile:
 
     @cached_property
     def imports(self) -> dict[str, Imported]:
-        """Names bound by imports anywhere at the top level, guarded ones included."""
-        return dict(self._bound(_top_level(self.tree.body)))
+        """Names bound by imports anywhere at the top level, guarded ones included; relative ones before others."""
+        nodes = [*_top_level(self.tree.body)]
+        relative = [one for one in nodes if isinstance(one, ast.ImportFrom) and one.level]
+        return dict(self._bound(nodes)) | dict(self._bound(relative))
 
     @cached_property
     def inner_imports(self) -> dict[str, Imported]:

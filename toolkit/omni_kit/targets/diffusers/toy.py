@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide, toy_denoiser
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, IS_HEADS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -15,6 +15,8 @@ _WHOLE = re.compile(
     r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
 )
 _WIDTHS = re.compile(r"_(width|features)$")
+_CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
+_IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Sizes that authors leave to a config, and that no model is without.
 _NEVER_NONE: Mapping[str, int] = {
@@ -39,7 +41,7 @@ def toy_of(
         published: values from a config of the authors, which come before defaults.
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
-    aliases = _aliases(list(arguments))
+    aliases = _aliases(list(arguments), code)
     given, unknown = {}, []
     for name, one in arguments.items():
         value = published[name] if _fits(published.get(name), one) else _value(one)
@@ -50,7 +52,9 @@ def toy_of(
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
+    given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
+    _leave_later_layers(small, aliases, code)
     if HEAD_DIM % (multiple := _multiple_of_heads(code)):
         small = as_wide(small, HEADS * multiple * (HEAD_DIM // multiple or 1))
     return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
@@ -64,6 +68,23 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
 
 
+def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
+    """Whether code takes a width as it is, which null cannot be."""
+    name = next(name for name, other in aliases.items() if other == alias)
+    calls = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
+    passed = any(isinstance(one, ast.Name) and one.id == name for call in calls for one in call.args)
+    return bool(_IS_WIDTH.search(alias)) and passed and not _tested(name, code)
+
+
+def _leave_later_layers(small: dict[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> None:
+    """Where code goes through the layers from one count to another, the first is the smaller one."""
+    for call in (one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)):
+        if ast.unparse(call.func) == "range" and len(call.args) == 2:
+            first, last = (aliases.get(ast.unparse(one).rpartition(".")[2], "") for one in call.args)
+            if first in small and small[first] == small.get(last) and small[first] > 1:
+                small[first] = small[last] - 1
+
+
 def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
     """What code wants the width of a head to be a multiple of, as kernels do."""
     rests = [one for part in code for one in ast.walk(part) if isinstance(one, ast.BinOp)]
@@ -72,10 +93,17 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
     return math.lcm(*(one for one in found if isinstance(one, int) and one > 0))
 
 
-def _aliases(names: list[str]) -> dict[str, str]:
+def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
+    """Names in the words that toys are made by."""
     found: dict[str, str] = {}
+    if not any(map(IS_HEADS.search, names)):  # a count that the width of the whole is divided by is that of heads
+        divided = {ast.unparse(one.right).rpartition(".")[2] for part in code for one in ast.walk(part)
+                   if isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv)}  # fmt: skip
+        counts = [name for name in names if name in divided and name.startswith("num_")]
+        found |= dict.fromkeys(counts[:1], "num_heads")
+        names = [name for name in names if name not in found]
     for name in names:
-        alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", name)
+        alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
         taken = alias in names or alias in found.values()
         found[name] = name if taken else alias
     return found
@@ -87,7 +115,7 @@ def _value(one: Argument) -> Any:
     if one.required and one.annotation.lower().startswith(("list", "tuple", "sequence")):
         return None  # toys know some of them by their names
     if one.required and one.annotation in ("", *_TYPES):
-        return _TYPES.get(one.annotation, _ANY_WIDTH)
+        return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, _ANY_WIDTH))
     return UNKNOWN
 
 

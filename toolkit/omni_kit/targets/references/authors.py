@@ -211,10 +211,11 @@ class _Package(_Module):
             if not ran:
                 ran.append(True)
                 whole(module)
-            try:
+            if name in vars(module):
                 return vars(module)[name]
-            except KeyError:
-                raise AttributeError(f"module {self.name!r} has no attribute {name!r}") from None
+            if (theirs := vars(module)["__getattr__"]) is not found:  # the package imports its parts when asked
+                return theirs(name)
+            raise AttributeError(f"module {self.name!r} has no attribute {name!r}")
 
         vars(module)["__getattr__"] = found
 
@@ -238,6 +239,11 @@ class _Guarded(ast.NodeTransformer):
         changed = self.visit(node) if isinstance(node, ast.Import | ast.ImportFrom) else node
         return changed if isinstance(changed, list) else [changed]
 
+    def visit_Assert(self, node: ast.Assert) -> ast.Assert:
+        """Without what it says of a GPU: here is none."""
+        node.test = _AnyDevice().visit(node.test)
+        return node
+
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         """Each alias by itself."""
         return [
@@ -253,6 +259,19 @@ class _Guarded(ast.NodeTransformer):
             _tried(node, ast.ImportFrom(node.module, [one], node.level), one.asname or one.name, module, one.name)
             for one in node.names
         ]
+
+
+class _AnyDevice(ast.NodeTransformer):
+    """Takes it for true that a tensor is on a GPU."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """`x.device.type == "cuda"`."""
+        is_type = isinstance(node.left, ast.Attribute) and ast.unparse(node.left).endswith("device.type")
+        return ast.copy_location(ast.Constant(True), node) if is_type else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """`x.is_cuda`."""
+        return ast.copy_location(ast.Constant(True), node) if node.attr == "is_cuda" else node
 
 
 def _head(alias: ast.alias) -> str:

@@ -49,6 +49,8 @@ def stay_on_cpu() -> None:
     _mode[0].__enter__()  # type: ignore[no-untyped-call]
     for name, reply in _REPLIES.items():
         setattr(torch.cuda, name, _replying(reply))
+    for name in ("range_push", "range_pop", "mark"):
+        setattr(torch.cuda.nvtx, name, _replying(None))
     torch.compile = _uncompiled
 
 

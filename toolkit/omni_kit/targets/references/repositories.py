@@ -71,7 +71,8 @@ class RepositoryBuilder:
             BadInput: names are missing, or unexpected.
         """
         model = self._built(checkpoint / "config.json")
-        missing, unexpected = model.load_state_dict(load_file(checkpoint / WEIGHTS), strict=False)
+        given = load_file(checkpoint / WEIGHTS)
+        missing, unexpected = nn.Module.load_state_dict(model, given, strict=False)  # theirs may rename
         if missing or unexpected:
             what, names = ("missing", missing) if missing else ("unexpected", unexpected)
             raise BadInput(f"{checkpoint.name} has {what} tensors ({len(names)}): {', '.join(names[:4])}")

@@ -19,7 +19,7 @@ def small_arguments(reference: Reference, given: Mapping[str, Any]) -> Iterator[
 
     In turn: numbers where null will not do; sizes that are equal where they are
     equal in the published config; other widths of the whole; all this with the other words that an argument takes;
-    the published sizes.
+    without one of the parts that are switched on; the published sizes.
     """
     seen: list[dict[str, Any]] = []
     for values in _variants(reference, given):
@@ -36,6 +36,7 @@ def _variants(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[s
         bases = worded, _alike(published, worded)
         yield from (dict(values) for values in bases)
         yield from (as_wide(values, width) for values in bases for width in _WIDER)
+    yield from ({**whole, name: False} for name, value in whole.items() if value is True)
     large = {name: value for name, value in published.items() if _is_size(value) and _is_size(given.get(name))}
     yield {**whole, **large}
 

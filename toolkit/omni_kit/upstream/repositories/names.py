@@ -1,6 +1,7 @@
 """What a name in a file means: something that the authors wrote, or something that they import."""
 
 import ast
+import sys
 from dataclasses import dataclass
 
 from omni_kit.pysource.library import Library
@@ -83,9 +84,12 @@ def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) ->
     """A name that `from ... import *` may have brought."""
     for node in source.tree.body:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == STAR:
-            file = source.library.module_file(absolute_module(source.package, node))
+            module = absolute_module(source.package, node)
+            file = source.library.module_file(module)
             if file is not None and (found := resolve(read_source(source.library, file), name, seen)) is not None:
                 return found
+            if file is None and name in getattr(sys.modules.get(module), "__all__", ()):
+                return f"{module}.{name}"
     return None
 
 
@@ -111,6 +115,9 @@ def definitions(source: SourceFile) -> dict[str, ast.stmt]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {one.id: node for one in targets if isinstance(one, ast.Name)}
+        elif lacks_alternative(node, source.tree) and isinstance(node, ast.Try):
+            flags = [part for part in (*node.body, *node.orelse) if isinstance(part, ast.Assign)]
+            found |= {one.id: part for part in flags for one in part.targets if isinstance(one, ast.Name)}
     return found | {name: node for name, node in source.classes.items() if name not in found}
 
 
@@ -126,7 +133,7 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
         own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
         stored = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
         classes = any(isinstance(one, ast.ClassDef | ast.FunctionDef) for one in ast.walk(node))
-        if own or classes or not (stored or isinstance(node, ast.Try)):
+        if own or classes or not (stored or isinstance(node, ast.Try) or _asks_for_package(node.test)):
             continue
         aliases = [alias for one in imported for alias in one.names]
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
@@ -134,10 +141,17 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
     return found
 
 
+def _asks_for_package(test: ast.expr) -> bool:
+    """Whether a condition asks for a package that may not be there: `is_torch_npu_available()`."""
+    calls = (ast.unparse(one.func) for one in ast.walk(test) if isinstance(one, ast.Call))
+    return any(name.endswith(("_available", "find_spec")) for name in calls)
+
+
 def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     """Whether a guarded import of packages that have a stand-in leaves the file nothing to use in their place.
 
-    Its handlers bind nothing, or None to names that no condition of the file tests.
+    Its handlers bind nothing, or None to names that no condition of the file tests, or a flag that some function
+    asserts.
     """
     if not isinstance(node, ast.Try):
         return False
@@ -148,9 +162,13 @@ def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     rest = [one for part in (*node.handlers, *node.orelse) for one in ast.walk(part)]
     values = {target.id: one.value for one in rest if isinstance(one, ast.Assign)
               for target in one.targets if isinstance(target, ast.Name)}  # fmt: skip
+    empty = all(isinstance(value, ast.Constant) and not value.value for value in values.values())
     none = all(isinstance(value, ast.Constant) and value.value is None for value in values.values())
     binds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Raise)
-    return none and not any(isinstance(one, binds) for one in rest) and not values.keys() & _tested(tree)
+    if any(isinstance(one, binds) for one in rest):
+        return False
+    asserted = {ast.unparse(one.test) for one in ast.walk(tree) if isinstance(one, ast.Assert)}
+    return (none and not values.keys() & _tested(tree)) or (empty and bool(values.keys() & asserted))
 
 
 def _plain_modules(node: ast.AST) -> list[str]:

@@ -106,7 +106,8 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
                 if isinstance(node, ast.Call):
                     name = (dotted(node.func) or "").rpartition(".")[2]
                     added |= _argument(node) if name == _ADDS else {}
-                    if name in (cls, "dict") and (values := _keywords(node)):
+                    values = _keywords(node)
+                    if values and (name in (cls, "dict") or _says_most(node, values, names)):
                         yield Published(values, source.where(node), name == cls)
                 elif isinstance(node, ast.Dict) and (values := _entries(node)):
                     yield Published(values, source.where(node))
@@ -117,6 +118,11 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
             if _speaks_of(text := _text(file), "", names):
                 found = _mappings(_parsed(text, file.suffix), 0)
                 yield from (Published(values, repository.show(file)) for values in found)
+
+
+def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:
+    """Whether a call of something else, a helper that makes configs, gives most of the arguments."""
+    return not call.args and len(values) > _FEWEST and 2 * len(values.keys() & set(names)) >= len(names)
 
 
 def _keywords(call: ast.Call) -> dict[str, Any]:

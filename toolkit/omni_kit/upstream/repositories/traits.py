@@ -1,5 +1,6 @@
 """The profile of a model as its authors wrote it: what its signatures and its calls say, with evidence."""
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from omni_kit.upstream.repositories.repository import REPOSITORY
 
 # What authors call the step at which a denoiser is asked.
 STEP = re.compile(r"^(t|ts|time|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label)s?|log_?snr|lambda_?)$")
+
+_TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_(?:buffer|parameter)\(['\"](\w+)")
 
 
 def profile(reference: Reference) -> ModelProfile:
@@ -43,6 +46,16 @@ def _traits(reference: Reference) -> Iterator[Trait]:
         yield Trait("attention", list(dict.fromkeys(one.by for one in found)), found[0].where)
     for package, where in foreign(reference).items():
         yield Trait("foreign-import", package, where)
+
+
+def kept_as_tensors(reference: Reference) -> frozenset[str]:
+    """The arguments that the constructor makes parameters or buffers of, under their own names; by default they are
+    null.
+    """
+    found = reference.cls.method("__init__")
+    text = ast.unparse(found[1]) if found is not None else ""
+    set_ = {name for pair in _TENSOR.findall(text) for name in pair}
+    return frozenset(name for name, one in reference.arguments.items() if name in set_ and one.default is None)
 
 
 def foreign(reference: Reference) -> dict[str, str]:

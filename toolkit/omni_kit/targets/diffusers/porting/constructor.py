@@ -22,6 +22,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.namespace import Namespace
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.traits import kept_as_tensors
 
 MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
 _PLAIN = (bool, int, float, str, type(None))
@@ -174,10 +175,11 @@ class _HandedOn(cst.CSTTransformer):
 
 
 def _fixed(reference: Reference) -> frozenset[str]:
-    """The arguments whose default is a class, a function or another object: a config cannot hold it, so it stays."""
+    """The arguments that a config cannot hold, and that stay what they are by default: classes, functions, tensors."""
     if reference.settings is not None:
         return frozenset()
-    return frozenset(one.name for one in reference.arguments.values() if not one.required and one.default is UNKNOWN)
+    odd = (one.name for one in reference.arguments.values() if not one.required and one.default is UNKNOWN)
+    return frozenset(odd) | kept_as_tensors(reference)
 
 
 def _without(init: cst.FunctionDef, names: Collection[str]) -> cst.FunctionDef:

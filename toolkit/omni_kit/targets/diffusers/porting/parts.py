@@ -115,12 +115,21 @@ def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
         written = {"torch.nn": "nn", "torch.nn.functional": "F", "torch": "torch"}[absolute]
         return written, _IMPORTS[written]
     head = name.partition(".")[0]
-    imported = one.source.imports[head]
+    imported = one.source.imports.get(head)
+    if imported is None:  # a star brought it, or it stands in a base's file
+        return name, _importing(head, absolute.removesuffix(name.removeprefix(head)))
     if imported.name is None:
         known = f" as {head}" if head != imported.module.partition(".")[0] else ""
         return name, f"import {imported.module}{known}"
     known = f" as {head}" if head != imported.name else ""
     return name, f"from {imported.module} import {imported.name}{known}"
+
+
+def _importing(name: str, absolute: str) -> str:
+    """The line that imports an absolute name under another."""
+    module, _, last = absolute.rpartition(".")
+    alias = "" if last == name else f" as {name}"
+    return f"from {module} import {last}{alias}" if module else f"import {absolute}{alias}"
 
 
 def _parsed(one: Defined) -> cst.BaseStatement:
@@ -190,7 +199,7 @@ class _Written(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
         """Its name is a method's, or that of the definition itself."""
         self.bound.pop()
-        own = self.names.get(updated_node.name.value) if not self.bound and not self._inside else None
+        own = self.names.get(original_node.name.value) if not self.bound and not self._inside else None
         return (
             updated_node.with_changes(name=cst.Name(own)) if own else updated_node.with_changes(name=original_node.name)
         )

@@ -78,10 +78,11 @@ def _walked(
 def _held(node: ast.stmt, names: Mapping[str, str]) -> _Held:
     """The attributes of a class that hold modules of the file, with what stands between, and the classes."""
     found: _Held = {}
+    local = _local(node, names)
     for one in ast.walk(node):
         if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None:
             target = one.targets[0] if isinstance(one, ast.Assign) else one.target
-            if (attribute := _own(target)) and (classes := _made(one.value, names)):
+            if (attribute := _own(target)) and (classes := _made(one.value, names, local)):
                 found.setdefault((attribute, _inside(one.value)), []).extend(classes)
         elif isinstance(one, ast.Call) and (attribute := _appended(one)) and (classes := _made(one.args[-1], names)):
             found.setdefault((attribute, _NUMBER), []).extend(classes)
@@ -101,8 +102,21 @@ def _inside(value: ast.expr) -> str:
     return "".join(_NAME if kind == "ModuleDict" else _NUMBER for kind in within)
 
 
-def _made(value: ast.expr, names: Mapping[str, str]) -> list[str]:
-    return [names[name] for one in ast.walk(value) if isinstance(one, ast.Call) and (name := _last(one.func)) in names]
+def _made(value: ast.expr, names: Mapping[str, str], local: Mapping[str, list[str]] | None = None) -> list[str]:
+    """The classes of which a value makes modules, or which a local variable in it holds."""
+    found = [names[name] for one in ast.walk(value) if isinstance(one, ast.Call) and (name := _last(one.func)) in names]
+    read = [one.id for one in ast.walk(value) if isinstance(one, ast.Name)] if local else []
+    return found + [cls for name in read for cls in (local or {}).get(name, [])]
+
+
+def _local(node: ast.stmt, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """The local variables that hold modules, which an attribute gets later."""
+    init = next((one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
+    plain = [one for one in ast.walk(init) if isinstance(one, ast.Assign)] if init is not None else []
+    made = {
+        target.id: _made(one.value, names) for one in plain for target in one.targets if isinstance(target, ast.Name)
+    }
+    return {name: classes for name, classes in made.items() if classes}
 
 
 def _own(node: ast.expr) -> str:

@@ -57,6 +57,9 @@ _LIBRARY = (
 _OWN = ("configuration_utils.py", "models/modeling_utils.py", "models/attention.py")
 
 
+_LOADING = "load_state_dict"  # of torch's own: where authors rename, the conversion does
+
+
 @dataclass(frozen=True)
 class Port:
     """A model file, and what is known of it.
@@ -196,7 +199,7 @@ def _methods(library: Library) -> set[str]:
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     mixins = [node for node in classes if node.name in ("ModelMixin", "ConfigMixin", "AttentionMixin")]
-    return {item.name for node in mixins for item in node.body if isinstance(item, ast.FunctionDef)}
+    return {item.name for node in mixins for item in node.body if isinstance(item, ast.FunctionDef)} | {_LOADING}
 
 
 def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:

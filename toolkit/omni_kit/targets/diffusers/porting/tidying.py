@@ -21,11 +21,15 @@ _KEPT = re.compile(
     r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*custom_(fwd|bwd))$"
 )
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
+_ASKS_GPU = re.compile(r"\.device\.type *==|\.is_cuda\b")
+_AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
+_OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
+_TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
 # What diffusers reads of a model's class, and what other libraries read of theirs.
 _SAID = re.compile(
     r"^(_supports_gradient_checkpointing|_no_split_modules|_repeated_blocks|_skip_layerwise_casting_patterns"
-    r"|_keep_in_fp32_modules|_cp_plan|_skip_keys|config_class|base_model_prefix|model_type|main_input_name"
+    r"|_keep_in_fp32_modules|ignore_for_config|_cp_plan|_skip_keys|config_class|base_model_prefix|model_type|main_input_name"
     r"|supports_gradient_checkpointing|_keys_to_ignore_on_load\w*|_tied_weights_keys)$"
 )
 
@@ -37,7 +41,7 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
         taken: the methods that a model of diffusers has: the authors' own would hide them.
     """
     for part in parts.parts:
-        part.node = visited(part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice())
+        part.node = visited(part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice(), _PlainlyAnnotated())
     root = parts.root
     assert root.cls is not None
     asked = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
@@ -114,6 +118,25 @@ def _decorator(node: cst.BaseExpression) -> str:
     return chain(node.func) if isinstance(node, cst.Call) else chain(node)
 
 
+class _PlainlyAnnotated(cst.CSTTransformer):
+    """Tensors as tensors, where authors write their axes into annotations: `float["b n d"]`."""
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """One of them."""
+        found = _AXES.match(code(updated_node))
+        return updated_node if found is None else expression(f"torch.{_TENSORS.get(found[1], 'Tensor')}")
+
+    def leave_BinaryOperation(  # noqa: N802
+        self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
+    ) -> cst.BaseExpression:
+        """Two that are one now."""
+        alike = updated_node.left.deep_equals(updated_node.right)
+        changed = not original_node.left.deep_equals(original_node.right)
+        return updated_node.left if alike and changed else updated_node
+
+
 class _OnAnyDevice(cst.CSTTransformer):
     """On the device of what a function receives, or of the model as it is built."""
 
@@ -131,6 +154,24 @@ class _OnAnyDevice(cst.CSTTransformer):
         """Its argument is gone."""
         self.given.pop()
         return updated_node
+
+    def leave_Expr(  # noqa: N802
+        self, original_node: cst.Expr, updated_node: cst.Expr
+    ) -> cst.Expr | cst.RemovalSentinel:
+        """Without marks for a profiler and without waiting for a GPU."""
+        called = updated_node.value.func if isinstance(updated_node.value, cst.Call) else updated_node.value
+        return cst.RemoveFromParent() if _OF_GPU.match(chain(called)) else updated_node
+
+    def leave_Assert(  # noqa: N802
+        self, original_node: cst.Assert, updated_node: cst.Assert
+    ) -> cst.Assert | cst.RemovalSentinel:
+        """Without what it says of a GPU."""
+        parts = [one for one in _conjuncts(updated_node.test) if not _ASKS_GPU.search(code(one))]
+        if not parts:
+            return cst.RemoveFromParent()
+        if len(parts) == len(_conjuncts(updated_node.test)):
+            return updated_node
+        return updated_node.with_changes(test=expression(" and ".join(map(code, parts))))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`x.cuda()`, and `device="cuda"`."""
@@ -152,6 +193,13 @@ class _OnAnyDevice(cst.CSTTransformer):
         if given:
             given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated_node.with_changes(args=given)
+
+
+def _conjuncts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """What must all be true."""
+    if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.And):
+        return [*_conjuncts(node.left), *_conjuncts(node.right)]
+    return [node]
 
 
 def _may_be_tensor(one: cst.Param) -> bool:

@@ -28,7 +28,7 @@ from omni_kit.upstream.diffusers.needs import importable
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import NULL
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.traits import foreign
+from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
 
 
@@ -134,7 +134,9 @@ class _Planner:
     def _toy_values(self) -> tuple[dict[str, Any], list[str]]:
         found = self.reference.published
         code = [one.node for one in self.reference.closure.definitions]
-        return toy_of(self.reference.arguments, found.values if found is not None else {}, code)
+        kept = kept_as_tensors(self.reference)
+        arguments = {name: one for name, one in self.reference.arguments.items() if name not in kept}
+        return toy_of(arguments, found.values if found is not None else {}, code)
 
     @cached_property
     def toy(self) -> dict[str, object]:

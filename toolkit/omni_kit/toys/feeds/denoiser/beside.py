@@ -5,7 +5,18 @@ from itertools import product
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.options import PICTURE, Argument, Dim, Option, latent, option, patches, values, words
+from omni_kit.toys.feeds.denoiser.options import (
+    PICTURE,
+    Argument,
+    Dim,
+    LikeLatents,
+    Option,
+    latent,
+    option,
+    patches,
+    values,
+    words,
+)
 from omni_kit.toys.feeds.denoiser.sizes import Sizes, patch_of
 
 _SIDE = 2  # rows and columns of patches of a picture that is a condition
@@ -27,6 +38,7 @@ def latents(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(fill, 1, width, span, *PICTURE)
     yield from row
     yield from (option(fill, 1, patches, width) for width in channels)
+    yield LikeLatents(argument.name)
 
 
 def _channels(sizes: Sizes) -> list[int]:

@@ -3,18 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 
+import torch
+
 from omni_kit.toys.feeds.denoiser.masks import masked
-from omni_kit.toys.feeds.denoiser.options import Argument, Option, option, several, values, words
+from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, option, several, values, words
 from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.feeds.denoiser.spelling import spelled
 
 _POOLED = re.compile(r"pool|global|proj_embedding|style|timestep_cond")
-_SPELLINGS = (
-    (re.compile(r"encoder_hidden_states|caption|cap|context|(joint|cross)_attention|txt|encodings"), "text"),
-    (re.compile(r"image|img|clip|vit"), "image"),
-    (re.compile(r"pooled?|global"), "pooled"),
-)
-_EMPTY = frozenset({"dim", "channels", "hidden", "states", "embeds", "embed", "size", "num", "in", "out"})
-_WORD = re.compile(r"_|(?<=\D)(?=\d)")
+_WIDE = re.compile(r"(dims?|channels|size|width|features)$(?<!img_size)(?<!image_size)(?<!input_size)")
 _LISTS = ("caption_channels",)  # widths of several texts
 
 
@@ -33,7 +30,15 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     layers = (value for key, value in sizes.config.items() if key.endswith("text_layers") and isinstance(value, int))
     yield from (option(fill, 1, text, count, width) for count in layers for width in widths)
     yield from (option(fill, 1, 2, text, width) for width in widths)
+    yield from (option(fill, 1, 1, width) for width in widths)
     yield from lists
+    yield LikeLatents(argument.name)
+    yield option(numbers, 1, text)  # the model has an embedding of its own
+
+
+def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+    """Numbers of words, from one on."""
+    return 1 + torch.arange(shape[-1])[None]
 
 
 def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
@@ -61,9 +66,9 @@ def texts_and_masks(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 def near(name: str, sizes: Sizes) -> list[int]:
     """Widths that an argument may have: of the constructor's arguments that are called like it, then the layers'."""
-    meant = _words(name)
-    ranked = sorted(_named_widths(sizes), key=lambda item: -len(meant & _words(item[0])))
-    close = [width for key, width in ranked if meant & _words(key) and width > 2]
+    meant = spelled(name)
+    ranked = sorted(_named_widths(sizes), key=lambda item: (-len(meant & spelled(item[0])), not _WIDE.search(item[0])))
+    close = [width for key, width in ranked if meant & spelled(key) and width > 2]
     return list(dict.fromkeys([*close, *sizes.widths]))
 
 
@@ -73,10 +78,3 @@ def _named_widths(sizes: Sizes) -> Iterator[tuple[str, int]]:
             yield key, value
         elif key in _LISTS and isinstance(value, (list, tuple)):
             yield from ((key, width) for width in value)
-
-
-def _words(name: str) -> frozenset[str]:
-    """What a name says, in one spelling."""
-    for spelling, word in _SPELLINGS:
-        name = spelling.sub(word, name)
-    return frozenset(_WORD.split(name)) - _EMPTY

@@ -12,7 +12,7 @@ from torch import nn
 from omni_kit.errors import BadInput
 from omni_kit.toys.feeds.denoiser.arguments import TARGET
 from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
-from omni_kit.toys.feeds.denoiser.options import Argument, Option, Role
+from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.feeds.denoiser.roles import options_of, role_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.feeds.denoiser.trial import Chosen, Trial
@@ -50,6 +50,7 @@ def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, tor
     def make(chosen: Chosen) -> Tensors:
         layout: Layout = choices[latents][chosen[latents]]
         laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed)
+        laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
         options = ((name, choices[name][at]) for name, at in chosen.items())
         made = {name: option(laid) for name, option in options if option is not None}
         return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
@@ -99,6 +100,8 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
         role = role_of(argument)
         if role is not None:
             choices[argument.name] = options_of(role, argument, sizes)
+            if _axes(argument.annotation) and argument.annotation == latents.annotation:
+                choices[argument.name].insert(0, LikeLatents(argument.name))
             roles.setdefault(role, []).append(argument.name)
         elif argument.required:
             name = f"{type(model).__name__}.forward"
@@ -135,21 +138,24 @@ def _arguments(model: Any) -> list[Argument]:
     return [
         Argument(
             one.name,
-            _annotated(one),
+            _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            _expected(type(model), one.name) or _rank(forward, one.name),
+            _expected(type(model), one.name) or _rank(forward, one.name) or _axes(str(one.annotation)),
         )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     ]
 
 
-def _annotated(one: inspect.Parameter) -> str:
-    """The annotation; the type of a plain default without one."""
-    if one.annotation is one.empty and isinstance(one.default, (bool, int, float, str, tuple)):
+def _annotated(one: inspect.Parameter, forward: Any) -> str:
+    """The annotation; without one the type of a plain default, or what the documentation says."""
+    if one.annotation is not one.empty:
+        return str(one.annotation)
+    if isinstance(one.default, (bool, int, float, str, tuple)):
         return type(one.default).__name__
-    return str(one.annotation)
+    said = re.search(rf"^ *{one.name} \(`?([\w.\[\], ]+)", inspect.getdoc(forward) or "", re.MULTILINE)
+    return said[1] if said else str(one.annotation)
 
 
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
@@ -165,6 +171,12 @@ def _expected(cls: Any, name: str) -> int | None:
     """How many dimensions an argument has where the class says how sequences are shared among processes."""
     cuts = (getattr(cls, "_cp_plan", None) or {}).get("", {})
     return getattr(cuts.get(name), "expected_dims", None)
+
+
+def _axes(annotation: str) -> int | None:
+    """How many axes an annotation names: three in `float["b n d"]`."""
+    said = re.match(r"\w+\[[\"']([\w ]+)[\"']\]", annotation)
+    return len(said[1].split()) if said else None
 
 
 def _rank(forward: Any, name: str) -> int | None:

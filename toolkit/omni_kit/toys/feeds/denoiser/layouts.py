@@ -57,10 +57,17 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     named = [sizes.config[key] for key in _CHANNELS if isinstance(sizes.config.get(key), int)]
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
-    widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches])
-    shapes: list[dict[str, Any]] = [{"fixed": True}] if side_of(sizes.config) is not None else []
+    widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
+    has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
+    shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
     shapes += [{}, {"square": True}]
     return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
+
+
+def _said(sizes: Sizes) -> list[int]:
+    """Widths that the config says and no layer takes: it is joined with another input first."""
+    named = [value for key, value in sizes.config.items() if key.endswith(("_dim", "_channels")) and type(value) is int]
+    return [width for width in named if width not in sizes.widths]
 
 
 def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layout]:

@@ -32,6 +32,11 @@ class Argument:
     rank: int | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is a tensor of whole numbers, as its annotation says: `torch.LongTensor`, or `int["b n"]`."""
+        return self.annotation.startswith("int[") or "LongTensor" in self.annotation
+
+    @property
     def is_list(self) -> bool:
         """Whether it is a list, or may be one."""
         return "list" in self.annotation.lower()
@@ -48,6 +53,21 @@ def option(fill: Fill, *dims: Dim, where: str = "") -> Option:
         return {where: fill(sizes, tuple(dim if isinstance(dim, int) else dim(sizes) for dim in dims))}
 
     return make
+
+
+@dataclass(frozen=True)
+class LikeLatents:
+    """Makes numbers in the shape of the noisy latents.
+
+    Attributes:
+        name: of the argument.
+    """
+
+    name: str
+
+    def __call__(self, sizes: Sizes) -> Tensors:
+        """See `Option`."""
+        return {"": sizes.values(self.name, sizes.noisy)}
 
 
 def several(*options: Option) -> Option:

@@ -44,11 +44,17 @@ def _rows(place: Fill, sizes: Sizes, batched: bool = False) -> Iterator[Option]:
     for count in dict.fromkeys((*map(len, lists), 3, 4, 2, 1)):
         both = [option(place, count), option(_batched(place), count)]
         yield from reversed(both) if batched else both
+        yield option(_batched(_turned_round(place)), count)
 
 
 def _all_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
     """[words + patches, axes]: those of the words, then those of the patches."""
     return torch.cat([_word_ids(sizes, axes), _patch_ids(sizes, axes)])
+
+
+def _turned_round(fill: Fill) -> Fill:
+    """[axes, places]."""
+    return lambda sizes, shape: fill(sizes, shape).mT
 
 
 def _batched(fill: Fill) -> Fill:

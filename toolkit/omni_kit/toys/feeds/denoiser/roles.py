@@ -17,7 +17,8 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"controlnet|kwargs$|^return_dict$|^skip_layers$|cache|^enable_|^sparse|scale(_factor)?$", None),
         (r"^img_sizes$|(video|audio)_coords$|^(f_)?patch_size$|^txt_seq_lens$", None),
         (r"^img_shapes$", scalars.picture_sizes),
-        (r"^t$|^time$|timesteps?(_r)?$|sigma$|^ofs$|noise_time$", scalars.time),
+        (r"^t$|^t_(?!emb)[a-z]+$|^time$|timesteps?(_r)?$|sigma$|^ofs$|noise_time$", scalars.time),
+        (r"^(max_)?seq_len(gth)?$|^(num|n)_tokens$", scalars.length),
         (r"(text|prompt|caption)_len(s|gths?)$", scalars.lengths),
         (r"guidance$", scalars.guidance),
         (r"^encodings_and_masks$", embeddings.texts_and_masks),
@@ -27,9 +28,9 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"(^|_)(cos|sin)(_|$)", positions.rope_part),
         (r"rotary|^rope|^freqs_cis$", positions.rope),
         (r"mask(s|_t5|_2)?$", masks.mask),
-        (r"^indices|position_ids$|rope_pos$", positions.indices),
+        (r"^indices(?!_grid$)|position_ids$|rope_pos$", positions.indices),
         (r"(input|token)_ids?$", scalars.tokens),
-        (r"(^|_)ids$|coords$", positions.ids),
+        (r"(^|_)ids$|coords$|(^|_)grid$|^positions$", positions.ids),
         (r"^class_labels$|^style$|^additional_t_cond$", scalars.label),
         (r"^(y|c|cond|context|labels?|class(es)?|class_(ids?|idx))$", scalars.label_or_text),
         (r"_drop$", masks.dropped),
@@ -47,6 +48,8 @@ def role_of(argument: Argument) -> Role | None:
     for pattern, role in _ROLES:
         if pattern.search(argument.name):
             return role
+    if argument.is_whole:
+        return scalars.tokens
     return None if _PLAIN.fullmatch(argument.annotation) else embeddings.embedding
 
 

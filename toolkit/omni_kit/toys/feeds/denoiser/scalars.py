@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.embeddings import embedding
+from omni_kit.toys.feeds.denoiser.beside import latents
+from omni_kit.toys.feeds.denoiser.embeddings import embedding, numbers
 from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
 from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes
 from omni_kit.toys.tensors import Tensors
@@ -43,7 +44,7 @@ def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """A class, or an embedding: first what the config speaks of."""
-    texts = list(embedding(argument, sizes))
+    texts = [*embedding(argument, sizes), *latents(argument, sizes)]
     labels = list(label(argument, sizes))
     yield from [*labels, *texts] if any(map(_CLASSES.search, sizes.config)) else [*texts, *labels]
 
@@ -51,7 +52,7 @@ def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 def tokens(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Numbers of words, one for each place of a text or of the patches."""
     for span in (words(argument.name), patches):
-        yield option(lambda sizes, shape: 1 + torch.arange(shape[-1])[None], 1, span)
+        yield option(numbers, 1, span)
 
 
 def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:
@@ -73,6 +74,12 @@ def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield _plain(words(argument.name))
     yield _plain(lambda sizes: sizes.grid[axis])
     yield _plain(lambda sizes: sizes.latents[axis])
+
+
+def length(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """How long the row of patches is, or that of patches and text, at least."""
+    yield _plain(patches)
+    yield _plain(lambda sizes: sizes.tokens + sizes.text(argument.name))
 
 
 def lengths(argument: Argument, sizes: Sizes) -> Iterator[Option]:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.toys.configs.denoiser import IS_SIDE, IS_TEXT_LENGTH
+from omni_kit.toys.feeds.denoiser.spelling import length_of, stem
 from omni_kit.toys.weights import shuffled_ramp
 
 # Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.
@@ -43,6 +44,7 @@ class Sizes:
         film: latents have frames.
         square: they have as many rows as columns.
         fixed: they have the size that the config says, of which a model may have positions.
+        noisy: their shape; empty before it is chosen.
     """
 
     index: int
@@ -51,6 +53,7 @@ class Sizes:
     film: bool = False
     square: bool = False
     fixed: bool = False
+    noisy: tuple[int, ...] = ()
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -66,7 +69,8 @@ class Sizes:
     @property
     def tokens(self) -> int:
         """How many patches there are."""
-        return math.prod(self.grid)
+        fixed = self.fixed and not self.film and self._own_length("latent")
+        return fixed or math.prod(self.grid)
 
     @property
     def latents(self) -> tuple[int, int, int]:
@@ -80,10 +84,17 @@ class Sizes:
         fixed = next((key for pattern, key in _FIXED if pattern.search(name) and self.config.get(key)), None)
         if fixed:
             return int(self.config[fixed])
+        if (own := self._own_length(name)) is not None:
+            return own
         length = next((value for key, value in self.config.items() if IS_TEXT_LENGTH.search(key)), None)
         if isinstance(length, int):
             return length
         return _TEXT[self.index] + (_LONGER if _SECOND.search(name) else 0)
+
+    def _own_length(self, name: str) -> int | None:
+        """The length that the config has for this argument: `clip_seq_len` for `clip_f`."""
+        found = next((value for key, value in self.config.items() if length_of(key) == stem(name)), None)
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
 
     def values(self, name: str, shape: Sequence[int]) -> torch.Tensor:
         """Numbers of which no two are alike."""

@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask_again
+from omni_kit.toys.feeds.denoiser.options import LikeLatents
 from omni_kit.toys.feeds.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
 
@@ -36,11 +37,13 @@ class Reach:
         far: the line of the model's forward, and how many of torch's operations were done.
         answer: what it answered; None where it failed, or where the answer is not finite.
         error: why it failed, in one line.
+        as_latents: the answer has as many dimensions as the latents.
     """
 
     far: tuple[int, int]
     answer: torch.Tensor | None = None
     error: str = ""
+    as_latents: bool = True
 
 
 @dataclass
@@ -58,19 +61,31 @@ class Trial:
     make: Maker
     alike: Sequence[Sequence[str]] = ()
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
+    _any_shape: bool = False
 
     def reach(self, chosen: Chosen) -> Reach:
         """How far the model comes with a choice."""
         key = tuple(chosen.values())
         if key not in self._known:
             self._known[key] = how_far(self.model, lambda: self.make(chosen))
-        return self._known[key]
+        reach = self._known[key]
+        if reach.answer is None or self._any_shape or reach.as_latents:
+            return reach
+        return Reach((_END - 1, reach.far[1]), error="its output is laid out unlike the latents")
 
     def run(self) -> tuple[Chosen, Reach]:
         """The first choice with which the model answers, found one argument at a time; the furthest if there is none.
 
-        It is looked for from everything that may be given, and then from as little as may be.
+        It is looked for from everything that may be given, and then from as little as may be; an answer that is not
+        laid out as the latents are will do only where there is no other.
         """
+        found = self._run()
+        if found[1].answer is None and found[1].far[0] == _END - 1:
+            self._any_shape = True
+            found = self._run()
+        return found
+
+    def _run(self) -> tuple[Chosen, Reach]:
         most = dict.fromkeys(self.choices, 0)
         least = {name: options.index(None) if None in options else 0 for name, options in self.choices.items()}
         found = self._from(most)
@@ -114,10 +129,25 @@ class Trial:
             absent = [options.index(None)] if None in options else []
             for index in dict.fromkeys([*likely, *absent]):
                 yield {**chosen, name: index}
+        if most is None:
+            yield from self._beside_latents(chosen)
+
+    def _beside_latents(self, chosen: Chosen) -> Iterator[Chosen]:
+        """Other latents, with another argument that has their shape: what is put next to them must fit at once, and
+        nothing that may be left out stand in the way.
+        """
+        latents = next(iter(self.choices))
+        chosen = {**chosen, **{name: options.index(None) for name, options in self.choices.items() if None in options}}
+        for name, options in self.choices.items():
+            alike = next((at for at, one in enumerate(options) if isinstance(one, LikeLatents)), None)
+            if alike is not None:
+                for index in range(len(self.choices[latents])):
+                    yield {**chosen, latents: index, name: alike}
 
     def settle(self, chosen: Chosen) -> Chosen:
         """Leaves out what has no effect, and adds what may be left out but has one."""
-        for name in (name for name, options in self.choices.items() if None in options):
+        optional = [name for name, options in self.choices.items() if None in options]
+        for name in [*optional, *optional]:  # one may stand in the way of another
             chosen = self._settled(chosen, name)
         return chosen
 
@@ -129,6 +159,8 @@ class Trial:
         for index in dict.fromkeys((chosen[name], *range(len(options)))):
             reach = self.reach({**chosen, name: index})
             if options[index] is None or reach.answer is None:
+                continue
+            if without.answer is not None and reach.far < without.far:  # it takes the place of what the model computes
                 continue
             if _differ(reach, without):
                 return {**chosen, name: index}
@@ -161,9 +193,11 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     done = (_END, counter.count)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
-    if len(answer) != len(sample[noisy_name({**sample, TARGET: answer})]):
+    latents = sample[noisy_name({**sample, TARGET: answer})]
+    if len(answer) not in (len(latents), len(latents) * latents.shape[1] if answer.dim() == latents.dim() - 1 else 0):
         return Reach(done, error="it takes one sample for several")
-    return Reach(done, answer)
+    joined = answer.dim() == 2 < latents.dim()  # several outputs in one row
+    return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
 
 
 def _line(model: Any, error: BaseException) -> int:
