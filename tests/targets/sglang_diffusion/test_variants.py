@@ -14,6 +14,7 @@ from omni_kit.scaffold import Scaffold, new_model, update
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.classes import PIPELINES, class_names, is_diffusers_class, place_of
+from omni_kit.upstream.diffusers.pipelines import find_pipeline
 
 TARGET = "sglang-diffusion"
 # Pipeline -> what a person read in its loop, or after it, that no stage of SGLang does.
@@ -72,6 +73,30 @@ def test_what_fits_is_said_before_it_is_asked_for(tmp_path: Path) -> None:
 
     assert modular("SanaPipeline", "native").startswith("fits, too")
     assert "passes its denoiser img_ids, which encode_prompt does not make" in modular("ChromaPipeline")
+
+
+@pytest.mark.parametrize("shifts", [True, False, None])
+def test_a_shift_that_a_checkpoint_may_ask_for_is_left_to_upstreams_code(shifts: bool | None, tmp_path: Path) -> None:
+    source = tmp_path / "published"
+    for name in ("scheduler", "transformer"):
+        (source / name).mkdir(parents=True)
+    (source / "transformer/config.json").write_text(json.dumps({"_class_name": "SD3Transformer2DModel"}))
+    parts = find_pipeline(find_library("diffusers"), "StableDiffusion3Pipeline", {}).components
+    index = {one.name: [one.library, one.class_name] for one in parts if not one.optional}
+    (source / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusion3Pipeline", **index}))
+    if shifts is not None:
+        (source / "scheduler/scheduler_config.json").write_text(json.dumps({"use_dynamic_shifting": shifts}))
+    decisions = scaffold(str(source), tmp_path / "into", dry_run=True).plan.decisions
+    said = next(one.reason for one in decisions if one.what == "modular")
+    assert ("shifts its steps by mu" in said) is (shifts is not False)
+    assert decisions[0].choice == ("modular" if shifts is False else "native")
+
+
+def test_encoders_load_from_either_library(tmp_path: Path) -> None:
+    scaffold("PRXPipeline", tmp_path)  # diffusers derives its encoder's class, so save_pretrained names diffusers
+    loaders = (tmp_path / "served/loaders.py").read_text(encoding="utf-8")
+    assert 'expected_library = ("diffusers", "transformers")' in loaders
+    assert "getattr(diffusers, self.component_architecture)" in loaders
 
 
 def test_modular_is_composed_of_sglangs_stages(tmp_path: Path) -> None:
