@@ -96,8 +96,7 @@ def _names(facts: PipelineFacts) -> dict[str, Any]:
         "settings": declared,
         "absent": [name for name, one in given.items() if one.required and name not in kept],
         "video": facts.video,
-        "precisions": facts.text_precisions,
-        "precisions_given": bool(facts.pipeline.values),
+        "text_encoders": facts.text_encoders,
     }
 
 
