@@ -58,6 +58,21 @@ def test_channels_of_a_learned_variance_and_a_table_of_frames_are_fitted() -> No
     assert (config.out_channels, config.video_length) == (2 * config.in_channels, 5)
 
 
+def test_a_mask_and_what_it_leaves_are_taken_and_not_predicted() -> None:
+    pipeline = made("EasyAnimateInpaintPipeline")
+    latents, config = pipeline.vae.config.latent_channels, pipeline.transformer.config
+    assert (config.in_channels, config.out_channels) == (2 * latents + 1, latents)
+
+
+def test_an_encoder_of_images_its_processor_and_its_embedder_fit() -> None:
+    pipeline = made("SkyReelsV2ImageToVideoPipeline")
+    vision = pipeline.image_encoder.config
+    assert pipeline.transformer.config.image_dim == vision.hidden_size
+    assert dict(pipeline.image_processor.image_processor.crop_size) == dict.fromkeys(
+        ("height", "width"), vision.image_size
+    )
+
+
 def test_the_class_of_an_autoencoder_is_the_one_whose_config_the_pipeline_reads() -> None:
     assert "scale_factor_temporal" in made("SanaVideoPipeline").vae.config
 

@@ -15,15 +15,13 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
     task_type: ModelTaskType = ModelTaskType.T2I
     should_use_guidance: bool = False  # the guidance that its denoiser takes comes with the conditions
     enable_autocast: bool = False
-    # FluxPipeline hands latents from part to part as they are: all parts compute in one precision.
-    text_encoder_precisions: tuple[str, ...] = ("bf16",)
-    vae_tiling: bool = False
-    vae_sp: bool = False
-    # As most checkpoints are published: one for each text encoder, in order.
+    # Encoders compute in the denoiser's precision, as diffusers loads them: their outputs are its inputs.
     text_encoder_precisions: tuple[str, ...] = (
         "bf16",
         "bf16",
     )
+    vae_tiling: bool = False
+    vae_sp: bool = False
     text_encoder_configs: tuple[EncoderConfig, ...] = field(
         default_factory=lambda: (
             EncoderConfig(),

@@ -10,11 +10,13 @@ from sglang.multimodal_gen.runtime.utils.precision import resolve_component_prec
 class UpstreamLoader(ComponentLoader):
     """A tokenizer, a processor, or an encoder, of the class that model_index.json names."""
 
-    expected_library = ("transformers",)
+    expected_library = ("diffusers", "transformers")  # diffusers saves its own subclasses of encoders as its own
 
     def load_customized(self, component_model_path, server_args, component_name):
         """Load each encoder in the precision from the pipeline's config."""
-        found = getattr(transformers, self.component_architecture)
+        found = getattr(transformers, self.component_architecture, None) or getattr(
+            diffusers, self.component_architecture
+        )
         if not issubclass(found, transformers.PreTrainedModel):
             return found.from_pretrained(component_model_path)
         dtype = resolve_component_precision(server_args, component_name)

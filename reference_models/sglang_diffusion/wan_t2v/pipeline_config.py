@@ -16,10 +16,10 @@ class WanT2vPipelineConfig(PipelineConfig):
     task_type: ModelTaskType = ModelTaskType.T2V
     should_use_guidance: bool = False  # its denoiser takes none
     enable_autocast: bool = False
+    # Encoders compute in the denoiser's precision, as diffusers loads them: their outputs are its inputs.
+    text_encoder_precisions: tuple[str, ...] = ("bf16",)
     vae_tiling: bool = False
     vae_sp: bool = False
-    # As most checkpoints are published.
-    text_encoder_precisions: tuple[str, ...] = ("bf16",)
     dit_config: DiTConfig = field(default_factory=WanT2vDiTConfig)
     vae_config: VAEConfig = field(default_factory=WanVAEConfig)
     # SGLang has this class in sglang/multimodal_gen/runtime/models/dits/wanvideo.py: the plugin's is loaded by its own name.

@@ -14,6 +14,7 @@ from omni_kit.scaffold import Scaffold, new_model, update
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.classes import PIPELINES, class_names, is_diffusers_class, place_of
+from omni_kit.upstream.diffusers.pipelines import find_pipeline
 
 TARGET = "sglang-diffusion"
 # Pipeline -> what a person read in its loop, or after it, that no stage of SGLang does.
@@ -74,6 +75,37 @@ def test_what_fits_is_said_before_it_is_asked_for(tmp_path: Path) -> None:
     assert "passes its denoiser img_ids, which encode_prompt does not make" in modular("ChromaPipeline")
 
 
+def published(pipeline: str, folder: Path, schedule: dict[str, bool] | None) -> Path:
+    """A pipeline's directory without weights; `schedule` is its scheduler's config."""
+    source = folder / "published"
+    for name in ("scheduler", "transformer"):
+        (source / name).mkdir(parents=True)
+    read = find_pipeline(find_library("diffusers"), pipeline, {})
+    index = {one.name: [one.library, one.class_name] for one in read.components if not one.optional}
+    (source / "model_index.json").write_text(json.dumps({"_class_name": pipeline, **index}))
+    (source / "transformer/config.json").write_text(json.dumps({"_class_name": read.denoiser.class_name}))
+    if schedule is not None:
+        (source / "scheduler/scheduler_config.json").write_text(json.dumps(schedule))
+    return source
+
+
+@pytest.mark.parametrize("shifts", [True, False, None])
+def test_a_shift_that_a_checkpoint_may_ask_for_is_left_to_upstreams_code(shifts: bool | None, tmp_path: Path) -> None:
+    schedule = None if shifts is None else {"use_dynamic_shifting": shifts}
+    source = published("StableDiffusion3Pipeline", tmp_path, schedule)
+    decisions = scaffold(str(source), tmp_path / "into", dry_run=True).plan.decisions
+    said = next(one.reason for one in decisions if one.what == "modular")
+    assert ("shifts its steps by mu" in said) is (shifts is not False)
+    assert decisions[0].choice == ("modular" if shifts is False else "native")
+
+
+def test_encoders_load_from_either_library(tmp_path: Path) -> None:
+    scaffold("PRXPipeline", tmp_path)  # diffusers derives its encoder's class, so save_pretrained names diffusers
+    loaders = (tmp_path / "served/loaders.py").read_text(encoding="utf-8")
+    assert 'expected_library = ("diffusers", "transformers")' in loaders
+    assert "getattr(diffusers, self.component_architecture)" in loaders
+
+
 def test_modular_is_composed_of_sglangs_stages(tmp_path: Path) -> None:
     scaffold("WanPipeline", tmp_path, "modular")
     stages = (tmp_path / "served/pipeline.py").read_text(encoding="utf-8")
@@ -119,11 +151,17 @@ def test_arguments_that_no_request_carries_are_told_and_listed(tmp_path: Path) -
     assert "| `cfg_trunc_ratio` | `1.0` |" in readme
 
 
-def test_each_text_encoder_has_a_precision(tmp_path: Path) -> None:
-    scaffold("FluxPipeline", tmp_path)
+@pytest.mark.parametrize("kind", ["native", "modular", "hybrid", "whole"])
+def test_encoders_compute_in_the_denoisers_precision_whatever_a_checkpoint_has(kind: str, tmp_path: Path) -> None:
+    source = published("StableDiffusion3Pipeline", tmp_path, {"use_dynamic_shifting": False})
+    for number in ("", "_2", "_3"):
+        (source / f"text_encoder{number}").mkdir()
+        (source / f"text_encoder{number}/config.json").write_text(json.dumps({"torch_dtype": "float32"}))
+    scaffold(str(source), tmp_path, kind)
     config = " ".join((tmp_path / "served/pipeline_config.py").read_text(encoding="utf-8").split())
-    assert 'text_encoder_precisions: tuple[str, ...] = ( "bf16", "bf16", )' in config
-    assert config.count("EncoderConfig(),") == 2
+    assert config.count("text_encoder_precisions") == 1
+    assert 'text_encoder_precisions: tuple[str, ...] = ( "bf16", "bf16", "bf16", )' in config
+    assert config.count("EncoderConfig(),") == 3
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.divided import ENTER, FINISH, LEAVE, PREDICT, PREPARE, Divided, divided
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
-SOME = ("FluxPipeline", "WanImageToVideoPipeline", "LTXConditionPipeline", "CogVideoXPipeline", "QwenImageEditPipeline")
+SOME = ("FluxPipeline", "WanImageToVideoPipeline", "LTXConditionPipeline", "CogVideoXPipeline",
+        "QwenImageEditPipeline", "SanaImageToVideoPipeline")  # fmt: skip
 
 
 def read(pipeline: str) -> Pipeline:

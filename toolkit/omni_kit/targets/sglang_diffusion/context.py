@@ -92,13 +92,11 @@ def _names(facts: PipelineFacts) -> dict[str, Any]:
         "denoiser": facts.pipeline.denoiser.name,
         "components": [one.name for one in sorted(facts.components, key=lambda one: one.name)],
         "upstream_components": [one.name for one in facts.upstream_components],
-        "libraries": sorted({"transformers", *(one.library for one in facts.upstream_components)}),
         "guiders": any(one.role == "guider" for one in facts.upstream_components),
         "settings": declared,
         "absent": [name for name, one in given.items() if one.required and name not in kept],
         "video": facts.video,
-        "precisions": facts.text_precisions,
-        "precisions_given": bool(facts.pipeline.values),
+        "text_encoders": facts.text_encoders,
     }
 
 

@@ -27,8 +27,6 @@ from omni_kit.upstream.subject import Subject
 
 _PLAN = "_cp_plan"
 _EMBEDS, _READS = "encoder_hidden_states", "text_encoder"
-# dtype of a config -> as SGLang's configs call it.
-_PRECISIONS: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _number(name: str) -> int:
@@ -114,18 +112,9 @@ class PipelineFacts:
         return [one for one in self.components if one.name not in apart]
 
     @cached_property
-    def text_precisions(self) -> list[str]:
-        """SGLang's name of each text encoder's dtype, in order: as its config.json says it, else bfloat16."""
-        numbers = {one.name: _number(one.name) for one in self.components if one.name.startswith(_READS)}
-        found = {number: self._precision(name) for name, number in numbers.items() if number}
-        return [found.get(number, _PRECISIONS["bfloat16"]) for number in range(1, max(found, default=0) + 1)]
-
-    def _precision(self, name: str) -> str:
-        directory = self.subject.directory
-        path = directory.parent / name / "config.json" if directory is not None else None
-        given = read_json(path) if path is not None and path.is_file() else {}
-        dtype = str(given.get("dtype") or given.get("torch_dtype") or "bfloat16")
-        return _PRECISIONS.get(dtype.rpartition(".")[2], _PRECISIONS["bfloat16"])
+    def text_encoders(self) -> int:
+        """How many text encoders SGLang has configs for: as many as the highest of their numbers."""
+        return max((_number(one.name) for one in self.components if one.name.startswith(_READS)), default=0)
 
     @cached_property
     def embeds(self) -> str:

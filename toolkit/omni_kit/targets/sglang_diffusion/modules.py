@@ -64,10 +64,10 @@ def _wording(facts: PipelineFacts) -> Wording:
 
 
 def _dynamic(facts: PipelineFacts) -> bool:
-    """Whether the scheduler of the checkpoint shifts its steps by what it is told."""
+    """Whether the scheduler may need a computed shift: unless the checkpoint's config does not ask for one."""
     directory = facts.subject.directory
     path = directory.parent / "scheduler" / "scheduler_config.json" if directory is not None else None
-    return bool(path is not None and path.is_file() and read_json(path).get(_SHIFTS))
+    return path is None or not path.is_file() or bool(read_json(path).get(_SHIFTS))
 
 
 def _asked(facts: PipelineFacts, found: Composition) -> Iterator[Text | str]:

@@ -34,6 +34,7 @@ _WIDTHS = (
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
     re.compile(r"Expected size (?P<came>\d+) but got size (?P<wants>\d+)"),
 )
+_ADDED_UP = re.compile(r"expects \d+ but received .*= (?P<came>\d+)")  # latents, their mask, and what it leaves
 _SIZE_MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(?P<argument>\w+)'")
@@ -45,7 +46,9 @@ _TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match t
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
-_AUTOENCODERS, _SCHEDULERS = "/models/autoencoders/", "/schedulers/"
+_AUTOENCODERS, _DENOISERS, _SCHEDULERS = "/models/autoencoders/", "/models/transformers/", "/schedulers/"
+_CALLED = re.compile(r"self\.(?P<what>[a-z]+)_\w*\(")
+_ATTACHED = 142  # the width of what such a part reads, which no other width of a toy is
 _IS_ROPE = re.compile(r"rope|rotary")
 _THREE_AXES = 24  # the width of a head that three axes share evenly, each in pairs
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
@@ -121,7 +124,8 @@ class _Parts:
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role == "processor":
-                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH))
+                sides = (side for model in encoders.values() if (side := parts.side_of(model)) is not None)
+                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH), next(sides, None))
             elif one.role == "guider":
                 yield one.name, parts.guider(one)
             elif one.role != "encoder":
@@ -173,6 +177,10 @@ class _Parts:
             came, wants = int(match[1]), int(match[2])
             if self._halve_more(came, wants) or (abs(came - wants) <= _UNEVEN and self._widen_heads(config)):
                 return
+        if _lacks_part(error) and self._attach(config, error):
+            return
+        if (match := _ADDED_UP.search(said)) and self._add_up(config, int(match["came"])):
+            return
         if (match := _NO_ARGUMENT.search(said)) and self._take_scheduler(match["method"], match["argument"]):
             return
         if (match := _UNEXPECTED.search(said)) and self._switch_on(config, match["argument"]):
@@ -208,6 +216,16 @@ class _Parts:
         self._changed[going_in] = channels * multiple
         if isinstance(toy.get(out), int):
             self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
+
+    def _add_up(self, config: Mapping[str, Any], came: int) -> bool:
+        """Whether the denoiser takes other channels than the pipeline adds up: it takes those, and predicts latents."""
+        going_in, out = channel_names(config)
+        if config[going_in] == came:
+            return False
+        self._changed[going_in] = came
+        if isinstance(config.get(out), int):
+            self._changed[out] = parts.latent_channels(self._others)
+        return True
 
     def _one_stage(self, error: Exception) -> bool:
         """Whether the scheduler divides its steps into stages, of which the call names none: then there is one."""
@@ -257,6 +275,15 @@ class _Parts:
         """Whether a switch of the denoiser's that is off is named for what it was passed: then it is on."""
         names = [name for name, value in config.items() if value is False and name.startswith(f"{argument}_")]
         self._changed |= dict.fromkeys(names, True)
+        return bool(names)
+
+    def _attach(self, config: Mapping[str, Any], error: Exception) -> bool:
+        """Whether the denoiser calls a part of its own that is only there for a width: then it has one."""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        called = _CALLED.search(frame.line or "") if _passed_through(error, _DENOISERS) else None
+        absent = [name for name, value in config.items() if value is None and name.endswith("_dim")]
+        names = [name for name in absent if called is not None and name.startswith(f"{called['what']}_")]
+        self._changed |= dict.fromkeys(names, _ATTACHED)
         return bool(names)
 
     def _halve_more(self, came: int, wants: int) -> bool:
@@ -341,7 +368,8 @@ class _Parts:
                 self._changed[name] = [came if one == wants else one for one in value]
                 return True
         names = [name for name, value in config.items() if value == wants and not _IS_NO_WIDTH.search(name)]
-        names = [name for name in names if name not in self._changed and not isinstance(config[name], bool)]
+        names = [name for name in names if self._changed.get(name, _ATTACHED) == _ATTACHED]
+        names = [name for name in names if not isinstance(config[name], bool)]
         for name in names:
             self._changed[name] = came
         going_in, out = channel_names(config)

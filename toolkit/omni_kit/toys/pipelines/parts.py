@@ -168,11 +168,12 @@ def scheduler_with(method: str, argument: str) -> Any:
     return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
 
 
-def processor(component: Component, reads: Any) -> Any:
+def processor(component: Component, reads: Any, side: int | None = None) -> Any:
     """A processor of pictures, or of texts and pictures, as its class makes it.
 
     Args:
         reads: the tokenizer of those that read texts.
+        side: of the pictures that it makes, for an encoder of one size; by default as its class has them.
 
     Raises:
         BadInput: transformers has no such class, or it cannot be built.
@@ -181,15 +182,30 @@ def processor(component: Component, reads: Any) -> Any:
     cls = _of_transformers(component.class_name)
     try:
         if not issubclass(cls, transformers.ProcessorMixin):
-            return cls()
+            return _pictured(cls, side)
         sort = component.class_name.removesuffix("Processor")
         parts = [name for name in cls.get_attributes() if name != _READS_TEXT]
-        made = {name: _of_transformers(sort + name.title().replace("_", ""))() for name in parts}
+        made = {name: _pictured(_of_transformers(sort + name.title().replace("_", "")), side) for name in parts}
         return cls(**made, **{_READS_TEXT: reads}, chat_template=reads.chat_template)
     except (ImportError, BadInput):
         raise
     except Exception as error:  # whatever its constructor raises
         raise BadInput(f"no {component.class_name} can be built: {told(error)}") from error
+
+
+def _pictured(cls: Any, side: int | None) -> Any:
+    """A processor of pictures as its class makes it, but for the side of its pictures."""
+    made = cls()
+    found = {name: dict(getattr(made, name, None) or {}) for name in ("size", "crop_size")}
+    sizes = {name: {key: side for key, one in size.items() if one} for name, size in found.items() if size}
+    return cls(**sizes) if side is not None and sizes else made
+
+
+def side_of(model: Any) -> int | None:
+    """The side of the pictures that an encoder reads; None where it reads none, or any size."""
+    config = getattr(model.config, "vision_config", model.config)
+    side = getattr(config, "image_size", None)
+    return side if isinstance(side, int) else None
 
 
 def _of_transformers(name: str) -> Any:

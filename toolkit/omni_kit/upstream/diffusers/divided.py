@@ -248,8 +248,8 @@ class _Flow:
         known[PREPARE] = set(self.arguments)
         stored = {name: known[name] | {one for node in body for one in of_tree(node).stored}
                   for name, body in self.statements.items()}  # fmt: skip
-        local = {one for names in stored.values() for one in names}
-        takes = {name: self._needed(name, known[name]) & local for name in self.statements}
+        left = {one for name, names in stored.items() if name != FINISH for one in names}
+        takes = {name: self._needed(name, known[name]) & left for name in self.statements}
         takes[PREPARE] = set()
         read = {one for names in takes.values() for one in names}
         found = {}
