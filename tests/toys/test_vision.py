@@ -158,8 +158,21 @@ def test_a_token_is_found_under_either_of_its_names() -> None:
 
     found = MediaTokens.of(old)
 
-    assert (found.image, found.audio, found.video, found.vision_start) == (7, 8, None, None)
+    assert (found.image, found.audio, found.video, found.around_image) == (7, 8, None, (None, None))
     assert set(modality_masks({"input_ids": torch.tensor([[7, 8, 9]])}, old)) == {"image_mask", "audio_mask"}
+
+
+@pytest.mark.parametrize(
+    ("config", "image", "video"),
+    [
+        ({"vision_start_token_id": 1, "vision_end_token_id": 2}, (1, 2), (1, 2)),
+        ({"image_start_token_id": 1, "image_end_token_id": 2, "video_start_token_id": 3}, (1, 2), (3, None)),
+    ],
+)
+def test_media_of_each_kind_stand_between_tokens_of_their_own(config: Any, image: Any, video: Any) -> None:
+    found = MediaTokens.of(SimpleNamespace(**config))
+
+    assert (found.around_image, found.around_video) == (image, video)
 
 
 def toy(name: str) -> Any:
@@ -191,6 +204,14 @@ def test_pictures_come_in_the_form_that_a_class_takes(name: str, shape: dict[str
             # Without labels: a framework that another test imports may have put a loss of its own in place.
             given = {key: value for key, value in sample.items() if key not in ("mm_token_type_ids", "labels")}
             assert model(**given).logits.isfinite().all()
+
+
+def test_films_of_placed_patches_have_frames_where_pictures_have_none() -> None:
+    model = toy("gemma4")
+    batch = media_inputs(model, TEXT, rows=("TVTIT",))
+
+    assert "V" in kinds_taken(model, TEXT)
+    assert batch["pixel_values_videos"].shape == (1, 3, *batch["pixel_values"].shape[1:])
 
 
 def test_what_is_known_of_a_model_does_not_keep_it() -> None:

@@ -95,6 +95,7 @@ def test_a_head_may_merge_itself() -> None:
         ("llava", ["pixel_values"]),
         ("lfm2_vl", ["pixel_values", "spatial_shapes", "pixel_attention_mask"]),
         ("video_llama_3", ["pixel_values", "image_grid_thw", "image_merge_sizes"]),
+        ("gemma4", ["pixel_values", "image_position_ids"]),
     ],
 )
 def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> None:
@@ -103,6 +104,13 @@ def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> N
     first, *_ = dummies_of(model, find_merging(model))
 
     assert list(first.inputs) == inputs
+
+
+@pytest.mark.parametrize(("name", "padded"), [("aria", True), ("gemma4", True), ("llava", False), ("qwen3_vl", False)])
+def test_towers_with_masks_of_padding_use_attention_that_gets_them(name: str, padded: bool) -> None:
+    model = model_of(name)
+
+    assert media_context(model, find_merging(model)).padded == padded
 
 
 def test_what_does_not_call_for_features_is_refused_with_the_line() -> None:

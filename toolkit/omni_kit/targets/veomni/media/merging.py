@@ -18,6 +18,7 @@ from omni_kit.upstream.transformers.traits import text_config
 
 KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
 POSITIONS, _WHOLE_POSITIONS = "get_rope_index", "compute_3d_position_ids"
+PLACES = "_position_ids"  # where in its picture each patch was
 _MASK, _SCATTER = "get_placeholder_mask", "masked_scatter"
 
 
@@ -40,6 +41,11 @@ class Features:
     name: str
     placed: ast.stmt | None
     layers: tuple[tuple[str, ast.stmt], ...] = ()
+
+    @property
+    def padded(self) -> bool:
+        """Whether the tower learns which of its input is padding: by a mask, or by places that no patch has."""
+        return any(name.endswith(("_mask", PLACES)) for name in self.inputs)
 
 
 @dataclass(frozen=True)

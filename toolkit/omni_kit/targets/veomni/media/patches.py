@@ -77,6 +77,9 @@ def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision
         else:
             reason = f"{one.name} goes to the process with its placeholders"
             yield Decision(what, "patch", reason, where(one.placed))
+        if one.padded:
+            reason = "transformers makes no masks of padding for VeOmni's attention: its tower uses torch's"
+            yield Decision(f"{one.kind} padding", "torch attention", reason, where(one.call))
         dummy = dummies.get(one.kind)
         reason = f"made of {', '.join(dummy.inputs)}" if dummy else "the tower's smallest input is unknown"
         yield Decision(f"{one.kind} dummy", "generate" if dummy else "none", reason, where(one.call))
