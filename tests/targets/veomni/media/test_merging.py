@@ -106,7 +106,9 @@ def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> N
     assert list(first.inputs) == inputs
 
 
-@pytest.mark.parametrize(("name", "padded"), [("aria", True), ("gemma4", True), ("llava", False), ("qwen3_vl", False)])
+@pytest.mark.parametrize(
+    ("name", "padded"), [("aria", True), ("gemma4", True), ("llava", False), ("qwen2_5_omni_thinker", False)]
+)
 def test_towers_with_masks_of_padding_use_attention_that_gets_them(name: str, padded: bool) -> None:
     model = model_of(name)
 

@@ -44,8 +44,12 @@ class Features:
 
     @property
     def padded(self) -> bool:
-        """Whether the tower learns which of its input is padding: by a mask, or by places that no patch has."""
-        return any(name.endswith(("_mask", PLACES)) for name in self.inputs)
+        """Whether the tower attends over padding, and learns which it is: by a mask, or by places that no patch has.
+
+        What comes with its lengths is cut to them before.
+        """
+        told = any(name.endswith(("_mask", PLACES)) for name in self.inputs)
+        return told and not any(name.endswith("_lengths") for name in self.inputs)
 
 
 @dataclass(frozen=True)
