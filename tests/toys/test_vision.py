@@ -189,7 +189,7 @@ def toy(name: str) -> Any:
         ("llava", {"pixel_values": (3, 3, 24, 24)}),
         ("mistral3", {"pixel_values": (3, 3, 24, 24), "image_sizes": (3, 2)}),
         ("llava_next", {"pixel_values": (3, 3, 3, 24, 24), "image_sizes": (3, 2)}),
-        ("gemma4", {"pixel_values": (3, 216, 768), "image_position_ids": (3, 216, 2)}),
+        ("gemma4", {"pixel_values": (3, 54, 768), "image_position_ids": (3, 54, 2)}),
         ("idefics3", {"pixel_values": (3, 3, 24, 24), "pixel_attention_mask": (3, 24, 24)}),
     ],
 )

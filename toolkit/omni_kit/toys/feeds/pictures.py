@@ -191,7 +191,7 @@ class _Maker:
         Args:
             film: there are several frames of them, in a dimension of their own.
         """
-        side = self._merge * (_first(self._vision, "pooling_kernel_size") or 1)
+        side = _first(self._vision, "pooling_kernel_size") or self._merge
         most = max(rows * columns for rows, columns in _NATIVE) * side**2
 
         def piece(number: int) -> Tensors:

@@ -24,7 +24,7 @@ from omni_kit.targets.veomni.text.converter import class_prefix, converter_conte
 from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, plain_classifiers
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
-from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
+from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
 from omni_kit.upstream.kinds import MULTIMODAL
@@ -90,8 +90,7 @@ class _Planner:
                 f"{model_type} is of kind '{self.subject.kind}', and {name} does not generate text token by token",
                 "name a class that does in architectures of config.json, or pass the model_type",
             )
-        if not answers_with_a_loss(self.model):
-            raise Refusal(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
+        refuse_without_loss(self.model)
         refuse_other_ties(self.model)
 
     @cached_property
