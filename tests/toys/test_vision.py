@@ -214,6 +214,14 @@ def test_films_of_placed_patches_have_frames_where_pictures_have_none() -> None:
     assert batch["pixel_values_videos"].shape == (1, 3, *batch["pixel_values"].shape[1:])
 
 
+def test_films_have_equally_many_frames_where_a_class_reads_no_mask_of_them() -> None:
+    model = toy("video_llava")
+    batch = media_inputs(model, TEXT, rows=("TVTVT",))
+
+    assert kinds_taken(model, TEXT) == "IV"
+    assert batch["pixel_values_videos"].shape == (2, 3, 3, 24, 24)
+
+
 def test_what_is_known_of_a_model_does_not_keep_it() -> None:
     model = toy("llava")
     seen = weakref.ref(model)

@@ -82,7 +82,8 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
     elif places is not None:
         yield from (Form(make.placed(places, width, film=film)) for width in make.widths())
     elif film:
-        yield Form(make.frames())
+        yield Form(make.frames(_FRAMES))
+        yield Form(make.frames(_FRAMES[:1]))  # no mask says which frames are padding: all have as many
     elif "spatial_shapes" in names:
         yield Form(make.shaped())
     elif "pixel_attention_mask" in names:
@@ -170,9 +171,9 @@ class _Maker:
     def seconds(self, sizes: tuple[tuple[int, int, int], ...]) -> Piece:
         return lambda number: {"video_second_per_grid": torch.tensor([_SECONDS[number % len(_SECONDS)]])}
 
-    def frames(self) -> Piece:
+    def frames(self, counts: tuple[int, ...]) -> Piece:
         shape = (self._channels, self._size, self._size)
-        return lambda number: {self._pixels: self._values(number, (1, _FRAMES[number % len(_FRAMES)], *shape))}
+        return lambda number: {self._pixels: self._values(number, (1, counts[number % len(counts)], *shape))}
 
     def shaped(self) -> Piece:
         def piece(number: int) -> Tensors:
