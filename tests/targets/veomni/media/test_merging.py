@@ -40,6 +40,14 @@ def test_features_of_further_layers_belong_to_the_same_places() -> None:
     assert merging.positions
 
 
+@pytest.mark.parametrize(("name", "first"), [("gemma4", "torch_compilable_check("), ("llava", "special_image_mask =")])
+def test_features_are_cut_before_they_are_counted(name: str, first: str) -> None:
+    image, *_ = find_merging(model_of(name)).features
+
+    assert image.placed is not None
+    assert ast.unparse(image.placed).startswith(first)
+
+
 KEPT = """
 class TheModel:
     def forward(self, input_ids, pixel_values=None, pixel_values_videos=None, kept=None, **kwargs):

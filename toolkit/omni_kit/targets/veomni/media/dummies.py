@@ -73,7 +73,7 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
             yield name, f'torch.tensor([{vision.merge}], device=options["device"])'
     elif places is not None:
         rows, side = "1, 1" if film else "1", f'torch.arange({vision.pooled}, device=options["device"])'
-        yield pixels, f"torch.ones({rows}, {vision.pooled} ** 2, {vision.width}, **options)"
+        yield pixels, f"torch.ones({rows}, {vision.pooled} ** 2, {vision.flat}, **options)"
         yield places, f"torch.cartesian_prod({side}, {side}).reshape({rows}, -1, 2)"
     elif film:
         yield pixels, f"torch.ones(1, 1, {square}, **options)"
@@ -165,5 +165,9 @@ class _Vision:
         frames = self._named("temporal_patch_size")
         if frames is None and _SMALL_PICTURES.search(ast.unparse(self._model.source.tree)):
             return f"{self.channels}, {self.patch}, {self.patch}"
-        flat = f"{self.channels} * {self.patch} ** 2"
-        return f"{flat} * {frames}" if frames is not None else flat
+        return f"{self.flat} * {frames}" if frames is not None else self.flat
+
+    @property
+    def flat(self) -> str:
+        """The dimension of one patch of one frame."""
+        return f"{self.channels} * {self.patch} ** 2"

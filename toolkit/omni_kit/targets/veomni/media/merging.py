@@ -180,6 +180,20 @@ def _apart(found: Sequence[Features]) -> tuple[Features, ...]:
 
 
 def _placed(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
+    """The variable of features, and the first statement that counts them, asks for their places or scatters them."""
+    name, placed = _scattered(source, owner, following)
+    until = (statement for statement, _ in following if placed is not None and statement.lineno < placed.lineno)
+    return name, next((statement for statement in until if _counts(statement, name)), placed)
+
+
+def _counts(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement calls a function, such as a check, with a comparison of how much a variable holds."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    compared = [one for one in call.args if isinstance(one, ast.Compare)] if isinstance(call, ast.Call) else []
+    return any(dotted(node) == name for one in compared for node in ast.walk(one))
+
+
+def _scattered(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
     """The variable of features, and the first statement that asks for their places or scatters them."""
     for statement, held in following:
         for node in ast.walk(statement):
