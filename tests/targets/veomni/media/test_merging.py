@@ -9,6 +9,7 @@ from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import dummies_of
 from omni_kit.targets.veomni.media.flow import statements_with
 from omni_kit.targets.veomni.media.merging import find_merging, refuse_encoder_decoder, text_part
+from omni_kit.targets.veomni.media.patches import merging_edits
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -46,6 +47,17 @@ def test_features_are_cut_before_they_are_counted(name: str, first: str) -> None
 
     assert image.placed is not None
     assert ast.unparse(image.placed).startswith(first)
+
+
+@pytest.mark.parametrize(("name", "shared"), [("glm4v", True), ("qwen3_vl", False), ("llava", False)])
+def test_a_dummy_has_no_placeholder_of_another_kind(name: str, shared: bool) -> None:
+    model = model_of(name)
+    merging = find_merging(model)
+
+    text = "\n".join(edit.text for edit in merging_edits(model, merging))
+
+    assert merging.shared == shared
+    assert ('media.ids("video", input_ids)' in text) == shared
 
 
 KEPT = """

@@ -27,6 +27,7 @@ class MediaContext:
         dummies: the smallest input of each kind.
         towers: the attributes of the merging module that hold a tower.
         padded: towers get masks of their padding.
+        shared: kinds of media have one placeholder.
     """
 
     upstream: str
@@ -37,6 +38,7 @@ class MediaContext:
     dummies: Sequence[Dummy]
     towers: Sequence[str]
     padded: bool
+    shared: bool
 
 
 def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
@@ -55,6 +57,7 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
         dummies=dummies_of(model, merging),
         towers=list(dict.fromkeys(_towers(model, merging))),
         padded=any(one.padded for one in merging.features),
+        shared=merging.shared,
     )
 
 

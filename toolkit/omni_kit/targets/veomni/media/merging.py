@@ -60,12 +60,14 @@ class Merging:
         owner: its class.
         features: of each kind that it merges, in the order of the source.
         positions: the class computes positions on several axes.
+        shared: kinds of media have one placeholder.
     """
 
     owner: str
     forward: ast.FunctionDef
     features: tuple[Features, ...]
     positions: bool
+    shared: bool = False
 
 
 def find_merging(model: UpstreamModel) -> Merging:
@@ -93,7 +95,7 @@ def find_merging(model: UpstreamModel) -> Merging:
                 f"`{ast.unparse(call.func)}` ({source.where(call)}) gets no further arguments: masks are lost"
             )
         features = _apart([_features(source, owner, call, taken, forward) for call in calls])
-        return Merging(owner, forward, features, _has_axes(source, owner, forward))
+        return Merging(owner, forward, features, _has_axes(source, owner, forward), _shares(source, owner))
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
     raise Refusal(
@@ -106,6 +108,14 @@ def _has_axes(source: SourceFile, owner: str, forward: ast.FunctionDef) -> bool:
     called = {dotted(node.func) for node in ast.walk(forward) if isinstance(node, ast.Call)}
     makes = called & {f"self.{POSITIONS}", f"self.{_WHOLE_POSITIONS}"}
     return bool(makes) and source.method(owner, POSITIONS) is not None
+
+
+def _shares(source: SourceFile, owner: str) -> bool:
+    """Whether the method that finds placeholders looks for one and the same of two kinds of media."""
+    method = source.method(owner, _MASK)
+    compared = [node for node in ast.walk(method) if isinstance(node, ast.Compare)] if method is not None else []
+    tokens = [ast.unparse(node) for node in compared if dotted(node.left) == "input_ids"]
+    return len({*tokens}) < len(tokens)
 
 
 _LAYERS = ("Attention", "DecoderLayer")  # in the names of classes: a file that defines both has its text's layers

@@ -107,6 +107,7 @@ def merging_edits(model: UpstreamModel, merging: Merging) -> list[Edit]:
     edits = [Edit.before(source, without_docstring(forward.body)[0], door)]
     for one in merging.features:
         edits += _own(model, one, rest)
+        edits += _apart(model, one) if merging.shared else ()
     return edits
 
 
@@ -151,3 +152,10 @@ def _own(model: UpstreamModel, one: Features, rest: str) -> Iterator[Edit]:
         value = ast.unparse(statement)
         own = f'{name} = [media.own("{one.kind}", layer) for layer in {name}]'
         yield Edit.lines(source, statement, statement, f"{value}\n{own}")
+
+
+def _apart(model: UpstreamModel, one: Features) -> Iterator[Edit]:
+    """A dummy has no placeholder, although another kind of media may have stood for the same one."""
+    for node in ast.walk(one.placed) if one.placed is not None else ():
+        if isinstance(node, ast.Name) and node.id == "input_ids":
+            yield Edit.at(model.source, node, f'media.ids("{one.kind}", input_ids)')
