@@ -12,7 +12,7 @@ from transformers import AutoConfig
 
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.feeds.language import text_inputs
-from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, media_inputs, modality_masks, samples_of
+from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, kinds_untried, media_inputs, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
 TEXT = list(range(40, 90))
@@ -212,6 +212,11 @@ def test_films_of_placed_patches_have_frames_where_pictures_have_none() -> None:
 
     assert "V" in kinds_taken(model, TEXT)
     assert batch["pixel_values_videos"].shape == (1, 3, *batch["pixel_values"].shape[1:])
+
+
+@pytest.mark.parametrize(("name", "untried"), [("gemma4", ["sounds"]), ("video_llava", [])])
+def test_media_without_a_known_form_are_named(name: str, untried: list[str]) -> None:
+    assert kinds_untried(toy(name), TEXT) == untried
 
 
 def test_films_have_equally_many_frames_where_a_class_reads_no_mask_of_them() -> None:

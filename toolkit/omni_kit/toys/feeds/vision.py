@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from omni_kit.toys.feeds.pictures import Form, forms
+from omni_kit.toys.feeds.pictures import Form, forms, tower
 from omni_kit.toys.feeds.scenes import EVERYTHING, Rows
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator, shuffled_ramp
@@ -91,6 +91,17 @@ def kinds_taken(model: Any, text_tokens: list[int]) -> str:
     return "".join(_media_of(model, text_tokens).taken)
 
 
+def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
+    """The media that a model has a method and a placeholder for, and of which it accepted none."""
+    media = _media_of(model, text_tokens)
+    offered = {"V": ("videos", media.tokens.video), "S": ("sounds", media.tokens.audio)}
+    return [
+        name
+        for letter, (name, token) in offered.items()
+        if token is not None and letter not in media.taken and tower(model, GETTERS[letter]) is not None
+    ]
+
+
 @dataclass(frozen=True)
 class _Medium:
     """How a model takes pictures, or films.
@@ -121,7 +132,7 @@ class _Media:
 
 
 _KNOWN: WeakKeyDictionary[Any, dict[str, _Medium | None]] = WeakKeyDictionary()  # no value may refer to its model
-GETTERS = {"I": "get_image_features", "V": "get_video_features"}
+GETTERS = {"I": "get_image_features", "V": "get_video_features", "S": "get_audio_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
