@@ -8,7 +8,12 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import dummies_of
 from omni_kit.targets.veomni.media.flow import statements_with
-from omni_kit.targets.veomni.media.merging import find_merging, refuse_encoder_decoder, text_part
+from omni_kit.targets.veomni.media.merging import (
+    find_merging,
+    refuse_attention_of_its_own,
+    refuse_encoder_decoder,
+    text_part,
+)
 from omni_kit.targets.veomni.media.patches import merging_edits
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -144,6 +149,13 @@ def test_an_encoder_decoder_is_refused_with_the_line() -> None:
     with pytest.raises(Refusal, match=r"modeling_blip_2.py:\d+"):
         refuse_encoder_decoder(model_of("blip-2"))
     refuse_encoder_decoder(model_of("llava"))
+
+
+def test_a_tower_with_a_table_of_attention_classes_is_refused_with_the_line() -> None:
+    with pytest.raises(Refusal, match=r"SAM_VISION_ATTENTION_CLASSES` \(.*modeling_sam.py:\d+\)"):
+        refuse_attention_of_its_own(model_of("deepseek_vl_hybrid"))
+    for name in ("deepseek_vl", "aria", "gemma4"):
+        refuse_attention_of_its_own(model_of(name))
 
 
 def test_the_text_model_of_another_file_is_found() -> None:

@@ -13,12 +13,14 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.media.flow import Held, place_of, statements_with
 from omni_kit.targets.veomni.text.sequence import built_classes
+from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import text_config
 
 KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
 POSITIONS, _WHOLE_POSITIONS = "get_rope_index", "compute_3d_position_ids"
 PLACES = "_position_ids"  # where in its picture each patch was
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 _MASK, _SCATTER = "get_placeholder_mask", "masked_scatter"
 
 
@@ -131,6 +133,31 @@ def text_part(model: UpstreamModel) -> UpstreamModel | None:
     except BadInput:
         return None
     return found if found.source is not model.source else None
+
+
+def refuse_attention_of_its_own(model: UpstreamModel) -> None:
+    """Raises for a tower whose layers choose their attention from a table of their own, without VeOmni's name.
+
+    Raises:
+        Refusal: there is such a table; with the line that reads it.
+    """
+    for source in _tower_sources(model):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Subscript) and (dotted(node.slice) or "").endswith("config._attn_implementation"):
+                table, where = ast.unparse(node.value), source.where(node)
+                if table.isupper() and table != _REGISTRY:
+                    raise Refusal(f"`{table}` ({where}) has no entry for VeOmni's attention: a tower cannot be built")
+
+
+def _tower_sources(model: UpstreamModel) -> Iterator[SourceFile]:
+    """The files of the towers that other types of model define."""
+    for name in model.config.cls.sub_configs:
+        view = model.built_config.get(name) if model.built_config.has(name) else None
+        if isinstance(view, ConfigView) and view.config.cls is not text_config(model).cls:
+            try:
+                yield upstream_model(model.library, view.config).source
+            except BadInput:
+                continue
 
 
 def refuse_encoder_decoder(model: UpstreamModel) -> None:

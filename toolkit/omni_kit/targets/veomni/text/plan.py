@@ -15,7 +15,13 @@ from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants,
 from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import without_dummies
-from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder, text_part
+from omni_kit.targets.veomni.media.merging import (
+    Merging,
+    find_merging,
+    refuse_attention_of_its_own,
+    refuse_encoder_decoder,
+    text_part,
+)
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_decisions, media_patches, merging_edits
 from omni_kit.targets.veomni.media.speech import speech_only
@@ -84,6 +90,7 @@ class _Planner:
         model_type, name = self.model.config.model_type, self.model.class_name
         if self.subject.kind in MULTIMODAL:
             refuse_encoder_decoder(self.model)
+            refuse_attention_of_its_own(self.model)
             _ = self.merging  # which raises where it is not recognised
         elif causal_head(self.model) != name:
             raise Refusal(
