@@ -264,6 +264,15 @@ class TestRope:
         assert set(toy["rope_parameters"]) == set(kinds)
         assert all(rope["rope_theta"] for rope in toy["rope_parameters"].values())
 
+    @pytest.mark.parametrize(("model_type", "given"), [("ernie4_5_vl_moe_text", True), ("llama", False)])
+    def test_a_head_that_three_axes_share_is_divided_although_its_class_says_nothing(
+        self, model_type: str, given: bool
+    ) -> None:
+        toy = toy_config({**default("llama"), "model_type": model_type, "rope_parameters": None})
+
+        assert bool(toy["rope_parameters"]) == given
+        assert not given or sum(toy["rope_parameters"]["mrope_section"]) == toy["head_dim"] // 2
+
     def test_settings_for_each_type_of_layer_are_kept_apart(self) -> None:
         toy = toy_config(default("gemma3_text"))
 
@@ -281,6 +290,15 @@ class TestRope:
 @pytest.mark.parametrize("key", ["quantization_config", "auto_map", "_name_or_path", "transformers_version"])
 def test_what_belongs_to_the_published_weights_is_dropped(key: str) -> None:
     assert key not in toy_config({**default("qwen3_moe"), key: {"x": 1}})
+
+
+def test_layers_are_chosen_by_tuples_as_by_lists() -> None:
+    tower = {"model_type": "sam_vision_model", "hidden_size": 768, "num_hidden_layers": 12}
+
+    toy = toy_config({**default("llama"), "vision_config": {**tower, "global_attn_indexes": (2, 5, 8, 11)}})
+
+    assert toy["vision_config"]["num_hidden_layers"] == 2
+    assert toy["vision_config"]["global_attn_indexes"] == [1]
 
 
 def test_a_toy_of_a_toy_is_the_same() -> None:

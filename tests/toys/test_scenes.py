@@ -11,6 +11,12 @@ def test_a_model_meets_no_medium_that_it_does_not_take() -> None:
         assert letters == {*kinds, "T", "L"}
 
 
+def test_samples_of_every_medium_are_packed_with_others() -> None:
+    for kinds in ("I", "IV", "IVS"):
+        several = [rows for rows in SCENES.values() if len(rows) > 1 and with_kinds(rows, kinds)]
+        assert {*kinds} <= {letter for rows in several for letter in "".join(rows)}
+
+
 def test_every_scene_is_prepared_and_packed_and_a_single_one_with_media_also_left_to_the_model() -> None:
     ways = list(media_ways(lambda rows: {}, "IV"))
     forms: dict[str, list[str]] = {}

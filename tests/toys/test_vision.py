@@ -12,7 +12,7 @@ from transformers import AutoConfig
 
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.feeds.language import text_inputs
-from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, media_inputs, modality_masks, samples_of
+from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, kinds_untried, media_inputs, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
 TEXT = list(range(40, 90))
@@ -158,8 +158,21 @@ def test_a_token_is_found_under_either_of_its_names() -> None:
 
     found = MediaTokens.of(old)
 
-    assert (found.image, found.audio, found.video, found.vision_start) == (7, 8, None, None)
+    assert (found.image, found.audio, found.video, found.around_image) == (7, 8, None, (None, None))
     assert set(modality_masks({"input_ids": torch.tensor([[7, 8, 9]])}, old)) == {"image_mask", "audio_mask"}
+
+
+@pytest.mark.parametrize(
+    ("config", "image", "video"),
+    [
+        ({"vision_start_token_id": 1, "vision_end_token_id": 2}, (1, 2), (1, 2)),
+        ({"image_start_token_id": 1, "image_end_token_id": 2, "video_start_token_id": 3}, (1, 2), (3, None)),
+    ],
+)
+def test_media_of_each_kind_stand_between_tokens_of_their_own(config: Any, image: Any, video: Any) -> None:
+    found = MediaTokens.of(SimpleNamespace(**config))
+
+    assert (found.around_image, found.around_video) == (image, video)
 
 
 def toy(name: str) -> Any:
@@ -176,7 +189,7 @@ def toy(name: str) -> Any:
         ("llava", {"pixel_values": (3, 3, 24, 24)}),
         ("mistral3", {"pixel_values": (3, 3, 24, 24), "image_sizes": (3, 2)}),
         ("llava_next", {"pixel_values": (3, 3, 3, 24, 24), "image_sizes": (3, 2)}),
-        ("gemma4", {"pixel_values": (3, 216, 768), "image_position_ids": (3, 216, 2)}),
+        ("gemma4", {"pixel_values": (3, 54, 768), "image_position_ids": (3, 54, 2)}),
         ("idefics3", {"pixel_values": (3, 3, 24, 24), "pixel_attention_mask": (3, 24, 24)}),
     ],
 )
@@ -191,6 +204,27 @@ def test_pictures_come_in_the_form_that_a_class_takes(name: str, shape: dict[str
             # Without labels: a framework that another test imports may have put a loss of its own in place.
             given = {key: value for key, value in sample.items() if key not in ("mm_token_type_ids", "labels")}
             assert model(**given).logits.isfinite().all()
+
+
+def test_films_of_placed_patches_have_frames_where_pictures_have_none() -> None:
+    model = toy("gemma4")
+    batch = media_inputs(model, TEXT, rows=("TVTIT",))
+
+    assert "V" in kinds_taken(model, TEXT)
+    assert batch["pixel_values_videos"].shape == (1, 3, *batch["pixel_values"].shape[1:])
+
+
+@pytest.mark.parametrize(("name", "untried"), [("gemma4", ["sounds"]), ("video_llava", [])])
+def test_media_without_a_known_form_are_named(name: str, untried: list[str]) -> None:
+    assert kinds_untried(toy(name), TEXT) == untried
+
+
+def test_films_have_equally_many_frames_where_a_class_reads_no_mask_of_them() -> None:
+    model = toy("video_llava")
+    batch = media_inputs(model, TEXT, rows=("TVTVT",))
+
+    assert kinds_taken(model, TEXT) == "IV"
+    assert batch["pixel_values_videos"].shape == (2, 3, 3, 24, 24)
 
 
 def test_what_is_known_of_a_model_does_not_keep_it() -> None:

@@ -85,7 +85,10 @@ def collate_metadata(batch: dict, sp_pad: dict) -> None:
 
 
 def attend_whole(model) -> None:
-    """Towers use torch's attention: VeOmni's would exchange heads for tokens, and nothing is sharded here."""
+    """Towers use torch's attention: VeOmni's would exchange heads for tokens, and nothing is sharded here.
+
+    transformers makes no masks of padding for VeOmni's attention, either.
+    """
     for name in _TOWERS:
         tower = getattr(model, name, None)
         for module in tower.modules() if tower is not None else ():

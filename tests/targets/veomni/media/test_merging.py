@@ -8,7 +8,13 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import dummies_of
 from omni_kit.targets.veomni.media.flow import statements_with
-from omni_kit.targets.veomni.media.merging import find_merging, refuse_encoder_decoder, text_part
+from omni_kit.targets.veomni.media.merging import (
+    find_merging,
+    refuse_attention_of_its_own,
+    refuse_encoder_decoder,
+    text_part,
+)
+from omni_kit.targets.veomni.media.patches import merging_edits
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -38,6 +44,25 @@ def test_features_of_further_layers_belong_to_the_same_places() -> None:
         "deepstack_video_embeds",
     ]
     assert merging.positions
+
+
+@pytest.mark.parametrize(("name", "first"), [("gemma4", "torch_compilable_check("), ("llava", "special_image_mask =")])
+def test_features_are_cut_before_they_are_counted(name: str, first: str) -> None:
+    image, *_ = find_merging(model_of(name)).features
+
+    assert image.placed is not None
+    assert ast.unparse(image.placed).startswith(first)
+
+
+@pytest.mark.parametrize(("name", "shared"), [("glm4v", True), ("qwen3_vl", False), ("llava", False)])
+def test_a_dummy_has_no_placeholder_of_another_kind(name: str, shared: bool) -> None:
+    model = model_of(name)
+    merging = find_merging(model)
+
+    text = "\n".join(edit.text for edit in merging_edits(model, merging))
+
+    assert merging.shared == shared
+    assert ('media.ids("video", input_ids)' in text) == shared
 
 
 KEPT = """
@@ -95,6 +120,7 @@ def test_a_head_may_merge_itself() -> None:
         ("llava", ["pixel_values"]),
         ("lfm2_vl", ["pixel_values", "spatial_shapes", "pixel_attention_mask"]),
         ("video_llama_3", ["pixel_values", "image_grid_thw", "image_merge_sizes"]),
+        ("gemma4", ["pixel_values", "image_position_ids"]),
     ],
 )
 def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> None:
@@ -103,6 +129,15 @@ def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> N
     first, *_ = dummies_of(model, find_merging(model))
 
     assert list(first.inputs) == inputs
+
+
+@pytest.mark.parametrize(
+    ("name", "padded"), [("aria", True), ("gemma4", True), ("llava", False), ("qwen2_5_omni_thinker", False)]
+)
+def test_towers_with_masks_of_padding_use_attention_that_gets_them(name: str, padded: bool) -> None:
+    model = model_of(name)
+
+    assert media_context(model, find_merging(model)).padded == padded
 
 
 def test_what_does_not_call_for_features_is_refused_with_the_line() -> None:
@@ -114,6 +149,13 @@ def test_an_encoder_decoder_is_refused_with_the_line() -> None:
     with pytest.raises(Refusal, match=r"modeling_blip_2.py:\d+"):
         refuse_encoder_decoder(model_of("blip-2"))
     refuse_encoder_decoder(model_of("llava"))
+
+
+def test_a_tower_with_a_table_of_attention_classes_is_refused_with_the_line() -> None:
+    with pytest.raises(Refusal, match=r"SAM_VISION_ATTENTION_CLASSES` \(.*modeling_sam.py:\d+\)"):
+        refuse_attention_of_its_own(model_of("deepseek_vl_hybrid"))
+    for name in ("deepseek_vl", "aria", "gemma4"):
+        refuse_attention_of_its_own(model_of(name))
 
 
 def test_the_text_model_of_another_file_is_found() -> None:

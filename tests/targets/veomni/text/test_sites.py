@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from omni_kit.errors import Refusal
 from omni_kit.inspection import inspect
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.patches import derive_patches
-from omni_kit.targets.veomni.text.sites import SLOTS, Site, find_sites
+from omni_kit.targets.veomni.text.sites import SLOTS, Site, find_sites, refuse_without_loss
 from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
@@ -428,3 +429,24 @@ def test_sites_are_told_where_an_integration_is_refused() -> None:
     assert reasons["experts LongcatFlashExperts"].startswith("768 of gate_up_proj")
     assert any("no one number of experts" in note for note in report["notes"])
     assert "veomni" not in inspect("t5")["targets"]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "why"),
+    [
+        ("voxtral", r"passes labels to self.language_model \(.*modeling_voxtral.py:\d+\)"),
+        ("gemma4_assistant", r"no loss from labels .*\(.*modeling_gemma4_assistant.py:\d+\)"),
+    ],
+)
+def test_a_class_without_a_loss_of_its_own_is_refused_with_the_line(model_type: str, why: str) -> None:
+    found = open_source(model_type).model
+    assert isinstance(found, UpstreamModel)
+    with pytest.raises(Refusal, match=why):
+        refuse_without_loss(found)
+
+
+@pytest.mark.parametrize("model_type", ["llava", "qwen3", "qwen2_audio"])
+def test_a_class_with_a_loss_from_labels_is_not_refused(model_type: str) -> None:
+    found = open_source(model_type).model
+    assert isinstance(found, UpstreamModel)
+    refuse_without_loss(found)

@@ -28,7 +28,7 @@ from omni_kit.targets.sides import AttentionCalls, Named
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
-from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
+from omni_kit.toys.feeds.language import as_named, language_model, media_untried, speaker_of
 from omni_kit.toys.feeds.protocol import CallScenario, Fed, Feed
 from omni_kit.toys.feeds.scenarios import answered
 from omni_kit.toys.reach import unexercised
@@ -46,6 +46,7 @@ class TransformersBuilder:
 
     def __init__(self) -> None:
         self._device = "cpu"
+        self._notes: list[str] = []
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Quiets transformers; says its version."""
@@ -91,6 +92,7 @@ class TransformersBuilder:
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Logits and losses; see `language_model`."""
+        self._notes = media_untried(model)
         return language_model(speaker_of(model), inputs, as_named, loss_only)
 
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
@@ -107,7 +109,7 @@ class TransformersBuilder:
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""
-        return []
+        return self._notes
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
         """Watches the calls of attention functions while it is entered."""

@@ -32,6 +32,8 @@ from omni_kit.toys.configs.sizes import (
 from omni_kit.toys.configs.tokens import fit_token_ids, is_part
 from omni_kit.upstream.transformers.configs import BY_LAYER
 
+_PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+
 
 def toy_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A toy of a complete config, that of a text model or one with vision, audio and text parts.
@@ -52,10 +54,10 @@ def toy_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(value: Any) -> Any:
-    """A config without what could not be read."""
+    """A config without what could not be read, and with lists for the tuples that classes have as defaults."""
     if isinstance(value, Mapping):
         return {key: _known(one) for key, one in value.items() if one is not UNKNOWN}
-    return value
+    return [_known(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]:
@@ -211,7 +213,9 @@ def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
     shrunk = toy.get("max_position_embeddings", 1) / max(config.get("max_position_embeddings") or 1, 1)
     if toy.get("rope_parameters") == {}:  # a class that sets none by default reads those of each type of layer
         kinds = dict.fromkeys(toy.get("layer_types") or ())
-        toy["rope_parameters"] = {kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in kinds}
+        toy["rope_parameters"] = {kind: dict(_PLAIN_ROPE) for kind in kinds}
+    if toy.get("rope_parameters") is None and toy.get("model_type") in THREE_AXES:
+        toy["rope_parameters"] = dict(_PLAIN_ROPE)  # where its class would set it, and the sections are missing
     for rope in (*_rope_dicts(toy.get("rope_parameters")), toy):
         if int(_head_dim(toy) * (rope.get("partial_rotary_factor") or 1.0)) % 2:
             rope["partial_rotary_factor"] = 0.5

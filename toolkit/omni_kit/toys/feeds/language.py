@@ -14,7 +14,7 @@ from omni_kit.toys.feeds.pictures import tower
 from omni_kit.toys.feeds.protocol import Batch, CallScenario, Fed, Run
 from omni_kit.toys.feeds.scenarios import media_ways, text_beside_media, text_ways
 from omni_kit.toys.feeds.scenes import APART, SHARED, with_kinds
-from omni_kit.toys.feeds.vision import BY_TOKEN, GETTERS, kinds_taken, media_inputs, samples_of
+from omni_kit.toys.feeds.vision import BY_TOKEN, GETTERS, kinds_taken, kinds_untried, media_inputs, samples_of
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -93,6 +93,15 @@ def _sees(part: Any) -> bool:
     if not kinds_taken(part, text_tokens(part.config)):
         raise BadInput(f"no images could be derived that {type(part).__name__} accepts")
     return True
+
+
+def media_untried(model: Any) -> list[str]:
+    """What a comparison leaves out of the media of a model, one line; nothing where it has all."""
+    part = speaker_of(model)
+    if not _sees(part):
+        return []
+    names = kinds_untried(part, text_tokens(part.config))
+    return [f"not compared: {', '.join(names)}: no form that {type(part).__name__} accepts is known"] if names else []
 
 
 def text_inputs(tokens: list[int]) -> Tensors:

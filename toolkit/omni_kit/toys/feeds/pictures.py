@@ -80,9 +80,10 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
             for width in make.widths():
                 yield Form(make.patches(grid, merges, sizes, width), aside=make.seconds(sizes) if film else _nothing)
     elif places is not None:
-        yield from (Form(make.placed(places, width)) for width in make.widths())
+        yield from (Form(make.placed(places, width, film=film)) for width in make.widths())
     elif film:
-        yield Form(make.frames())
+        yield Form(make.frames(_FRAMES))
+        yield Form(make.frames(_FRAMES[:1]))  # no mask says which frames are padding: all have as many
     elif "spatial_shapes" in names:
         yield Form(make.shaped())
     elif "pixel_attention_mask" in names:
@@ -170,9 +171,9 @@ class _Maker:
     def seconds(self, sizes: tuple[tuple[int, int, int], ...]) -> Piece:
         return lambda number: {"video_second_per_grid": torch.tensor([_SECONDS[number % len(_SECONDS)]])}
 
-    def frames(self) -> Piece:
+    def frames(self, counts: tuple[int, ...]) -> Piece:
         shape = (self._channels, self._size, self._size)
-        return lambda number: {self._pixels: self._values(number, (1, _FRAMES[number % len(_FRAMES)], *shape))}
+        return lambda number: {self._pixels: self._values(number, (1, counts[number % len(counts)], *shape))}
 
     def shaped(self) -> Piece:
         def piece(number: int) -> Tensors:
@@ -185,18 +186,23 @@ class _Maker:
 
         return piece
 
-    def placed(self, places: str, width: tuple[int, ...]) -> Piece:
-        """Flat patches with the column and row of each, padded to as many as the largest picture has."""
-        side = self._merge * (_first(self._vision, "pooling_kernel_size") or 1)
+    def placed(self, places: str, width: tuple[int, ...], *, film: bool) -> Piece:
+        """Flat patches with the column and row of each, padded to as many as the largest picture has.
+
+        Args:
+            film: there are several frames of them, in a dimension of their own.
+        """
+        side = _first(self._vision, "pooling_kernel_size") or self._merge
         most = max(rows * columns for rows, columns in _NATIVE) * side**2
 
         def piece(number: int) -> Tensors:
             rows, columns = (side * one for one in _NATIVE[number % len(_NATIVE)])
             row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
-            patches = torch.zeros(1, most, *width)
-            patches[:, : rows * columns] = self._values(number, (1, rows * columns, *width))
-            at = torch.full((1, most, 2), -1)
-            at[:, : rows * columns] = torch.stack([column.flatten(), row.flatten()], -1)
+            frames = (1, _FRAMES[0]) if film else (1,)  # as many in each film, which are joined
+            patches = torch.zeros(*frames, most, *width)
+            patches[..., : rows * columns, :] = self._values(number, (*frames, rows * columns, *width))
+            at = torch.full((*frames, most, 2), -1)
+            at[..., : rows * columns, :] = torch.stack([column.flatten(), row.flatten()], -1)
             return {self._pixels: patches, places: at}
 
         return piece

@@ -23,6 +23,7 @@ SCENES: Mapping[str, Rows] = {
     "a sound": ("TST",),
     "sounds": ("STSTST",),
     "a sound, a film and an image": ("TSTVTITST",),
+    "samples with images and without": ("TIT", "T", "TITI"),
     "samples of different media": ("TIT", "T", "VT", "TVTITI"),
     "samples with sounds and without": ("TST", "T", "STITST"),
 }

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from omni_kit.toys.feeds.pictures import Form, forms
+from omni_kit.toys.feeds.pictures import Form, forms, tower
 from omni_kit.toys.feeds.scenes import EVERYTHING, Rows
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator, shuffled_ramp
@@ -18,6 +18,9 @@ BY_TOKEN = ("input_ids", "attention_mask", "labels", "mm_token_type_ids", "token
 _BESIDE = ("input_features", "feature_attention_mask", "films_before", "video_second_per_grid")
 _SOUNDS = (2.5, 1.8, 3.0)  # in windows; how much of the last one is left, too, differs
 _TEXT, _LONG = (6, 3, 4, 5), 23  # tokens of the pieces of text in a row
+
+Around = tuple[int | None, int | None]
+"""The token ids that open and close a run."""
 
 
 @dataclass
@@ -39,10 +42,9 @@ class MediaTokens:
     image: int | None
     video: int | None
     audio: int | None
-    vision_start: int | None
-    vision_end: int | None
-    audio_start: int | None
-    audio_end: int | None
+    around_image: Around
+    around_video: Around
+    around_audio: Around
 
     @classmethod
     def of(cls, config: Any) -> "MediaTokens":
@@ -51,14 +53,18 @@ class MediaTokens:
         def find(*names: str) -> int | None:
             return next((int(value) for name in names if isinstance(value := getattr(config, name, None), int)), None)
 
+        def around(*kinds: str) -> Around:
+            return find(*(f"{kind}_start_token_id" for kind in kinds)), find(
+                *(f"{kind}_end_token_id" for kind in kinds)
+            )
+
         return cls(
             image=find("image_token_id", "image_token_index"),
             video=find("video_token_id", "video_token_index"),
             audio=find("audio_token_id", "audio_token_index"),
-            vision_start=find("vision_start_token_id"),
-            vision_end=find("vision_end_token_id"),
-            audio_start=find("audio_start_token_id"),
-            audio_end=find("audio_end_token_id"),
+            around_image=around("image", "vision"),
+            around_video=around("video", "vision"),
+            around_audio=around("audio"),
         )
 
 
@@ -83,6 +89,17 @@ def media_inputs(model: Any, text_tokens: list[int], *, rows: Rows = EVERYTHING)
 def kinds_taken(model: Any, text_tokens: list[int]) -> str:
     """The letters of the media that a model takes: those with a placeholder, of which it accepted one in a text."""
     return "".join(_media_of(model, text_tokens).taken)
+
+
+def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
+    """The media that a model has a method and a placeholder for, and of which it accepted none."""
+    media = _media_of(model, text_tokens)
+    offered = {"V": ("videos", media.tokens.video), "S": ("sounds", media.tokens.audio)}
+    return [
+        name
+        for letter, (name, token) in offered.items()
+        if token is not None and letter not in media.taken and tower(model, GETTERS[letter]) is not None
+    ]
 
 
 @dataclass(frozen=True)
@@ -115,7 +132,7 @@ class _Media:
 
 
 _KNOWN: WeakKeyDictionary[Any, dict[str, _Medium | None]] = WeakKeyDictionary()  # no value may refer to its model
-GETTERS = {"I": "get_image_features", "V": "get_video_features"}
+GETTERS = {"I": "get_image_features", "V": "get_video_features", "S": "get_audio_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
@@ -197,16 +214,14 @@ class _Writer:
                 self._owners[piece].append(len(self.rows) - 1)
 
     def _image(self, row: _Row) -> None:
-        around = (self._tokens.vision_start, self._tokens.vision_end)
-        self._run(row, *self._counted("I"), 1, around)
+        self._run(row, *self._counted("I"), 1, self._tokens.around_image)
 
     def _film(self, row: _Row) -> None:
         medium, (token, count) = self._media.taken["V"], self._counted("V")
         grids = medium.form.piece(len(self._owners["V"])) if medium is not None and medium.by_frame else {}
         runs = next((int(one[0, 0]) for name, one in grids.items() if name.endswith("grid_thw")), 1)
         for _ in range(runs):
-            around = (self._tokens.vision_start, self._tokens.vision_end)
-            self._run(row, token, count // runs, 2, around)
+            self._run(row, token, count // runs, 2, self._tokens.around_video)
             row.add(self._draw(1))
 
     def _counted(self, letter: str) -> tuple[int, int]:
@@ -218,9 +233,9 @@ class _Writer:
     def _sound(self, row: _Row) -> None:
         count = _heard(self._media.model, self._media.model.config, self._frames(len(self._owners["S"])))
         self._films_before.append(self._owners["V"].count(len(self.rows) - 1))
-        self._run(row, self._tokens.audio, count, 3, (self._tokens.audio_start, self._tokens.audio_end))
+        self._run(row, self._tokens.audio, count, 3, self._tokens.around_audio)
 
-    def _run(self, row: _Row, token: int | None, count: int, kind: int, around: tuple[int | None, int | None]) -> None:
+    def _run(self, row: _Row, token: int | None, count: int, kind: int, around: Around) -> None:
         start, end = around
         row.add([start] if start is not None else [])
         row.add([token] * count if token is not None else [], kind)

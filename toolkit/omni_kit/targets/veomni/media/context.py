@@ -26,6 +26,8 @@ class MediaContext:
         by_token: further arguments with a value for each token.
         dummies: the smallest input of each kind.
         towers: the attributes of the merging module that hold a tower.
+        padded: towers get masks of their padding.
+        shared: kinds of media have one placeholder.
     """
 
     upstream: str
@@ -35,6 +37,8 @@ class MediaContext:
     by_token: Sequence[str]
     dummies: Sequence[Dummy]
     towers: Sequence[str]
+    padded: bool
+    shared: bool
 
 
 def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
@@ -52,6 +56,8 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
         by_token=[*(["audio_mask"] if heard else []), *(name for name in _BY_TOKEN if name in taken)],
         dummies=dummies_of(model, merging),
         towers=list(dict.fromkeys(_towers(model, merging))),
+        padded=any(one.padded for one in merging.features),
+        shared=merging.shared,
     )
 
 

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from omni_kit.targets.veomni.media.merging import Features, Merging
+from omni_kit.targets.veomni.media.merging import PLACES, Features, Merging
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
 _MERGES = ("spatial_merge_size", "downsample_factor", "merge_size")
+_POOLED = "pooling_kernel_size"
 _LENGTHS = "audio_feature_lengths"
 _SMALL_PICTURES = re.compile(r"(\w+, ){4}\w+ = \w+\.shape")
 
@@ -61,6 +62,7 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
     pixels, names, film = one.inputs[0], set(one.inputs), one.kind == "video"
     vision = _Vision(model)
     grid = next((name for name in one.inputs if name.endswith("grid_thw")), None)
+    places = next((name for name in one.inputs if name.endswith(PLACES)), None)
     square = f"{vision.channels}, {vision.size}, {vision.size}"
     if grid is not None:
         frames = 2 if film else 1
@@ -69,6 +71,10 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         yield grid, f'torch.tensor([[{frames}, {vision.merge}, {vision.merge}]], device=options["device"])'
         for name in (name for name in one.inputs if name.endswith("merge_sizes")):
             yield name, f'torch.tensor([{vision.merge}], device=options["device"])'
+    elif places is not None:
+        rows, side = "1, 1" if film else "1", f'torch.arange({vision.pooled}, device=options["device"])'
+        yield pixels, f"torch.ones({rows}, {vision.pooled} ** 2, {vision.flat}, **options)"
+        yield places, f"torch.cartesian_prod({side}, {side}).reshape({rows}, -1, 2)"
     elif film:
         yield pixels, f"torch.ones(1, 1, {square}, **options)"
     elif "spatial_shapes" in names:
@@ -149,10 +155,19 @@ class _Vision:
         return self._named(*_MERGES) or "2"
 
     @property
+    def pooled(self) -> str:
+        """The side of what becomes one feature, in patches."""
+        return self._named(_POOLED) or "1"
+
+    @property
     def width(self) -> str:
         """The dimensions of one patch: flat, of one frame or several, or as a small picture."""
         frames = self._named("temporal_patch_size")
         if frames is None and _SMALL_PICTURES.search(ast.unparse(self._model.source.tree)):
             return f"{self.channels}, {self.patch}, {self.patch}"
-        flat = f"{self.channels} * {self.patch} ** 2"
-        return f"{flat} * {frames}" if frames is not None else flat
+        return f"{self.flat} * {frames}" if frames is not None else self.flat
+
+    @property
+    def flat(self) -> str:
+        """The dimension of one patch of one frame."""
+        return f"{self.channels} * {self.patch} ** 2"

@@ -13,11 +13,14 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.media.flow import Held, place_of, statements_with
 from omni_kit.targets.veomni.text.sequence import built_classes
+from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import text_config
 
 KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
 POSITIONS, _WHOLE_POSITIONS = "get_rope_index", "compute_3d_position_ids"
+PLACES = "_position_ids"  # where in its picture each patch was
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 _MASK, _SCATTER = "get_placeholder_mask", "masked_scatter"
 
 
@@ -41,6 +44,15 @@ class Features:
     placed: ast.stmt | None
     layers: tuple[tuple[str, ast.stmt], ...] = ()
 
+    @property
+    def padded(self) -> bool:
+        """Whether the tower attends over padding, and learns which it is: by a mask, or by places that no patch has.
+
+        What comes with its lengths is cut to them before.
+        """
+        told = any(name.endswith(("_mask", PLACES)) for name in self.inputs)
+        return told and not any(name.endswith("_lengths") for name in self.inputs)
+
 
 @dataclass(frozen=True)
 class Merging:
@@ -50,12 +62,14 @@ class Merging:
         owner: its class.
         features: of each kind that it merges, in the order of the source.
         positions: the class computes positions on several axes.
+        shared: kinds of media have one placeholder.
     """
 
     owner: str
     forward: ast.FunctionDef
     features: tuple[Features, ...]
     positions: bool
+    shared: bool = False
 
 
 def find_merging(model: UpstreamModel) -> Merging:
@@ -83,7 +97,7 @@ def find_merging(model: UpstreamModel) -> Merging:
                 f"`{ast.unparse(call.func)}` ({source.where(call)}) gets no further arguments: masks are lost"
             )
         features = _apart([_features(source, owner, call, taken, forward) for call in calls])
-        return Merging(owner, forward, features, _has_axes(source, owner, forward))
+        return Merging(owner, forward, features, _has_axes(source, owner, forward), _shares(source, owner))
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
     raise Refusal(
@@ -96,6 +110,14 @@ def _has_axes(source: SourceFile, owner: str, forward: ast.FunctionDef) -> bool:
     called = {dotted(node.func) for node in ast.walk(forward) if isinstance(node, ast.Call)}
     makes = called & {f"self.{POSITIONS}", f"self.{_WHOLE_POSITIONS}"}
     return bool(makes) and source.method(owner, POSITIONS) is not None
+
+
+def _shares(source: SourceFile, owner: str) -> bool:
+    """Whether the method that finds placeholders looks for one and the same of two kinds of media."""
+    method = source.method(owner, _MASK)
+    compared = [node for node in ast.walk(method) if isinstance(node, ast.Compare)] if method is not None else []
+    tokens = [ast.unparse(node) for node in compared if dotted(node.left) == "input_ids"]
+    return len({*tokens}) < len(tokens)
 
 
 _LAYERS = ("Attention", "DecoderLayer")  # in the names of classes: a file that defines both has its text's layers
@@ -111,6 +133,31 @@ def text_part(model: UpstreamModel) -> UpstreamModel | None:
     except BadInput:
         return None
     return found if found.source is not model.source else None
+
+
+def refuse_attention_of_its_own(model: UpstreamModel) -> None:
+    """Raises for a tower whose layers choose their attention from a table of their own, without VeOmni's name.
+
+    Raises:
+        Refusal: there is such a table; with the line that reads it.
+    """
+    for source in _tower_sources(model):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Subscript) and (dotted(node.slice) or "").endswith("config._attn_implementation"):
+                table, where = ast.unparse(node.value), source.where(node)
+                if table.isupper() and table != _REGISTRY:
+                    raise Refusal(f"`{table}` ({where}) has no entry for VeOmni's attention: a tower cannot be built")
+
+
+def _tower_sources(model: UpstreamModel) -> Iterator[SourceFile]:
+    """The files of the towers that other types of model define."""
+    for name in model.config.cls.sub_configs:
+        view = model.built_config.get(name) if model.built_config.has(name) else None
+        if isinstance(view, ConfigView) and view.config.cls is not text_config(model).cls:
+            try:
+                yield upstream_model(model.library, view.config).source
+            except BadInput:
+                continue
 
 
 def refuse_encoder_decoder(model: UpstreamModel) -> None:
@@ -170,6 +217,20 @@ def _apart(found: Sequence[Features]) -> tuple[Features, ...]:
 
 
 def _placed(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
+    """The variable of features, and the first statement that counts them, asks for their places or scatters them."""
+    name, placed = _scattered(source, owner, following)
+    until = (statement for statement, _ in following if placed is not None and statement.lineno < placed.lineno)
+    return name, next((statement for statement in until if _counts(statement, name)), placed)
+
+
+def _counts(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement calls a function, such as a check, with a comparison of how much a variable holds."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    compared = [one for one in call.args if isinstance(one, ast.Compare)] if isinstance(call, ast.Call) else []
+    return any(dotted(node) == name for one in compared for node in ast.walk(one))
+
+
+def _scattered(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
     """The variable of features, and the first statement that asks for their places or scatters them."""
     for statement, held in following:
         for node in ast.walk(statement):

@@ -77,6 +77,9 @@ def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision
         else:
             reason = f"{one.name} goes to the process with its placeholders"
             yield Decision(what, "patch", reason, where(one.placed))
+        if one.padded:
+            reason = "transformers makes no masks of padding for VeOmni's attention: its tower uses torch's"
+            yield Decision(f"{one.kind} padding", "torch attention", reason, where(one.call))
         dummy = dummies.get(one.kind)
         reason = f"made of {', '.join(dummy.inputs)}" if dummy else "the tower's smallest input is unknown"
         yield Decision(f"{one.kind} dummy", "generate" if dummy else "none", reason, where(one.call))
@@ -104,6 +107,7 @@ def merging_edits(model: UpstreamModel, merging: Merging) -> list[Edit]:
     edits = [Edit.before(source, without_docstring(forward.body)[0], door)]
     for one in merging.features:
         edits += _own(model, one, rest)
+        edits += _apart(model, one) if merging.shared else ()
     return edits
 
 
@@ -148,3 +152,10 @@ def _own(model: UpstreamModel, one: Features, rest: str) -> Iterator[Edit]:
         value = ast.unparse(statement)
         own = f'{name} = [media.own("{one.kind}", layer) for layer in {name}]'
         yield Edit.lines(source, statement, statement, f"{value}\n{own}")
+
+
+def _apart(model: UpstreamModel, one: Features) -> Iterator[Edit]:
+    """A dummy has no placeholder, although another kind of media may have stood for the same one."""
+    for node in ast.walk(one.placed) if one.placed is not None else ():
+        if isinstance(node, ast.Name) and node.id == "input_ids":
+            yield Edit.at(model.source, node, f'media.ids("{one.kind}", input_ids)')

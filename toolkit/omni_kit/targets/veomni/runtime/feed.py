@@ -41,8 +41,13 @@ def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
 
 def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
     """The arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
-    samples = samples_of(inputs) if len(inputs["input_ids"]) > 1 else [inputs]
-    return placed(collated(model, samples), inputs["input_ids"].device)
+    return placed(collated(model, divided(inputs)), inputs["input_ids"].device)
+
+
+def divided(inputs: Tensors) -> list[Tensors]:
+    """The samples of a batch, each in the form that upstream takes; a single row may have that form already."""
+    grouped = any(name.startswith("batched.") for name in inputs)
+    return samples_of(inputs) if len(inputs["input_ids"]) > 1 or grouped else [inputs]
 
 
 def collated(model: Any, samples: Sequence[Tensors]) -> dict[str, Any]:

@@ -189,6 +189,13 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
     return None
 
 
+def labels_passed_on(forward: ast.FunctionDef) -> ast.Call | None:
+    """The call of a module that a forward passes its labels to; None where there is none."""
+    calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call))
+    of_modules = (call for call in calls if (dotted(call.func) or "").startswith("self."))
+    return next((call for call in of_modules if any(dotted(one.value) == "labels" for one in call.keywords)), None)
+
+
 def output_with_aux(source: SourceFile, name: str) -> str:
     """The output class that also carries fused_linear_aux: VeOmni's, or one next to upstream's own; "" for neither."""
     if name in OUTPUTS or name not in source.classes:

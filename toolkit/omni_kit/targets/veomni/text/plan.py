@@ -15,7 +15,13 @@ from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants,
 from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import without_dummies
-from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder, text_part
+from omni_kit.targets.veomni.media.merging import (
+    Merging,
+    find_merging,
+    refuse_attention_of_its_own,
+    refuse_encoder_decoder,
+    text_part,
+)
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_decisions, media_patches, merging_edits
 from omni_kit.targets.veomni.media.speech import speech_only
@@ -24,7 +30,7 @@ from omni_kit.targets.veomni.text.converter import class_prefix, converter_conte
 from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, plain_classifiers
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
-from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
+from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
 from omni_kit.upstream.kinds import MULTIMODAL
@@ -84,14 +90,14 @@ class _Planner:
         model_type, name = self.model.config.model_type, self.model.class_name
         if self.subject.kind in MULTIMODAL:
             refuse_encoder_decoder(self.model)
+            refuse_attention_of_its_own(self.model)
             _ = self.merging  # which raises where it is not recognised
         elif causal_head(self.model) != name:
             raise Refusal(
                 f"{model_type} is of kind '{self.subject.kind}', and {name} does not generate text token by token",
                 "name a class that does in architectures of config.json, or pass the model_type",
             )
-        if not answers_with_a_loss(self.model):
-            raise Refusal(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
+        refuse_without_loss(self.model)
         refuse_other_ties(self.model)
 
     @cached_property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from omni_kit.errors import Refusal
 from omni_kit.layout.taxonomy import Memory, pair_orientation
 from omni_kit.pysource.classes import ClassRef, FunctionRef
 from omni_kit.pysource.eval import UNKNOWN, Unreadable
@@ -25,6 +26,7 @@ from omni_kit.targets.veomni.text.kernels import (
 )
 from omni_kit.targets.veomni.text.loss import (
     balancing_calls,
+    labels_passed_on,
     output_with_aux,
     own_loss,
     read_loss,
@@ -348,14 +350,26 @@ def causal_head(model: UpstreamModel) -> str | None:
     return next((name for name in names if name.endswith(CAUSAL_ENDINGS) or name in known), None)
 
 
-def answers_with_a_loss(model: UpstreamModel) -> bool:
-    """Whether the forward of the model's class makes a loss from labels: by the loss function, or its own."""
-    found = model.source.resolve_class(model.class_name)
+def refuse_without_loss(model: UpstreamModel) -> None:
+    """Raises unless the forward of the model's class makes a loss from labels: by the loss function, or its own.
+
+    Raises:
+        Refusal: it makes none; with the line of the forward, or of the call that gets the labels instead.
+    """
+    found, name = model.source.resolve_class(model.class_name), model.class_name
     forward = ClassRef(*found).method("forward") if found is not None else None
     if forward is None:
-        return False
+        raise Refusal(f"{name} has no forward: there is nothing to train by")
     cls, node = forward
-    return bool(read_loss(cls.source, node).calls) or own_loss(node) is not None
+    if read_loss(cls.source, node).calls or own_loss(node) is not None:
+        return
+    if (call := labels_passed_on(node)) is not None:
+        raise Refusal(
+            f"{name}.forward passes labels to {ast.unparse(call.func)} ({cls.source.where(call)}): "
+            "VeOmni's loss replaces one that the class computes itself"
+        )
+    where = cls.source.where(node)
+    raise Refusal(f"no loss from labels was recognised in {name}.forward ({where}): there is nothing to train by")
 
 
 def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:
