@@ -66,7 +66,7 @@ def test_a_shift_that_is_forced_to_zero_is_seen(tmp_path: Path) -> None:
     assert asked(tmp_path / "lumina").status == "pass"
     file = tmp_path / "lumina" / "lumina_condition" / "modeling_lumina_condition.py"
     text = file.read_text(encoding="utf-8")
-    right = "schedule = _schedule(pipeline.scheduler)"
+    right = "beside = {} if clean.shape == whole.shape"
     assert text.count(right) == 1
     unshifted = "pipeline.scheduler.set_timesteps(self._steps, mu=0.0)\n        "
     file.write_text(text.replace(right, unshifted + right), encoding="utf-8")
