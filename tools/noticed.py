@@ -192,8 +192,8 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
     lines = [
         "# Injected mistakes and the stages that detect them",
         "",
-        f"Written by `python -m tools.noticed` with omni-kit {__version__}. Each row is a fresh scaffold with one mistake",
-        "of `bench/mistakes`, and the stages of `omni-kit verify` that failed. The static stages run first;",
+        f"Written by `python -m tools.noticed` with omni-kit {__version__}. Each row is a fresh scaffold with one",
+        "mistake of `bench/mistakes`, and the stages of `omni-kit verify` that failed. The static stages run first;",
         f"then {_listed(_QUICK)};",
         f"then {_listed(_MESHES)}; then {_listed(_SLOW)}. The first failing round ends an entry. Fault",
         "injection does not run, because it tests the levels, not the integration. For an edit of generated code, the",
