@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampling import samplings_of
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
 from omni_kit.upstream.repositories.stepping.split_step import Divided
 from omni_kit.upstream.repositories.stepping.worked_out import way_of
 
@@ -100,5 +100,5 @@ AT_TIMES = "if now > 0.5:\n            v = net(z, now, context)\n            z =
     ((ask("v", t="z.mean()"), "z = z + after * v"), "of z"),
 ])  # fmt: skip
 def test_what_is_of_another_shape_is_said(step: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    with pytest.raises(Unmoved, match=said):
+    with pytest.raises(Unsupported, match=said):
         divided(tmp_path, *step)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from omni_kit.pysource.eval import Frame, Scope, Unreadable
+from omni_kit.pysource.eval import Frame, Scope, Unsupported
 from omni_kit.pysource.eval.python import plain_items
 from omni_kit.upstream.repositories.numbers import Numbers
 from omni_kit.upstream.repositories.sampling import STEPS
@@ -49,7 +49,7 @@ def way_of(loop: Divided, steps: int, noise: float, model: StandIn, settings: Ma
     walk = _Walk(loop, model, {**settings, loop.sampling.roles[STEPS]: steps, DEVICE: None})
     try:
         return walk.way(noise)
-    except (Unreadable, LookupError, ArithmeticError, TypeError, ValueError):
+    except (Unsupported, LookupError, ArithmeticError, TypeError, ValueError):
         return None
 
 
@@ -107,7 +107,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.item()
     if not isinstance(value, int | float):
-        raise Unreadable("has no number for latents or a step")
+        raise Unsupported("has no number for latents or a step")
     return value
 
 
