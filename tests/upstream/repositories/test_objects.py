@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omni_kit.pysource.eval import Unsupported
-from omni_kit.upstream.repositories.stepping.objects import emptied, opened
+from omni_kit.upstream.repositories.sampler_step.objects import emptied, opened
 
 HEAD = """
 from dataclasses import dataclass

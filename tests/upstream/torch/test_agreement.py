@@ -12,7 +12,7 @@ from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.targets.veomni.text.kernels import experts_difference, mlp_difference, norm_difference
 from omni_kit.upstream.construction import Module
-from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.construction.interpreter import construct
 
 EXPERTS = """
 import torch

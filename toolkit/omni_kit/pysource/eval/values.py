@@ -40,7 +40,7 @@ class Unknown:
 
 
 UNKNOWN: Any = Unknown()
-"""A value that the source alone does not tell."""
+"""A value that the source does not determine."""
 
 
 class Unsupported(Exception):

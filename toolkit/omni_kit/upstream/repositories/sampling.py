@@ -16,8 +16,8 @@ from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.stepping.held import functions_of
-from omni_kit.upstream.repositories.stepping.objects import Owner
+from omni_kit.upstream.repositories.sampler_step.objects import Owner
+from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
 
 MODEL, NOISE, TEXT, AGAINST, STEPS, SCALE = "model", "noise", "text", "against", "steps", "scale"
 # How authors call what else their loop is given.

@@ -19,7 +19,7 @@ from omni_kit.pysource.eval import UNKNOWN, Domain, Frame, Function, Native, Sco
 from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY
 from omni_kit.pysource.eval.values import is_iterable, is_plain
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.construction.interpreter import construct
 from omni_kit.upstream.construction.values import Config, Module
 from omni_kit.upstream.construction.values import Tensor as Shape
 from omni_kit.upstream.torch import functions
@@ -538,7 +538,7 @@ class TensorValues(Domain):
             return self._constant(arguments[0])
         try:
             result = functions.call(name, arguments, dict(keywords))
-        except functions.NotKnown as error:
+        except functions.UnsupportedOperation as error:
             raise Unsupported(str(error)) from error
         return self._constant(result) if self._without_gradient and isinstance(result, Tensor) else result
 

@@ -10,8 +10,8 @@ from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, in
 from omni_kit.targets.diffusers.scheduling.made import Made
 from omni_kit.targets.diffusers.scheduling.noising import noising_of
 from omni_kit.targets.diffusers.scheduling.settings import defaults_of
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import Sampling
-from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from omni_kit.targets.diffusers.scheduling.moving import Drawn, Gathered, copied
 from omni_kit.targets.diffusers.scheduling.settings import Configured, Named, Settings, config_of, defaults_of
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.sampler_step.flow import binds
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import STEPS
-from omni_kit.upstream.repositories.stepping.flow import binds
-from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 _COUNT = "num_inference_steps"

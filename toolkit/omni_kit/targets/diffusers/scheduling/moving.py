@@ -10,7 +10,7 @@ from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall
 
 
 class Gathered(ast.NodeTransformer):

@@ -37,7 +37,7 @@ from omni_kit.targets.veomni.text.replay import REPLAY, choices, is_installed, k
 from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
-from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.construction.interpreter import construct
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.torch.agreement import Difference

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.eval import Unsupported
-from omni_kit.upstream.repositories.stepping.answers import answered, statements
-from omni_kit.upstream.repositories.stepping.members import (
+from omni_kit.upstream.repositories.sampler_step.inlining import answered, statements
+from omni_kit.upstream.repositories.sampler_step.members import (
     MADE,
     SELF,
     arguments_of,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.eval import Unsupported
-from omni_kit.upstream.repositories.stepping.batches import is_real, of_one, once
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, binds, reads
-from omni_kit.upstream.repositories.stepping.update_rule import Formula, Replaced, Share
+from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, reads
+from omni_kit.upstream.repositories.sampler_step.update_rule import Formula, Replaced, Share
 
 _ANSWER = "model_output"
 _SAME = frozenset({"to", "float", "double", "type_as", "contiguous"})

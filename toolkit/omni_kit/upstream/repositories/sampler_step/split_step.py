@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.batches import of_one
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, flat, needed, reads
+from omni_kit.upstream.repositories.sampler_step.model_calls import Asks, bound_once
+from omni_kit.upstream.repositories.sampler_step.outline import Placed, apart, is_random, unwrapped
 from omni_kit.upstream.repositories.sampling import MODEL, NOISE, SCALE, STEPS, Sampling
-from omni_kit.upstream.repositories.stepping.asks import Asks, bound_once
-from omni_kit.upstream.repositories.stepping.batches import of_one
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, binds, flat, needed, reads
-from omni_kit.upstream.repositories.stepping.outline import Placed, apart, is_random, unwrapped
 
 AFTER = "prev_sample"
 _KEPT = "self"

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from omni_kit.pysource.eval import Unsupported
-from omni_kit.upstream.repositories.stepping.answers import statements
+from omni_kit.upstream.repositories.sampler_step.inlining import statements
 
 MADE, SELF = "__init__", "self"
 _BUFFER = "register_buffer"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.stepping.members import methods_of
-from omni_kit.upstream.repositories.stepping.objects import Owner, emptied, opened
+from omni_kit.upstream.repositories.sampler_step.members import methods_of
+from omni_kit.upstream.repositories.sampler_step.objects import Owner, emptied, opened
 
 _MODELS = frozenset({"forward"})  # what has one is a model, and samples nothing
 _MOST = 4

@@ -5,7 +5,7 @@ import copy
 from collections.abc import Sequence
 
 from omni_kit.pysource.eval import Unsupported
-from omni_kit.upstream.repositories.stepping.flow import is_switch
+from omni_kit.upstream.repositories.sampler_step.flow import is_switch
 
 
 def answered(body: Sequence[ast.stmt], target: ast.expr | None) -> list[ast.stmt]:
