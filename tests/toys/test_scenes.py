@@ -1,6 +1,6 @@
 """Scenes with media: every kind that a model takes, alone, together, and divided among processes."""
 
-from omni_kit.toys.feeds.protocol import Fed
+from omni_kit.toys.feeds.protocol import Preparation
 from omni_kit.toys.feeds.scenarios import media_ways
 from omni_kit.toys.feeds.scenes import APART, SCENES, SHARED, with_kinds
 
@@ -23,8 +23,8 @@ def test_every_scene_is_prepared_and_packed_and_a_single_one_with_media_also_lef
     for way in ways:
         forms.setdefault(way.name.rpartition(", ")[0], []).append(way.fed)
 
-    assert forms["a film"] == [Fed.alone, Fed.unprepared, Fed.packed]
-    assert forms["text alone"] == [Fed.alone, Fed.packed]
+    assert forms["a film"] == [Preparation.alone, Preparation.unprepared, Preparation.packed]
+    assert forms["text alone"] == [Preparation.alone, Preparation.packed]
     assert "a sound" not in forms
     assert all(way.backward for way in ways)
 

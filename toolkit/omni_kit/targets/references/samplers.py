@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.recorded import ALONE, SCHEDULER
+from omni_kit.targets.provenance import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import asking
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.targets.references.stepping import StandIn, rows_alike, runs_alone, seeded

@@ -14,7 +14,7 @@ from omni_kit.toys.tensors import Tensors
 _COLOURS = 3
 
 
-class DenoiserFeed:
+class DenoiserBatchBuilder:
     """Latents, times, text embeddings and targets for a diffusion transformer."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
