@@ -125,7 +125,7 @@ def _parsed(path: Path, mtime_ns: int, base: Path) -> tuple[str, ast.Module]:
         return _PARSED(path, mtime_ns)
     key = path.relative_to(base).parts[1:], read_text(path)
     if key not in _trees:
-        if len(_trees) == 512:
+        if len(_trees) == 128:
             _trees.clear()
         _trees[key] = _PARSED(path, mtime_ns)
     return _trees[key]
