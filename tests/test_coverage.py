@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omni_kit.coverage import denoisers
-from omni_kit.coverage.case import Case
+from omni_kit.coverage.case import Case, updated
 from omni_kit.coverage.language import cover_one, names, page
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.processes.workers import Sides
@@ -109,3 +109,9 @@ def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
     case = Case("m", "llm", "fault", "A | B (/home/me/.venv/lib/python3.11/site-packages/torch/nn.py:3)")
     row = page([case]).splitlines()[-1]
     assert row == r"| m | llm | fault | A \| B (site-packages/torch/nn.py:3) |"
+
+
+def test_rows_of_a_page_are_replaced_by_name_and_kept_otherwise() -> None:
+    old = [Case("a", " | | ", "refused", "it says a|b"), Case("b", "llm | one", "fault", "x"), Case("c", "", "no toy", "")]
+    new = [Case("b", "llm", "proven", "1e-06"), Case("d", "llm", "proven", "0e+00")]
+    assert updated(page(old), new) == [old[0], new[0], old[2], new[1]]

@@ -21,6 +21,8 @@ _PROCESSES = 2
 _LONGEST = 300
 _TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested while to-dos are left
 
+_CELL = re.compile(r"(?<!\\)\|")
+
 Outcome = Literal["proven", "not tested", "to finish", "refused", "no toy", "fault"]
 
 
@@ -110,6 +112,19 @@ def as_markdown(
         *(f"| {case.name} | {case.about} | {case.outcome} | {_shown(case.reason)} |" for case in cases),
     ]
     return "\n".join(lines) + "\n"
+
+
+def updated(page: str, cases: Sequence[Case]) -> list[Case]:
+    """The cases of a page that `as_markdown` wrote, each replaced by the new one of its name; new names at the end."""
+    table = (line for line in page.splitlines() if line.startswith("| "))
+    known = {case.name: case for case in [_case_of(line) for line in table][1:]}
+    return [*(known | {case.name: case for case in cases}).values()]
+
+
+def _case_of(row: str) -> Case:
+    """The case of one row of a table."""
+    _, name, *about, outcome, reason, _ = _CELL.split(row)
+    return Case(name.strip(), "|".join(about)[1:-1], cast(Outcome, outcome.strip()), reason.strip().replace("\\|", "|"))
 
 
 def _shown(reason: str) -> str:
