@@ -109,9 +109,15 @@ def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
     case = Case("m", "llm", "fault", "A | B (/home/me/.venv/lib/python3.11/site-packages/torch/nn.py:3)")
     row = page([case]).splitlines()[-1]
     assert row == r"| m | llm | fault | A \| B (site-packages/torch/nn.py:3) |"
+    late = Case("m", "llm", "no toy", "did not finish in 300 s; its stacks are in /tmp/x/logs/reference.log")
+    assert page([late]).splitlines()[-1] == "| m | llm | no toy | did not finish in 300 s |"
 
 
 def test_rows_of_a_page_are_replaced_by_name_and_kept_otherwise() -> None:
-    old = [Case("a", " | | ", "refused", "it says a|b"), Case("b", "llm | one", "fault", "x"), Case("c", "", "no toy", "")]
+    old = [
+        Case("a", " | | ", "refused", "it says a|b"),
+        Case("b", "llm | one", "fault", "x"),
+        Case("c", "", "fault", ""),
+    ]
     new = [Case("b", "llm", "proven", "1e-06"), Case("d", "llm", "proven", "0e+00")]
     assert updated(page(old), new) == [old[0], new[0], old[2], new[1]]

@@ -24,7 +24,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in _FAMILIES:
         family = commands.add_parser(name, help=f"bring every one of these models through the whole path: {name}")
-        family.add_argument("names", nargs="*", metavar="NAME", help="every one by default; else only their rows of FILE")
+        family.add_argument("names", nargs="*", metavar="NAME", help="every one by default; else their rows of FILE")
     ported = commands.add_parser("ports", help="port public repositories into diffusers; fetches them with git")
     ported.add_argument("names", nargs="*", metavar="OWNER/NAME", help="every one of the list by default")
     beside = commands.add_parser("handwritten", help="compare what is derived with the integrations that VeOmni ships")

@@ -129,5 +129,5 @@ def _case_of(row: str) -> Case:
 
 def _shown(reason: str) -> str:
     """One cell: no column ends in it, and no path of the machine that it was found on stands in it."""
-    text = re.sub(r"(/[\w.+-]+)+/(?=(site-packages|toolkit)/)", "", reason).replace("|", "\\|")
+    text = re.sub(r"(/[\w.+-]+)+/(?=(site-packages|toolkit)/)|; its stacks are in \S+", "", reason).replace("|", "\\|")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
