@@ -11,6 +11,8 @@ def test_an_old_name_is_the_new_object_and_warns() -> None:
         assert protocol.Way is protocol.CallScenario
     with pytest.warns(DeprecationWarning, match="Asked is now ScenarioRunner"):
         assert sides.Asked is sides.ScenarioRunner
+    with pytest.warns(DeprecationWarning, match="Feed is now BatchBuilder"):
+        assert protocol.Feed is protocol.BatchBuilder
 
 
 def test_a_name_that_never_was_is_missing() -> None:

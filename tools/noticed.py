@@ -1,9 +1,9 @@
-"""What notices each mistake of a list: `python -m tools.noticed MISTAKES.yaml ... --into docs/noticed.md`.
+"""Find what detects each mistake of a list: `python -m tools.noticed MISTAKES.yaml ... --into docs/noticed.md`.
 
 Each entry of a list is a fresh scaffold with a few words replaced. `wrong` entries must fail a stage of `verify`,
 `harmless` ones must not. Stages run in rounds, the quick ones first, until one fails; all entries share the processes.
-What a scaffold fails without an edit counts for neither. Results are kept in a file (`--kept FILE`), so that an
-interrupted run goes on.
+A failure that the unedited scaffold also has does not count. Results are stored in a file (`--kept FILE`); an
+interrupted run continues from it.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Mistake:
     """One entry of a list.
 
     Attributes:
-        wrong: must be noticed; False for an edit that changes nothing.
+        wrong: must fail a stage; False for an edit that changes no result.
         model: SOURCE of the scaffold.
         edits: file -> pairs of a text and its replacement.
     """
@@ -57,14 +57,14 @@ class Mistake:
 
     @property
     def in_generated(self) -> bool:
-        """It edits generated code: that the code is no longer what its patch config makes does not count."""
+        """Whether it edits generated code; the difference from what the patch config generates then does not count."""
         return any(Path(name).parts[0] == "generated" for name in self.edits)
 
-    def plant(self, integration: Path) -> None:
-        """Edit a scaffold, and generate again what its patch configs generate.
+    def inject(self, integration: Path) -> None:
+        """Edit a scaffold, and run its edited patch configs again.
 
         Raises:
-            ValueError: a text to replace is not there.
+            ValueError: a text to replace is missing.
         """
         for name, pairs in self.edits.items():
             file = integration / name
@@ -80,7 +80,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Result:
-    """What `verify` says of one entry: the stages that failed, each with the first words of its reason."""
+    """Result of `verify` for one entry: the failed stages, each with its reason."""
 
     id: str
     failed: Sequence[tuple[str, str]]
@@ -88,17 +88,17 @@ class Result:
 
     @property
     def by(self) -> str:
-        """The stages, for a cell of a table."""
+        """Return the failed stages as the text of a table cell."""
         return ", ".join(stage for stage, _ in self.failed)
 
 
 def main() -> None:
-    """Judge every entry that was not judged before, and write the page."""
+    """Run every entry without a stored result, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("lists", type=Path, nargs="+")
     parser.add_argument("--into", type=Path, required=True, help="page to write")
-    parser.add_argument("--kept", type=Path, required=True, help="JSON Lines file of results, read and continued")
-    parser.add_argument("--only", default="", help="judge only entries whose id contains this, again")
+    parser.add_argument("--kept", type=Path, required=True, help="JSON Lines file of results to continue")
+    parser.add_argument("--only", default="", help="run only entries whose ID contains this, even with a stored result")
     given = parser.parse_args()
     listed = [entry for file in given.lists for entry in read_list(file)]
     entries = sorted([*_fresh(listed), *listed], key=lambda entry: not entry.wrong)
@@ -125,13 +125,13 @@ def read_list(file: Path) -> Iterator[Mistake]:
 
 
 def _fresh(entries: Sequence[Mistake]) -> list[Mistake]:
-    """An entry without an edit for each model."""
+    """Return an entry without an edit for each model."""
     models = dict.fromkeys(entry.model for entry in entries)
     return [Mistake(f"fresh {model}", wrong=False, what="no edit", model=model, edits={}) for model in models]
 
 
 def _beyond_fresh(entries: Sequence[Mistake], results: Mapping[str, Result]) -> dict[str, Result]:
-    """The results without the stages that fail for the same reason where nothing was edited."""
+    """Return the results without the failures that the unedited scaffold also has."""
     found = {}
     for entry in entries:
         before = results.get(f"fresh {entry.model}")
@@ -148,7 +148,7 @@ def _kept(file: Path) -> Iterator[Result]:
 
 
 def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
-    """The stages of the first round in which one fails; of the last round where none does."""
+    """Run the rounds until a stage fails, and return the failed and the untested stages."""
     name = entry.model if entry.model.islower() else "wan"
     fresh = place / "scaffolds" / entry.model
     if not fresh.is_dir():
@@ -158,7 +158,7 @@ def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
     own = place / "edited"
     integration = shutil.copytree(fresh, own) / name
     try:
-        entry.plant(integration)
+        entry.inject(integration)
         failed, untested = _static(integration, entry.in_generated), []
         for levels in _ROUNDS:
             if failed:
@@ -174,7 +174,7 @@ def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
 
 
 def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
-    """The static stages of `verify` that fail, with the reason; see `Mistake.in_generated`."""
+    """Return the static stages of `verify` that fail, with the reason; see `Mistake.in_generated`."""
     stale = {rule.id for rule in all_rules() if rule.staleness and in_generated}
     found = [
         one
@@ -188,22 +188,28 @@ def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
 
 
 def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
-    """The page: counts, and for each entry the stages that failed and the reason of the first."""
+    """Return the page: counts, and for each entry the failed stages and the first reason."""
     lines = [
-        "# What notices a mistake",
+        "# Injected mistakes and the stages that detect them",
         "",
-        f"Written by `python -m tools.noticed` with omni-kit {__version__}. Each line is a fresh scaffold with one",
-        "mistake, as `bench/mistakes` lists it, and the stages of `omni-kit verify` that failed. The static stages run",
-        f"first; then {_listed(_QUICK)};",
-        f"then {_listed(_MESHES)}; then {_listed(_SLOW)}. A failure ends the run of an entry. Fault injection is",
-        "left out: it judges the levels, not the integration. Where generated code is edited, it does not count that",
-        "the code is no longer what its patch config makes.",
+        f"Written by `python -m tools.noticed` with omni-kit {__version__}. Each row is a fresh scaffold with one",
+        "mistake of `bench/mistakes`, and the stages of `omni-kit verify` that failed. The static stages run first;",
+        f"then {_listed(_QUICK)};",
+        f"then {_listed(_MESHES)}; then {_listed(_SLOW)}. The first failing round ends an entry. Fault",
+        "injection does not run, because it tests the levels, not the integration. For an edit of generated code, the",
+        "difference from its patch config does not count as a failure.",
         "",
     ]
     for wrong, title in ((True, "Mistakes"), (False, "Harmless edits")):
         chosen = [entry for entry in entries if entry.wrong == wrong and entry.id in results]
         noticed = sum(bool(results[entry.id].failed) for entry in chosen)
-        lines += [f"## {title}", "", f"{len(chosen)} tried, {noticed} failed.", "", "| edit | failed | first reason |"]
+        lines += [
+            f"## {title}",
+            "",
+            f"{len(chosen)} tried, {noticed} failed a stage.",
+            "",
+            "| edit | failed stages | first reason |",
+        ]
         lines += ["|---|---|---|", *(_row(entry, results[entry.id]) for entry in chosen), ""]
     return "\n".join(lines)
 

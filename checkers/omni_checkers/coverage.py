@@ -1,4 +1,4 @@
-"""What covers each obligation and failure mode: `python -m omni_checkers.coverage docs/coverage.md [--check]`."""
+"""Coverage of each requirement and failure mode: `python -m omni_checkers.coverage docs/coverage.md [--check]`."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ _HEAD = """\
 <!-- Made from the rules and checkers/omni_checkers/coverage.yaml; change it there. -->
 # Coverage
 
-What the integration guides oblige an integration to, and what went wrong in practice, with what covers it: a rule of
-`omni-kit check`, a level of `omni-kit parity`, a command, a template or a skill. Where nothing does, the reason stands
-there. A `fault` is what `omni-kit parity --prove` plants of it. The kind of a claim stands before its name."""
+Requirements of the integration guides, and failures seen in practice, with what covers each: a rule of
+`omni-kit check`, a level of `omni-kit parity`, a command, a template or a skill. A `fault` is one that
+`omni-kit parity --prove` injects. Where nothing covers an entry, the note gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Row:
 
     Attributes:
         claims: what covers it, each "kind:name".
-        about: the obligation, or what goes wrong, in one sentence.
-        note: what is left, or why nothing covers it; "later" for targets that come later.
+        about: the requirement or the failure, in one sentence.
+        note: what stays uncovered, or why nothing covers it; "later" for a target that comes later.
     """
 
     id: str
@@ -40,23 +40,23 @@ class Row:
 
 
 def obligations() -> list[Row]:
-    """A row for every obligation of the guides."""
+    """Return a row for every requirement of the guides."""
     return _rows("obligations")
 
 
 def failure_modes() -> list[Row]:
-    """A row for every failure mode."""
+    """Return a row for every failure mode."""
     return _rows("failure_modes")
 
 
 def page() -> str:
-    """The page with both tables."""
+    """Return the page with both tables."""
     parts = [_HEAD]
     for heading, rows in (("Obligations", obligations()), ("Failure modes", failure_modes())):
         covered = sum(bool(row.claims) for row in rows)
         later = sum(row.note.startswith("later: ") for row in rows)
         left = len(rows) - covered - later
-        counts = f"{len(rows)}: {covered} covered, {later} of targets that come later, {left} by nothing, for a reason."
+        counts = f"{len(rows)}: {covered} covered, {later} wait for a target, {left} not covered, with the reason."
         lines = ["| id | what | covered by | note |", "|---|---|---|---|", *map(_line, rows)]
         parts += [f"## {heading}", counts, "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
@@ -94,7 +94,7 @@ def _linked(claim: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the page to a file, or with --check says whether it differs."""
+    """Write the page to a file, or with --check compare it with the file."""
     file, made = Path(arguments[0]), page()
     if "--check" in arguments:
         same = file.is_file() and file.read_text(encoding="utf-8") == made

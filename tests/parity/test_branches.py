@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.parity.processes.executed import Execution, read_executed, write_executed
-from omni_kit.parity.report.branches import BranchReport, Untaken, branch_report
+from omni_kit.parity.report.branches import BranchReport, UnexecutedBranch, branch_report
 from omni_kit.pysource.branches import Arcs
 
 pytest.importorskip("coverage")
@@ -55,7 +55,7 @@ def measured(place: Path, sparse: bool, mask: int | None = None) -> dict[str, Ar
     return dict(execution.end())
 
 
-def lines(report: BranchReport) -> dict[str, Untaken]:
+def lines(report: BranchReport) -> dict[str, UnexecutedBranch]:
     return {one.function: one for one in report.untaken}
 
 

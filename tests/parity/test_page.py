@@ -13,7 +13,7 @@ from omni_kit.errors import BadInput
 from omni_kit.parity import LevelResult, ParityReport, run_parity, write_page
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.page import band, chart, figure, render_page, tree
-from omni_kit.parity.report.report import Divergence, Image, ModuleError, Planted, Proof, Worst
+from omni_kit.parity.report.report import Divergence, Image, InjectionResult, ModuleError, Proof, Worst
 from tests.browser import Page
 from tests.conftest import SIZES
 
@@ -80,7 +80,10 @@ def test_a_browser_draws_the_tree_and_the_chart(scaled: ParityReport, tmp_path: 
 
 
 def test_pictures_and_planted_faults_are_shown(tmp_path: Path) -> None:
-    planted = [Planted("softmax-twice in a", "softmax-twice", "a", ("forward",), "a", True), Planted("b", "k", "b")]
+    planted = [
+        InjectionResult("softmax-twice in a", "softmax-twice", "a", ("forward",), "a", True),
+        InjectionResult("b", "k", "b"),
+    ]
     shown = report(images=[Image("sample", PNG, PNG)], prove=Proof(2, 1, 1, ["b"], planted=planted))
     write_page(shown, tmp_path / "page.html")
 
@@ -96,7 +99,7 @@ def test_no_name_turns_the_text_around_it(tmp_path: Path) -> None:
     """A level's reason quotes the candidate: after these characters a browser shows "fail" as it likes."""
     names = "\u202e\u2066\x00\x1b\udfff"
     levels = [LevelResult("forward", "fail", names, 0.5, 0.5, 1e-5, 0.1, worst=(Worst(names, 0.5, 0.5, names),))]
-    proof = Proof(2, 1, 1, missed=[names], planted=[Planted(names, names, names, (names, names), names)])
+    proof = Proof(2, 1, 1, missed=[names], planted=[InjectionResult(names, names, names, (names, names), names)])
     write_page(report(levels=levels, notes=[names], prove=proof), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not set(names).intersection(page)

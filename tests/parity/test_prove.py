@@ -1,4 +1,4 @@
-"""Planted faults: found where they fit, planted, noticed, located, and gone afterwards."""
+"""InjectionResult faults: found where they fit, planted, noticed, located, and gone afterwards."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.processes.workers import Sides
-from omni_kit.parity.report.report import LevelResult, ParityReport, Planted, Proof
+from omni_kit.parity.report.report import InjectionResult, LevelResult, ParityReport, Proof
 from omni_kit.resources import resource_dir
 from omni_kit.toys.configs.language import toy_config
 
@@ -212,7 +212,7 @@ def test_a_missed_fault_is_no_success() -> None:
 
     assert (missed.ok, missed.exit_code) == (False, 1)
     assert (mislocated.ok, mislocated.exit_code) == (True, 0)
-    assert str(Planted("n", "k", "m")) == "MISSED"
+    assert str(InjectionResult("n", "k", "m")) == "MISSED"
 
 
 @pytest.mark.sweep

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omni_kit.patchgen import ConfigResult, check_configs, draft_configs, finish, list_configs, run_config
-from omni_kit.patchgen.result import Draft, Listed, Loaded, Orphan, Product, Rejected, Unread
+from omni_kit.patchgen.result import Draft, Listed, Loaded, Orphan, Product, Rejected, UnreadableConfig
 from tests.patchgen.conftest import World
 
 UPSTREAM = """
@@ -54,7 +54,7 @@ def test_a_draft_that_does_not_compile_is_rejected(world: World) -> None:
 
 def test_a_config_that_fails_is_unread(world: World) -> None:
     result = run_config(world(UPSTREAM, "undefined_name"))
-    assert result.stage == Unread()
+    assert result.stage == UnreadableConfig()
     assert (result.output, result.source_module, result.target_file) == (None, "", "")
 
 

@@ -16,7 +16,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.record import record_version
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import Target
-from omni_kit.targets.recorded import other_version
+from omni_kit.targets.provenance import other_version
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.versions import broken_pins, library_for, pins, refuse_what_does_not_run, unmet

@@ -8,7 +8,7 @@ import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder
-from omni_kit.toys.feeds.pipeline import PipelineFeed
+from omni_kit.toys.feeds.pipeline import PipelineBatchBuilder
 
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
 MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",
@@ -20,7 +20,7 @@ MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePip
 def made(name: str) -> Any:
     builder = PipelineBuilder()
     builder.open({})
-    builder.make_toy(name, PipelineFeed())
+    builder.make_toy(name, PipelineBatchBuilder())
     return builder._pipeline
 
 

@@ -1,6 +1,6 @@
 """Scenes with media: every kind that a model takes, alone, together, and divided among processes."""
 
-from omni_kit.toys.feeds.protocol import Fed
+from omni_kit.toys.feeds.protocol import Preparation
 from omni_kit.toys.feeds.scenarios import media_ways
 from omni_kit.toys.feeds.scenes import APART, SCENES, SHARED, with_kinds
 
@@ -9,6 +9,15 @@ def test_a_model_meets_no_medium_that_it_does_not_take() -> None:
     for kinds in ("I", "IV", "IVS"):
         letters = {letter for rows in SCENES.values() if with_kinds(rows, kinds) for letter in "".join(rows)}
         assert letters == {*kinds, "T", "L"}
+
+
+def test_media_that_no_forward_takes_together_stand_in_scenes_of_their_own() -> None:
+    scenes = [rows for rows in SCENES.values() if with_kinds(rows, "I|V")]
+
+    assert ("TIT",) in scenes
+    assert ("TVT",) in scenes
+    assert not any({*"IV"} <= {*"".join(rows)} for rows in scenes)
+    assert all(with_kinds(rows, "I|V") for rows in APART["an image here, a film there"])
 
 
 def test_samples_of_every_medium_are_packed_with_others() -> None:
@@ -23,8 +32,8 @@ def test_every_scene_is_prepared_and_packed_and_a_single_one_with_media_also_lef
     for way in ways:
         forms.setdefault(way.name.rpartition(", ")[0], []).append(way.fed)
 
-    assert forms["a film"] == [Fed.alone, Fed.unprepared, Fed.packed]
-    assert forms["text alone"] == [Fed.alone, Fed.packed]
+    assert forms["a film"] == [Preparation.alone, Preparation.unprepared, Preparation.packed]
+    assert forms["text alone"] == [Preparation.alone, Preparation.packed]
     assert "a sound" not in forms
     assert all(way.backward for way in ways)
 

@@ -9,8 +9,8 @@ from omni_kit.errors import BadInput
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.resources import resource_dir
 from omni_kit.verify import Card, Stage, verify, verify_again
-from omni_kit.verify.earlier import Earlier
 from omni_kit.verify.pins import pins
+from omni_kit.verify.previous_run import Earlier
 from omni_kit.verify.run import silenced
 from tests.cli.test_schemas import validate
 

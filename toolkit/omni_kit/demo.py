@@ -37,7 +37,7 @@ class DemoStep:
 
 
 @dataclass(frozen=True)
-class PlantedFault:
+class InjectedFault:
     """A fault that was put in on purpose, and which commands caught it; none is a failure of the demo."""
 
     what: str
@@ -49,7 +49,7 @@ class DemoReport:
     """What was proven."""
 
     models: dict[str, list[DemoStep]]
-    planted_fault: PlantedFault
+    planted_fault: InjectedFault
     into: Path
 
     @property
@@ -169,7 +169,7 @@ def _parity(directory: Path, checkpoint: Path, work: Path) -> Iterator[DemoStep]
                 yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
 
 
-def _plant_fault(name: str, into: Path) -> PlantedFault:
+def _plant_fault(name: str, into: Path) -> InjectedFault:
     """Writes the integration again with the converter of a sibling's layout, and lets the tools find it."""
     checkpoint = into / "checkpoints" / name
     verdict = check_layout(str(checkpoint))
@@ -183,7 +183,7 @@ def _plant_fault(name: str, into: Path) -> PlantedFault:
     failed = [level for level in report.levels if level.status == "fail"]
     caught += [f"parity {level.level}: {textwrap.shorten(level.reason, 160, placeholder=' ...')}" for level in failed]
     what = f"{name} with a fused-transposed converter"
-    return PlantedFault(what, tuple(caught) if failed else ())
+    return InjectedFault(what, tuple(caught) if failed else ())
 
 
 def _with_wrong_converter(name: str, checkpoint: Path, verdict: LayoutVerdict, into: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 from omni_kit.errors import BadInput
 from omni_kit.layout import refuse_original
 from omni_kit.nearest import nearest
-from omni_kit.targets.protocol import Decision, IntegrationPlan, Request, TellsSites, TellsWhatItHas, handler_of
+from omni_kit.targets.protocol import Decision, IntegrationPlan, ReportsSites, ReportsSupport, Request, handler_of
 from omni_kit.targets.registry import targets
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.subject import Subject, open_source
@@ -31,7 +31,7 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
         if subject.library.name not in target.reads:
             notes.append(f"{name}: it supports models of {', '.join(target.reads)}")
             continue
-        has = target.has(subject) if isinstance(target, TellsWhatItHas) else ()
+        has = target.has(subject) if isinstance(target, ReportsSupport) else ()
         notes += [f"{name}: it has {one.choice} itself ({one.evidence})" for one in has]
         try:
             kind = next((one for one in subject.kinds if one in target.kinds), facts.kind)
@@ -43,7 +43,7 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
             plan = handler.plan(subject, Request(_identifier(facts), Path()))
         except BadInput as error:
             notes.append(f"{name}: {error.message}")
-            if isinstance(handler, TellsSites) and (sites := handler.sites(subject)):
+            if isinstance(handler, ReportsSites) and (sites := handler.sites(subject)):
                 plans[name] = {"complexity": "refused", "files": [], "patches": _patches(sites)}
             continue
         plans[name] = {**_summary(plan), "has": [{"what": one.choice, "evidence": one.evidence} for one in has]}

@@ -32,7 +32,7 @@ from omni_checkers.symbolic.values import (
     is_key,
     show,
 )
-from omni_kit.pysource.eval import Domain, Frame, Unreadable
+from omni_kit.pysource.eval import Domain, Frame, Unsupported
 from omni_kit.pysource.nodes import within
 from omni_kit.pysource.scopes import LazyNames
 from omni_kit.pysource.signatures import decorators
@@ -378,7 +378,7 @@ class Evaluator(Domain):
         """See `Domain`."""
         return Raised(text if text != "an error" else "raise", frame)
 
-    def handles(self, error: Unreadable, node: ast.Try) -> bool:
+    def handles(self, error: Unsupported, node: ast.Try) -> bool:
         """See `Domain`."""
         return isinstance(error, Raised)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.symbolic.values import Class, Function, Opaque, Raised, Scope, Value, hashable, show
-from omni_kit.pysource.eval import Exhausted, Frame, Unreadable
+from omni_kit.pysource.eval import Exhausted, Frame, Unsupported
 from omni_kit.pysource.eval.python import OPERATORS
 from omni_kit.pysource.signatures import double_star, named, positional, star
 
@@ -30,7 +30,7 @@ class PathFrame(Frame):
                 super().run([node])
             except (Raised, Exhausted):
                 raise
-            except Unreadable:
+            except Unsupported:
                 continue
 
     def value(self, node: ast.expr) -> Value:
@@ -95,7 +95,7 @@ class PathFrame(Frame):
         """Gives a value to targets; of parts that do not fit, each is unknown."""
         if not isinstance(target, (ast.Tuple, ast.List)):
             return super().bind(target, value)
-        with suppress(Unreadable):
+        with suppress(Unsupported):
             return super().bind(target, value)
         for place, inner in enumerate(target.elts):
             part = inner.value if isinstance(inner, ast.Starred) else inner

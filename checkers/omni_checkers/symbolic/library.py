@@ -28,11 +28,11 @@ from omni_checkers.symbolic.values import (
     is_plain,
     show,
 )
-from omni_kit.pysource.eval import Frame, Unreadable, python
+from omni_kit.pysource.eval import Frame, Unsupported, python
 
 CONTAINERS = (list, tuple, dict, set, frozenset)
 _REFUSED = (
-    ArithmeticError, AttributeError, LookupError, TypeError, ValueError, re.error, NotATensor, Unreadable,
+    ArithmeticError, AttributeError, LookupError, TypeError, ValueError, re.error, NotATensor, Unsupported,
 )  # fmt: skip
 _COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_", "is_not", "in", "not in"})
 

@@ -92,5 +92,5 @@ def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NotATensor(name)
     try:
         return labelled(functions.call(name, given, named))
-    except functions.NotKnown as error:
+    except functions.UnsupportedOperation as error:
         raise NotATensor(str(error)) from error

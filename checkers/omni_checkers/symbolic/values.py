@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_checkers.symbolic.program import Module
-from omni_kit.pysource.eval import Frame, Function, Scope, Unreadable
+from omni_kit.pysource.eval import Frame, Function, Scope, Unsupported
 from omni_kit.pysource.eval.values import Partial, is_plain
 
 __all__ = [
@@ -37,7 +37,7 @@ class Modelled:
         return UNKNOWN
 
 
-class Raised(Unreadable):
+class Raised(Unsupported):
     """The code raises, or would raise, on this path.
 
     Attributes:

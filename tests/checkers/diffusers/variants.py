@@ -2,9 +2,9 @@
 """Each rule on packages that break it and on packages that keep it, each written differently."""
 
 from omni_checkers.diffusers.examples import BLOCKS, CONFIG_MIXIN, PIPELINE, TRANSFORMER, changed
-from omni_checkers.diffusers.rules.models.answers import _ANSWER as _RETURNED
-from omni_checkers.diffusers.rules.models.answers import _LINEAR as _TIMED
-from omni_checkers.diffusers.rules.models.answers import _SWITCH as _RETURN_DICT
+from omni_checkers.diffusers.rules.models.outputs import _ANSWER as _RETURNED
+from omni_checkers.diffusers.rules.models.outputs import _LINEAR as _TIMED
+from omni_checkers.diffusers.rules.models.outputs import _SWITCH as _RETURN_DICT
 from omni_checkers.diffusers.rules.modular.pipelines import _BASES as _TABLE
 from omni_checkers.diffusers.rules.modular.pipelines import _BLOCKS as _OWN_BLOCKS
 from omni_checkers.diffusers.rules.modular.pipelines import _FILE, _HOME, _MAPPED, _OWN, _TREE

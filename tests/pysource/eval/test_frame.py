@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omni_kit.pysource.eval import Domain, Frame, Function, Native, Scope, Unreadable
+from omni_kit.pysource.eval import Domain, Frame, Function, Native, Scope, Unsupported
 from omni_kit.pysource.eval.values import Iterated, Partial
 
 EXAMPLES = int(os.environ.get("INTERPRETER_EXAMPLES", "250"))
@@ -130,7 +130,7 @@ def runs(text: str) -> bool:
 def test_what_it_knows_is_what_python_says(program: str) -> None:
     try:
         found = evaluated(program, 2_000)
-    except Unreadable:
+    except Unsupported:
         return
     truth = {name: value.copy() if isinstance(value, list | dict) else value for name, value in BEGIN.items()}
     with warnings.catch_warnings():
@@ -190,5 +190,5 @@ def test_what_python_means(text: str, value: object) -> None:
     ],
 )
 def test_what_would_run_long_or_out_is_refused(text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unsupported):
         evaluated(text)

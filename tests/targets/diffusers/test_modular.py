@@ -241,9 +241,9 @@ def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ..
 
 
 @pytest.mark.parametrize(("pipeline", "why"), [
-    ("StableDiffusion3Pipeline", "prepare_ip_adapter_image_embeds doubles, too"),
+    ("StableDiffusion3Pipeline", "it also doubles prepare_ip_adapter_image_embeds"),
     ("HunyuanDiTPipeline", "it changes prompt_embeds after doubling"),
-    ("SanaControlNetPipeline", "it reads prompt_attention_mask besides, where there are two of it"),
+    ("SanaControlNetPipeline", "it also reads prompt_attention_mask, which it doubles"),
     ("BriaFiboPipeline", "it doubles more than the denoiser's inputs: torch.cat([negative_prompt_layers[i], "),
     ("PRXPipeline", "halves could not be identified"),
     ("ZImagePipeline", "is not split right after the call"),

@@ -205,7 +205,7 @@ def test_steps_of_objects_go_where_the_authors_go(
     ("        self.old = v\n", "        log(self)\n        self.old = v\n", "passes its Sampler to other code"),
     ("        self.old = v\n", "        self.old = v * self.scale\n", "reads self.scale, which Sampler does not set"),
     ("class Sampler:", "class Base:\n    pass\n\n\nclass Sampler(Base):", "made of another class of theirs"),
-    ("net, shift=3.0", "net, cfg, shift=3.0", "has cfg of its own beside what Sampler is made with"),
+    ("net, shift=3.0", "net, cfg, shift=3.0", "also takes or sets cfg, an argument of Sampler"),
 ])  # fmt: skip
 def test_objects_that_cannot_be_told_are_left_to_a_person_in_one_line(
     old: str, new: str, said: str, tmp_path: Path

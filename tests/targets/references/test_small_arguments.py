@@ -9,7 +9,7 @@ import pytest
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.targets.references.small_arguments import small_arguments
-from omni_kit.toys.feeds.denoiser import DenoiserFeed
+from omni_kit.toys.feeds.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.upstream.repositories.reference import find_reference
 
@@ -63,5 +63,5 @@ def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable
     builder.open({"reference": written(tmp_path, needs)})
     (config := tmp_path / "out" / "toy_config.json").parent.mkdir()
     config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
-    model = builder.make_toy(str(config), DenoiserFeed())
+    model = builder.make_toy(str(config), DenoiserBatchBuilder())
     assert holds(vars(model)[ARGUMENTS])

@@ -7,7 +7,7 @@ import pytest
 from omni_kit.errors import Refusal
 from omni_kit.inspection import inspect
 from omni_kit.scaffold import new_model
-from omni_kit.targets.sglang_diffusion.own import own
+from omni_kit.targets.sglang_diffusion.built_in import own
 
 ROOM = "runtime/models/vaes"
 

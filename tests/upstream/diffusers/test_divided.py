@@ -8,9 +8,9 @@ import pytest
 from omni_kit.errors import Refusal
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.names import of_tree
+from omni_kit.upstream.diffusers.call_parts import ENTER, FINISH, LEAVE, PREDICT, PREPARE, Divided, divided
 from omni_kit.upstream.diffusers.calling import images_of
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
-from omni_kit.upstream.diffusers.divided import ENTER, FINISH, LEAVE, PREDICT, PREPARE, Divided, divided
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 SOME = ("FluxPipeline", "WanImageToVideoPipeline", "LTXConditionPipeline", "CogVideoXPipeline",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.reference import find_reference
 
@@ -68,5 +68,5 @@ def test_through_classes_between_and_a_dataclass(tmp_path: Path) -> None:
     ("self.heads", "width, n", "make = Attention\n        self.a = make(width, n)"),
 ])  # fmt: skip
 def test_what_comes_from_elsewhere_is_not_told(wanted: str, given: str, made: str, tmp_path: Path) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unsupported):
         told(tmp_path, wanted, given, made)

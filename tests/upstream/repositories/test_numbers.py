@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import read_source
 from omni_kit.upstream.repositories.numbers import called
@@ -55,5 +55,5 @@ def test_what_is_read_is_what_is_run(body: str, tmp_path: Path) -> None:
     "return torch.linspace(0, 1, n)[0.5 > 0.7 or 0.3]",
 ])  # fmt: skip
 def test_what_is_not_followed_is_said(body: str, tmp_path: Path) -> None:
-    with pytest.raises((Unreadable, TypeError, IndexError)):
+    with pytest.raises((Unsupported, TypeError, IndexError)):
         both(tmp_path, body)

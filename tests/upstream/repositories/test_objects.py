@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
-from omni_kit.upstream.repositories.stepping.objects import emptied, opened
+from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.objects import emptied, opened
 
 HEAD = """
 from dataclasses import dataclass
@@ -145,5 +145,5 @@ def test_a_function_that_keeps_an_object_answers_the_same_without_it(text: str) 
 def test_what_cannot_be_told_is_said(old: str, new: str, said: str) -> None:
     assert old in PLAIN
     cls = cls_of(PLAIN.replace(old, new))
-    with pytest.raises(Unmoved, match=said):
+    with pytest.raises(Unsupported, match=said):
         opened(cls, method_of(cls))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import samplings_of
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
-from omni_kit.upstream.repositories.stepping.split_step import Divided
-from omni_kit.upstream.repositories.stepping.worked_out import way_of
 
 NET = """\
 import torch
@@ -83,7 +83,7 @@ def test_a_loop_is_worked_out_with_plain_numbers(tmp_path: Path) -> None:
         tmp_path, ask("v"), "half = (now + after) / 2", "mid = z + (half - now) * v", ask("w", "mid", "half"),
         "z = z + (after - now) * w",
     )  # fmt: skip
-    way = way_of(found, 2, 1.0, lambda x, t: x * t, {})
+    way = trace_of(found, 2, 1.0, lambda x, t: x * t, {})
     assert way is not None
     assert [time for _, time in way.asked] == [1.0, 0.75, 0.5, 0.25]
     assert math.isclose(way.ended, 0.71875 * (1 - 0.5 * 0.25 * (1 - 0.25 * 0.5)))
@@ -100,5 +100,5 @@ AT_TIMES = "if now > 0.5:\n            v = net(z, now, context)\n            z =
     ((ask("v", t="z.mean()"), "z = z + after * v"), "of z"),
 ])  # fmt: skip
 def test_what_is_of_another_shape_is_said(step: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    with pytest.raises(Unmoved, match=said):
+    with pytest.raises(Unsupported, match=said):
         divided(tmp_path, *step)

@@ -7,12 +7,12 @@ from textwrap import dedent
 import pytest
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.targets.veomni.text.kernels import experts_difference, mlp_difference, norm_difference
 from omni_kit.upstream.construction import Module
-from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.construction.interpreter import construct
 
 EXPERTS = """
 import torch
@@ -111,7 +111,7 @@ def test_a_change_is_seen_and_its_cause_named(name: str, tmp_path: Path) -> None
 
 
 def test_what_cannot_be_evaluated_is_said_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match="no_such") as raised:
+    with pytest.raises(Unsupported, match="no_such") as raised:
         experts_difference(experts(LOOP.replace("F.silu(gate)", "torch.no_such(gate)"), tmp_path))
     assert raised.value.line is not None
 

@@ -260,7 +260,7 @@ def _root(root: Path | None) -> Path:
 def _made_from_another(configs: Sequence[str | Path], transformers: Path | None) -> list[str]:
     """One line for each directory that was made from another transformers than the one that is read."""
     from omni_kit.pysource.library import find_library
-    from omni_kit.targets.recorded import other_version
+    from omni_kit.targets.provenance import other_version
 
     library = find_library("transformers", transformers)
     found = (other_version(path.parent, library) for path in map(Path, configs) if path.is_file())

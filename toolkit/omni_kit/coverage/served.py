@@ -9,7 +9,7 @@ from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import Scaffold, new_model
-from omni_kit.targets.sglang_diffusion.own import own
+from omni_kit.targets.sglang_diffusion.built_in import own
 from omni_kit.upstream.diffusers.classes import PIPELINES, class_names, place_of
 from omni_kit.upstream.diffusers.pipelines import find_pipeline
 

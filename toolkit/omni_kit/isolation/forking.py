@@ -21,7 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from omni_kit.isolation.keeping import (
+from omni_kit.isolation.limits import Limits, Watch
+from omni_kit.isolation.supervisor import (
     adopt_orphans,
     end_descendants,
     forget_children,
@@ -29,7 +30,6 @@ from omni_kit.isolation.keeping import (
     reap,
     wake_at_end_of_child,
 )
-from omni_kit.isolation.limits import Limits, Watch
 
 LENGTH = 8  # bytes of a message's length
 _HARMLESS = frozenset({"jemalloc_bg_thd"})  # a pool of memory that prepares for forks itself

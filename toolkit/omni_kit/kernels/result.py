@@ -152,7 +152,7 @@ def shape_class(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredResult:
     """What a result that was kept says to a training file.
 
     Attributes:
@@ -167,7 +167,7 @@ class Kept:
     run: Mapping[str, Any]
 
 
-def load_choice(file: Path) -> Kept:
+def load_choice(file: Path) -> StoredResult:
     """The shape class and the recommended settings of a result that was kept.
 
     Raises:
@@ -186,7 +186,7 @@ def load_choice(file: Path) -> Kept:
         raise BadInput(f"{file} has no recommendation: nothing was measured", "measure on a machine with kernels")
     settings = {str(setting): str(kernel) for setting, kernel in chosen.items()}
     run = said.get("run")
-    return Kept(model, tuple(map(str, said.get("place") or ())), settings, run if isinstance(run, dict) else {})
+    return StoredResult(model, tuple(map(str, said.get("place") or ())), settings, run if isinstance(run, dict) else {})
 
 
 def fitting_choice(file: Path, source: str) -> Mapping[str, str]:

@@ -11,12 +11,12 @@ from omni_kit.parity.compare.missing_inputs import caller_at_fault, lacking
 from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_backward, first_forward, owner
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, compare_closely, without_lone_zeros
 from omni_kit.parity.evidence import Evidence
-from omni_kit.parity.processes.answers import NUDGED, REFERENCE
 from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.outcomes import NUDGED, REFERENCE
 from omni_kit.parity.processes.pair import Pair
 from omni_kit.parity.report.report import Divergence
 from omni_kit.targets.sides import Ability
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 
 
@@ -50,7 +50,7 @@ class Case:
         return frozenset(self.pair.candidate.offers)
 
     @cached_property
-    def feed(self) -> Feed:
+    def feed(self) -> BatchBuilder:
         """What made the batch."""
         return made_feed(self.pair.candidate.feed)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Evidence(Protocol):
-    """What is known of the candidate. A `Pair` measures it; `PlantedEvidence` reads what a run with a fault left."""
+    """What is known of the candidate. A `Pair` measures it; `FaultEvidence` reads what a run with a fault left."""
 
     def loaded(self) -> Tensors:
         """What its model holds after its own loader has read the checkpoint."""
@@ -41,7 +41,7 @@ class Evidence(Protocol):
         """How it called attention."""
 
 
-class PlantedEvidence:
+class FaultEvidence:
     """What a candidate with a fault left behind.
 
     Args:

@@ -11,7 +11,7 @@ from omni_kit.patchgen.header import patch_at
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
-    from omni_kit.parity.processes.answers import Called
+    from omni_kit.parity.processes.outcomes import ScenarioOutcome
     from omni_kit.parity.processes.step import Step
     from omni_kit.parity.report.report import Divergence
 
@@ -68,7 +68,7 @@ class Places:
         file, _, line = found.candidate_source.rpartition(":")
         return self._own.at(file, int(line)) if file and self._own.file(file) else self._made(found.module)
 
-    def of_way(self, called: "Called") -> str:
+    def of_way(self, called: "ScenarioOutcome") -> str:
         """Return the place of the first module that adds error while the model is called in one way."""
         from omni_kit.parity.compare.modules import divergence, first_backward, first_forward
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import same_tensors
-from omni_kit.parity.evidence import PlantedEvidence
+from omni_kit.parity.evidence import FaultEvidence
 from omni_kit.parity.faults.sharing import kinds_between
 from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
-from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE
+from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE
 from omni_kit.parity.prove_calls import prove_calls
 from omni_kit.parity.prove_stages import prove_stages
-from omni_kit.parity.report.report import Planted, Proof, proof_of
+from omni_kit.parity.report.report import InjectionResult, Proof, proof_of
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.reach import unexercised
 
@@ -84,7 +84,7 @@ def _needed(case: Case) -> list[str]:
     return [level for level in _NEEDED if BY_NAME[level].needs <= case.offers]
 
 
-def _try_between(case: Case, level: str, kind: str) -> Planted | None:
+def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
     """A fault that no module has: it is where it belongs when the level of that kind of sharing fails."""
     name = f"{kind} between the processes of {level}"
     try:
@@ -92,15 +92,15 @@ def _try_between(case: Case, level: str, kind: str) -> Planted | None:
     except StepError as error:
         # The level, which passes without the fault, fails by what a process raises or waits for in vain.
         by = (level,) if error.blames_candidate else ("error",)
-        return Planted(name, kind, level, by, str(error), located=error.blames_candidate)
+        return InjectionResult(name, kind, level, by, str(error), located=error.blames_candidate)
     if not changed:
         return None
     verdict = judge_trained(case, trained)
     noticed = bool(verdict.reason) and not verdict.skip
-    return Planted(name, kind, level, (level,) if noticed else (), level if noticed else "", located=noticed)
+    return InjectionResult(name, kind, level, (level,) if noticed else (), level if noticed else "", located=noticed)
 
 
-def _try(case: Case, fault: _Fault) -> Planted | None:
+def _try(case: Case, fault: _Fault) -> InjectionResult | None:
     """None where the place turned out, while running, to be none."""
     out = case.pair.where / CANDIDATE / "planted"
     try:
@@ -108,18 +108,18 @@ def _try(case: Case, fault: _Fault) -> Planted | None:
     except StepError as error:
         if not error.blames_candidate:
             raise
-        return Planted(str(fault), fault.kind, fault.module, detected_by=("error",), blamed=str(error))
+        return InjectionResult(str(fault), fault.kind, fault.module, detected_by=("error",), blamed=str(error))
     try:
         if not outcome["reached"]:
             return None
         if not outcome["changed"]:
-            return None if outcome["unfit"] else Planted(str(fault), fault.kind, fault.module, idle=True)
-        return _judged(Case(case.pair, PlantedEvidence(case.pair, fault.number, out)), fault)
+            return None if outcome["unfit"] else InjectionResult(str(fault), fault.kind, fault.module, idle=True)
+        return _judged(Case(case.pair, FaultEvidence(case.pair, fault.number, out)), fault)
     finally:
         shutil.rmtree(out, ignore_errors=True)
 
 
-def _judged(faulty: Case, fault: _Fault) -> Planted:
+def _judged(faulty: Case, fault: _Fault) -> InjectionResult:
     failed = []
     levels = _needed(faulty)
     for level in levels if fault.stored else levels[1:]:
@@ -128,11 +128,11 @@ def _judged(faulty: Case, fault: _Fault) -> Planted:
         if faulty.divergence is not None:
             break
     if not failed and (_unheard(faulty, fault) or (fault.everywhere and _silent(faulty))):
-        return Planted(str(fault), fault.kind, fault.module, idle=True)
+        return InjectionResult(str(fault), fault.kind, fault.module, idle=True)
     blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty)
     holders = (*fault.holders, fault.module)
     right = {*filter(None, holders), *(_shown(faulty, holder) for holder in holders)}
-    return Planted(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
+    return InjectionResult(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
 
 
 def _unheard(faulty: Case, fault: _Fault) -> bool:

@@ -8,13 +8,13 @@ from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.compare.files import load_tensors, same_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS, CallFault
 from omni_kit.parity.levels.scenarios import Scenarios, compared_way
-from omni_kit.parity.processes.answers import CANDIDATE, Called
-from omni_kit.parity.report.report import Planted
+from omni_kit.parity.processes.outcomes import CANDIDATE, ScenarioOutcome
+from omni_kit.parity.report.report import InjectionResult
 
 _OUTPUTS = "outputs.safetensors"
 
 
-def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> Iterator[Planted]:
+def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> Iterator[InjectionResult]:
     """Every mistake in taking a call; it is located where no way of calling shows it that has no part in it.
 
     Ways in which the integration is wrong without any mistake are left out, and mistakes that no way could show.
@@ -33,7 +33,7 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
             shutil.rmtree(case.pair.folder(place), ignore_errors=True)
         located = bool(seen) and all(_shown(way, fault) for way in seen)
         noticed = (Scenarios.name,) if seen else ()
-        yield (one := Planted(name, name, "", noticed, ", ".join(seen), located, idle))
+        yield (one := InjectionResult(name, name, "", noticed, ", ".join(seen), located, idle))
         say(f"called wrongly: {name}: {one}" + (f" ({one.blamed})" if seen else ""))
 
 
@@ -42,14 +42,14 @@ def _shown(way: str, fault: CallFault) -> bool:
     return way.startswith(fault.shown_by) or way.partition(", ")[2].startswith(fault.shown_by)
 
 
-def _showing(case: Case, right: list[Called], place: str, failures: dict[str, str]) -> Iterator[str]:
+def _showing(case: Case, right: list[ScenarioOutcome], place: str, failures: dict[str, str]) -> Iterator[str]:
     """The ways that show it: an answer is another one, or there is none."""
     for one in right:
         if failures.get(one.name) or compared_way(case, one, Comparison(), place).status == "fail":
             yield one.name
 
 
-def _changed(case: Case, one: Called, place: str) -> bool:
+def _changed(case: Case, one: ScenarioOutcome, place: str) -> bool:
     before, after = (
         load_tensors(case.pair.folder(folder) / one.folder / _OUTPUTS) for folder in (f"{CANDIDATE}/ways", place)
     )

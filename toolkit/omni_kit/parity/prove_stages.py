@@ -8,8 +8,8 @@ from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import load_tensors, same_tensors
 from omni_kit.parity.levels import judge
 from omni_kit.parity.levels.stages import Stages, compared_stages, first_stages
-from omni_kit.parity.processes.answers import CANDIDATE
-from omni_kit.parity.report.report import Planted, Proof, proof_of
+from omni_kit.parity.processes.outcomes import CANDIDATE
+from omni_kit.parity.report.report import InjectionResult, Proof, proof_of
 from omni_kit.targets.sides import StageFault
 
 
@@ -25,7 +25,7 @@ def prove_stages(case: Case, say: Callable[[str], None] = lambda line: None) -> 
     return proof_of([one for one in planted if not one.idle], [one.name for one in planted if one.idle])
 
 
-def _try(case: Case, fault: StageFault) -> Planted:
+def _try(case: Case, fault: StageFault) -> InjectionResult:
     name, stage = f"{fault.kind} ({fault.what})", fault.stages[0].strip()
     out = case.pair.where / CANDIDATE / "mistaken"
     try:
@@ -35,12 +35,12 @@ def _try(case: Case, fault: StageFault) -> Planted:
         if not error.blames_candidate:
             raise
         named = any(word in str(error) for word in stage.split())
-        return Planted(name, fault.kind, stage, detected_by=("error",), blamed=str(error), located=named)
+        return InjectionResult(name, fault.kind, stage, detected_by=("error",), blamed=str(error), located=named)
     finally:
         shutil.rmtree(out, ignore_errors=True)
     if same_tensors(answers, case.evidence.results("outputs")):
-        return Planted(name, fault.kind, stage, idle=True)
+        return InjectionResult(name, fault.kind, stage, idle=True)
     firsts = first_stages(compared_stages(case, answers))
     blamed = ", ".join(dict.fromkeys(firsts.values()))
     located = bool(firsts) and all(first.startswith(fault.stages) for first in firsts.values())
-    return Planted(name, fault.kind, stage, (Stages.name,) if firsts else (), blamed, located)
+    return InjectionResult(name, fault.kind, stage, (Stages.name,) if firsts else (), blamed, located)

@@ -23,7 +23,7 @@ from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
 from omni_kit.pysource.branches import Arcs
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.recorded import other_version
+from omni_kit.targets.provenance import other_version
 from omni_kit.targets.sides import Candidate
 from omni_kit.targets.versions import refuse_what_does_not_run
 from omni_kit.upstream.diffusers.pipelines import INDEX

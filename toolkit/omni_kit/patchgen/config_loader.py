@@ -13,7 +13,7 @@ from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.source import read_module
 from omni_kit.patchgen.spec import ImportSpec, Origin, Patch, PatchConfig, PositionedHelper
 from omni_kit.patchgen.standins import StandIn
-from omni_kit.pysource.eval import Frame, Function, Scope, Unreadable
+from omni_kit.pysource.eval import Frame, Function, Scope, Unsupported
 
 
 class Reader(Session):
@@ -31,16 +31,16 @@ class Reader(Session):
         """Goes through the statements of a file.
 
         Raises:
-            Unreadable: the effect of one of them cannot be told, or it is no Python.
+            Unsupported: the effect of one of them cannot be told, or it is no Python.
         """
         before = self._values.position
         try:
             frame = Frame(self._values, path, module.__name__, Scope(vars(module)), AT_MODULE)
             frame.run(read_module(path.stem, path).tree.body)
         except BadInput as error:
-            raise Unreadable(f"is no Python: {error.message}") from error
+            raise Unsupported(f"is no Python: {error.message}") from error
         except RecursionError as error:
-            raise Unreadable("is nested too deeply") from error
+            raise Unsupported("is nested too deeply") from error
         finally:
             self._values.position = before
 
@@ -48,11 +48,11 @@ class Reader(Session):
         """The module of a file; of one that has nothing to do with configs, the definitions are enough.
 
         Raises:
-            Unreadable: the effect of a config cannot be told.
+            Unsupported: the effect of a config cannot be told.
         """
         try:
             return super().run(path)
-        except Unreadable:
+        except Unsupported:
             if _may_register(path):
                 raise
         module = self.modules[path]
@@ -78,11 +78,11 @@ def settled(config: PatchConfig) -> PatchConfig:
     """A config that was read, whose texts and names are all known.
 
     Raises:
-        Unreadable: one of them comes from elsewhere; the message says which.
+        Unsupported: one of them comes from elsewhere; the message says which.
     """
     for value, what, origin in _said(config):
         if not isinstance(value, (str, bool, type(None))):
-            unreadable = Unreadable(f"takes {what} from what is not known")
+            unreadable = Unsupported(f"takes {what} from what is not known")
             if origin is not None:
                 unreadable.path, unreadable.line = Path(origin.path), origin.line
             raise unreadable

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from omni_kit.patchgen import spec
 from omni_kit.patchgen.spec import ImportSpec, Origin, Patch, PatchConfig, PositionedHelper
 from omni_kit.patchgen.standins import StandIn
-from omni_kit.pysource.eval import Domain, Frame, Function, Native, Unreadable
+from omni_kit.pysource.eval import Domain, Frame, Function, Native, Unsupported
 from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, DESCRIPTORS, LIBRARY, plain_items
 from omni_kit.pysource.eval.values import COLLECTIONS, Partial, bounded, is_plain
 
@@ -79,8 +79,8 @@ class ConfigValues(Domain):
             if name == "*":
                 return _public(base)
             if name not in vars(base):
-                raise Unreadable(f"uses {name}, which {base.__name__} does not define")
-            if isinstance(found := vars(base)[name], Unreadable):
+                raise Unsupported(f"uses {name}, which {base.__name__} does not define")
+            if isinstance(found := vars(base)[name], Unsupported):
                 raise found
             return found
         if isinstance(base, Native) and base.function is spec.PatchType and name in spec.PatchType.__members__:
@@ -116,13 +116,13 @@ class ConfigValues(Domain):
     def truth(self, value: Any, frame: Frame) -> bool:
         """See `Domain`."""
         if isinstance(value, StandIn):
-            raise Unreadable(f"depends on {value.path}")
+            raise Unsupported(f"depends on {value.path}")
         return True
 
     def items(self, value: Any, frame: Frame) -> list[Any]:
         """See `Domain`."""
         if isinstance(value, StandIn):
-            raise Unreadable(f"goes through {value.path}")
+            raise Unsupported(f"goes through {value.path}")
         return super().items(value, frame)
 
     def formatted(self, value: Any, frame: Frame) -> Any:
@@ -133,7 +133,7 @@ class ConfigValues(Domain):
         """See `Domain`."""
         return self.imports.imported(name, frame.path, names, level)
 
-    def handles(self, error: Unreadable, node: ast.Try) -> bool:
+    def handles(self, error: Unsupported, node: ast.Try) -> bool:
         """See `Domain`: a handler counts where an import inside of the directory leads to nothing."""
         return isinstance(error.__cause__, ImportError)
 
@@ -178,10 +178,10 @@ def _foreign(function: StandIn, arguments: list[Any], keywords: dict[str, Any]) 
     if function.path in _LIBRARY and not any(isinstance(value, StandIn) for value in given):
         return _native(_LIBRARY[function.path], arguments, keywords)
     if any(map(is_live, given)):
-        raise Unreadable(f"passes the config to {function.path}")
+        raise Unsupported(f"passes the config to {function.path}")
     functions = [one for one in given if isinstance(one, Function) and not isinstance(one.node, ast.ClassDef)]
     if functions and function.path.partition(".")[0] in sys.stdlib_module_names:
-        raise Unreadable(f"passes {functions[0].__name__} to {function.path}")
+        raise Unsupported(f"passes {functions[0].__name__} to {function.path}")
     if len(given) == 1 and not keywords and isinstance(given[0], Function):
         return given[0]
     return StandIn(f"{function.path}()")
@@ -194,10 +194,10 @@ def _native(function: Callable[..., Any], arguments: list[Any], keywords: dict[s
         keywords = {name: plain_items(one) for name, one in keywords.items()}
     try:
         result = function(*arguments, **keywords)
-    except Unreadable:
+    except Unsupported:
         raise
     except Exception as error:
-        raise Unreadable(f"ends in {type(error).__name__}: {error}") from error
+        raise Unsupported(f"ends in {type(error).__name__}: {error}") from error
     safe = is_plain(result) or isinstance(result, (*RECORDS, Native, Partial, StandIn, Function))
     return bounded(result) if safe or not callable(result) else Native(result)
 
@@ -209,7 +209,7 @@ def _of_dsl(name: str) -> Any:
     if name == "patch_spec":
         return spec
     if name not in _DSL:
-        raise Unreadable(f"uses {name}, which the DSL does not have")
+        raise Unsupported(f"uses {name}, which the DSL does not have")
     return Native(_DSL[name])
 
 

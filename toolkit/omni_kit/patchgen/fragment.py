@@ -34,7 +34,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Unplaced:
+class UnmatchedHunk:
     """A replacement of a config that ran elsewhere, and has no text; `why` says so."""
 
     why: str
@@ -106,7 +106,7 @@ def fragment_of(replacement: Any, registrations: set[Origin], libraries: Librari
             return cut(read_module(replacement.path.stem, replacement.path), node, registrations)
         case Position():
             return cut(*_at_line(Path(replacement.path), replacement.line, replacement.name), registrations)
-        case Unplaced():
+        case UnmatchedHunk():
             raise NoSource(replacement.why)
     raise NoSource(_foreign(replacement))
 

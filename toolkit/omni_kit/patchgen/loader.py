@@ -20,7 +20,7 @@ from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.spec import Origin, PatchConfig
 from omni_kit.patchgen.standins import NeedsReal
 from omni_kit.patchgen.transfer import Forged, from_json
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 
 UNREADABLE = "unreadable"
 _RUNNER = "omni_kit.patchgen.runner"
@@ -109,7 +109,7 @@ def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
             config = getattr(reader.run(path), "config", None)
             if isinstance(config, PatchConfig):
                 _settled(config)
-        except Unreadable as why:
+        except Unsupported as why:
             origin = Origin(str(why.path or path), why.line or 1)
             where = f"{Path(origin.path).name}:{origin.line}"
             message = f"{where} cannot be read without running it: it {why}"
@@ -142,7 +142,7 @@ def run_config(path: Path, libraries: Libraries) -> LoadedConfig:
         return _replied(path, reply)
     except StepError as error:
         raise CannotLoad(f"{path.name} cannot be loaded: {error}", "look at its top-level code") from error
-    except (Forged, Unreadable, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (Forged, Unsupported, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CannotLoad(f"{path.name} cannot be loaded: it wrote to omni-kit's channel: {error}") from error
 
 
@@ -157,11 +157,11 @@ def _replied(path: Path, reply: dict[str, Any]) -> LoadedConfig:
 
 
 def _settled(config: PatchConfig) -> None:
-    """Raises Unreadable where something of a config that was read is not known."""
+    """Raises Unsupported where something of a config that was read is not known."""
     try:
         settled(config)
     except (NeedsReal, TypeError) as error:
-        raise Unreadable(f"replaces a list by something else: {error}") from error
+        raise Unsupported(f"replaces a list by something else: {error}") from error
 
 
 def loaded_config(config: object, path: Path, siblings: dict[Path, PatchConfig]) -> LoadedConfig:

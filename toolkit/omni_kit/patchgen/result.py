@@ -15,7 +15,7 @@ Status = Literal["written", "unchanged", "ok", "stale", "orphan", "error"]
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableConfig:
     """A config that was not loaded, or not yet."""
 
 
@@ -83,7 +83,7 @@ class Product(Loaded):
         return [(self.output, self.text)] + ([(diff_path(self.output), self.diff)] if diff else [])
 
 
-Stage = Unread | Orphan | Loaded
+Stage = UnreadableConfig | Orphan | Loaded
 
 
 @dataclass
@@ -102,7 +102,7 @@ class ConfigResult:
 
     config: str
     path: Path | None
-    stage: Stage = Unread()
+    stage: Stage = UnreadableConfig()
     status: Status = "error"
     diagnostics: list[Diagnostic] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ class ConfigResult:
                 return output
             case Orphan(file=file):
                 return file
-            case Unread():
+            case UnreadableConfig():
                 return None
 
     @property

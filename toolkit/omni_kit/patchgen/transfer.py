@@ -5,13 +5,15 @@ from dataclasses import fields
 from types import NoneType
 from typing import Any
 
-from omni_kit.patchgen.fragment import NoSource, Position, Unplaced, position_of
+from omni_kit.patchgen.fragment import NoSource, Position, UnmatchedHunk, position_of
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.spec import ImportSpec, Origin, Patch, PatchConfig, PatchType, PositionedHelper
 from omni_kit.patchgen.standins import StandIn
 
 _TAG = "is"
-_RECORDS = {one.__name__: one for one in (PatchConfig, Patch, ImportSpec, PositionedHelper, Origin, Position, Unplaced)}
+_RECORDS = {
+    one.__name__: one for one in (PatchConfig, Patch, ImportSpec, PositionedHelper, Origin, Position, UnmatchedHunk)
+}
 _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("patches", "additional_imports", "post_import_blocks", "helpers", "exclude"), list),
     "positioned_helpers": list, "drop_imported_names": (list, set), "block_origins": dict, "patch_type": PatchType,
@@ -72,13 +74,13 @@ def from_json(value: Any) -> Any:
         raise Forged(f"{type(error).__name__}: {error}") from error
 
 
-def _placed(thing: Any, origin: Origin | None, libraries: Libraries) -> Position | Unplaced | StandIn:
-    if isinstance(thing, (Position, Unplaced, StandIn)):  # a copy of a config shares them
+def _placed(thing: Any, origin: Origin | None, libraries: Libraries) -> Position | UnmatchedHunk | StandIn:
+    if isinstance(thing, (Position, UnmatchedHunk, StandIn)):  # a copy of a config shares them
         return thing
     try:
         return position_of(thing, origin, libraries)
     except NoSource as why:
-        return Unplaced(str(why))
+        return UnmatchedHunk(str(why))
 
 
 def _record(record: Callable[..., Any]) -> Callable[..., Any]:

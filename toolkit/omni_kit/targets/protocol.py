@@ -48,7 +48,7 @@ class Request:
         name: the integration's name, a Python identifier.
         into: the directory to write to.
         verdict: the layout of the checkpoint; None when no weights passed.
-        way: the one that was asked for, of a handler that has several; see `HasWays`.
+        way: the one that was asked for, of a handler that has several; see `HasVariants`.
         kernels: setting -> kernel, as they were measured for such a model; see `WritesTraining`.
     """
 
@@ -243,7 +243,7 @@ class KindHandler(Protocol):
 
 
 @runtime_checkable
-class HasWays(Protocol):
+class HasVariants(Protocol):
     """A handler that can integrate models of one kind in more than one way."""
 
     @property
@@ -270,7 +270,7 @@ class WritesTraining(Protocol):
 
 
 @runtime_checkable
-class TellsSites(Protocol):
+class ReportsSites(Protocol):
     """A handler that can tell what it would decide about upstream's code where it refuses a plan."""
 
     def sites(self, subject: Subject) -> tuple[Decision, ...]:
@@ -327,7 +327,7 @@ class Target(Protocol):
 
 
 @runtime_checkable
-class TellsWhatItHas(Protocol):
+class ReportsSupport(Protocol):
     """A target that can say which models it has itself."""
 
     def has(self, subject: Subject) -> Sequence[Decision]:
@@ -375,7 +375,7 @@ def kind_taken(target: Target, kinds: Sequence[Kind]) -> Kind | None:
 def ways_of(target: Target, kind: Kind) -> Sequence[str]:
     """The ways in which a target integrates models of a kind; none where there is only one."""
     handler = target.kinds[kind]
-    return handler.ways if isinstance(handler, HasWays) else ()
+    return handler.ways if isinstance(handler, HasVariants) else ()
 
 
 def reads_of(target: Target, kind: Kind) -> Sequence[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omni_kit.renamed import old_names
 from omni_kit.toys.configs.variants import Extent, Variants
-from omni_kit.toys.feeds.protocol import Batch, CallScenario, Feed
+from omni_kit.toys.feeds.protocol import Batch, BatchBuilder, CallScenario
 from omni_kit.toys.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 TRANSFORMERS = "omni_kit.targets.references.transformers:TransformersBuilder"
 DIFFUSERS = "omni_kit.targets.references.diffusers:DiffusersBuilder"
-LANGUAGE = "omni_kit.toys.feeds.language:LanguageFeed"
-DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserFeed"
+LANGUAGE = "omni_kit.toys.feeds.language:LanguageBatchBuilder"
+DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserBatchBuilder"
 REPOSITORIES = "omni_kit.targets.references.repositories:RepositoryBuilder"
 PIPELINES = "omni_kit.targets.references.pipelines:PipelineBuilder"
-PIPELINE = "omni_kit.toys.feeds.pipeline:PipelineFeed"
+PIPELINE = "omni_kit.toys.feeds.pipeline:PipelineBatchBuilder"
 # Library -> the builder of upstream's side and the feed of its models.
 REFERENCES = {"transformers": (TRANSFORMERS, LANGUAGE), "diffusers": (DIFFUSERS, DENOISER)}
 
@@ -66,14 +66,14 @@ class Candidate:
         builder: "module:Class" of its side, a `Builder`.
         options: what that builder is opened with.
         reference: "module:Class" of upstream's side, an `Upstream`.
-        feed: "module:Class" of the `Feed` that makes the batch.
+        feed: "module:Class" of the `BatchBuilder` that makes the batch.
         told: what upstream's builder is opened with.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
         hidden: directories from which the candidate's own process can import nothing: those of the authors' code.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
-            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays` and sides that are
+            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `HasScenarios` and sides that are
             `ScenarioRunner`; `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a
             `Choosing` one next to a `Scaling` upstream.
         requires: package -> the command that installs it.
@@ -164,7 +164,7 @@ class Blank(Protocol):
 class Upstream(Builder, Protocol):
     """The reference side also decides what is compared: the toy."""
 
-    def make_toy(self, source: str, feed: "Feed") -> "torch.nn.Module":
+    def make_toy(self, source: str, feed: "BatchBuilder") -> "torch.nn.Module":
         """A small model with deterministic weights, from a name or a config file.
 
         Args:
@@ -179,10 +179,18 @@ class Upstream(Builder, Protocol):
 
 
 @runtime_checkable
+class Tabulating(Upstream, Protocol):
+    """A reference side that also computes with tables that are no weights."""
+
+    def rounded_tables(self) -> AbstractContextManager[None]:
+        """Computes with the tables as float32 holds them while it is entered: what their rounding alone can do."""
+
+
+@runtime_checkable
 class Varying(Upstream, Protocol):
     """A reference side that knows other toys of what it made."""
 
-    def variants(self, model: "torch.nn.Module", feed: "Feed", extent: Extent = Extent.apart) -> Variants:
+    def variants(self, model: "torch.nn.Module", feed: "BatchBuilder", extent: Extent = Extent.apart) -> Variants:
         """What is different -> a toy_config.json that `make_toy` takes, and what is known of each field.
 
         Args:

@@ -8,8 +8,8 @@ card.passed, card.complete        # nothing failed; nothing that could be tested
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omni_kit.verify.again import Again, verify_again
     from omni_kit.verify.card import Card, Stage
+    from omni_kit.verify.rerun import Again, verify_again
     from omni_kit.verify.run import verify
 
 __all__ = ["Again", "Card", "Stage", "verify", "verify_again"]

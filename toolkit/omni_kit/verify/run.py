@@ -22,9 +22,9 @@ from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import Candidate
 from omni_kit.verify.card import Card, Stage, StageStatus
-from omni_kit.verify.earlier import Earlier
 from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
 from omni_kit.verify.pins import own_files, pinned, pins
+from omni_kit.verify.previous_run import Earlier
 from omni_kit.verify.review import Remark, Review, remarks_of, review
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 

@@ -4,7 +4,7 @@ import ast
 from typing import Any
 
 from omni_checkers.sglang_diffusion.facts.registering import Registration
-from omni_kit.pysource.eval import Domain, Frame, Scope, Unreadable
+from omni_kit.pysource.eval import Domain, Frame, Scope, Unsupported
 from omni_kit.pysource.source import SourceFile
 
 
@@ -18,7 +18,7 @@ def _says_yes(source: SourceFile, detector: ast.expr, name: str) -> bool:
     frame = _frame(_Detectors(), source)
     try:
         return bool(frame.entered(frame.value(detector), [name], {}))
-    except (Unreadable, AttributeError):
+    except (Unsupported, AttributeError):
         return False
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from omni_checkers.engine.files import walked
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import UNKNOWN, Frame, OpenDomain, Scope, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Frame, OpenDomain, Scope, Unsupported
 from omni_kit.pysource.nodes import argument, assigned, returns
 from omni_kit.pysource.source import SourceFile, dotted
 
@@ -66,7 +66,7 @@ class _Dicts(OpenDomain):
         self.depth -= 1
         try:
             return frame.value(node) if self.depth >= 0 else UNKNOWN
-        except Unreadable:
+        except Unsupported:
             return UNKNOWN
         finally:
             self.depth += 1

@@ -38,7 +38,7 @@ def look_at(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wrong(model: Mapping[str, Any], classes: Mapping[str, type]) -> Iterator[tuple[str, str, str, str]]:
-    from omni_kit.targets.sglang_diffusion.runtime.answers import answers_of
+    from omni_kit.targets.sglang_diffusion.runtime.callbacks import answers_of
 
     made: dict[str, Any] = {}
     for name in ("config", "sampling"):

@@ -17,7 +17,7 @@ FILE = re.compile(r"\.(?:py|md|mdx|rst|txt|toml|ya?ml|json|sh|cfg|ini|jinja2?|ip
 
 
 @dataclass(frozen=True)
-class Said:
+class MentionedPath:
     """Something that a skill mentions, and where.
 
     Attributes:
@@ -32,7 +32,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Told:
+class ProgramCall:
     """A call of a program, and where it stands.
 
     Attributes:
@@ -48,46 +48,46 @@ class Told:
 
 
 @fact
-def told(skill: Subject) -> list[Told]:
+def program_calls(skill: Subject) -> list[ProgramCall]:
     """The programs that are called, in shell blocks, in indented ones and within the text."""
-    return list(_told(skill))
+    return list(_program_calls(skill))
 
 
-def _told(skill: Subject) -> Iterator[Told]:
+def _program_calls(skill: Subject) -> Iterator[ProgramCall]:
     for page in skill.pages:
         for block in page.blocks:
             if block.language in SHELL or not block.fenced or (block.language == "" and _is_session(block.text)):
                 for call in calls(block.text):
                     line = block.line + call.line - 1
-                    yield Told(call, page.path, line, (page.path, page.section_of(line)), not block.fenced)
+                    yield ProgramCall(call, page.path, line, (page.path, page.section_of(line)), not block.fenced)
         for span in page.code:
             text = re.sub(r"(?<=\w)\|(?=[\w-])", "¦", span.text)
             for call in calls(text):
                 if call.arguments:
-                    yield Told(call, page.path, span.line, (page.path, span.section), True)
+                    yield ProgramCall(call, page.path, span.line, (page.path, span.section), True)
 
 
 def _is_session(text: str) -> bool:
     return text.lstrip().startswith("$ ")
 
 
-def said_paths(skill: Subject) -> list[Said]:
+def mentioned_paths(skill: Subject) -> list[MentionedPath]:
     """Relative paths, without placeholders: of links, of code within the text, and of words of commands."""
     return list(dict.fromkeys(said for said in _paths(skill) if len(said.text) < _LONGEST))
 
 
-def _paths(skill: Subject) -> Iterator[Said]:
+def _paths(skill: Subject) -> Iterator[MentionedPath]:
     for page in skill.pages:
         for span in page.links:
             target = span.text.partition("#")[0].partition("?")[0]
             if target and not re.match(r"[a-z][a-z0-9+.-]*:|//", target):
-                yield Said(target, page.path, span.line, "link", span.around)
+                yield MentionedPath(target, page.path, span.line, "link", span.around)
         for span in page.code:
             text = _VARIABLE.sub("", span.text.strip().partition("::")[0])
             if "/" in text and _PATH.fullmatch(text) and not _PLACEHOLDER.search(text):
-                yield Said(text, page.path, span.line, "code", span.around)
-    for one in told(skill):
+                yield MentionedPath(text, page.path, span.line, "code", span.around)
+    for one in program_calls(skill):
         for word in (one.call.path, *one.call.arguments):
             text = _VARIABLE.sub("", word.rpartition("=")[2].partition("::")[0])
             if "/" in text and _PATH.fullmatch(text) and not _PLACEHOLDER.search(text):
-                yield Said(text, one.path, one.line, "shell")
+                yield MentionedPath(text, one.path, one.line, "shell")

@@ -8,7 +8,7 @@ from pathlib import Path
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.installed import Installed, normalised
-from omni_checkers.skills.facts.mentions import FILE, Said, said_paths
+from omni_checkers.skills.facts.mentions import FILE, MentionedPath, mentioned_paths
 from omni_checkers.skills.subject import Subject
 
 _FOLDERS = {"scripts", "references", "assets"}
@@ -54,7 +54,7 @@ class MissingFile(Rule):
 
     def check(self, skill: Subject, checkout: Path | None = None) -> Findings:
         own = _FOLDERS | {path.name for path in skill.path.iterdir() if path.is_dir()}
-        for said in said_paths(skill):
+        for said in mentioned_paths(skill):
             text = said.text.removeprefix("./")
             if said.kind == "link":
                 places = [said.path.parent / text]
@@ -84,7 +84,7 @@ class OutsideFile(Rule):
     GOOD = ({"SKILL.md": f"{HEAD}See [above](#example).\n"},)
 
     def check(self, skill: Subject) -> Findings:
-        for said in said_paths(skill):
+        for said in mentioned_paths(skill):
             if ".." not in Path(said.text).parts or said.text.startswith("/"):
                 continue
             place = said.path.parent / said.text
@@ -171,7 +171,7 @@ class MissingSibling(Rule):
                 yield Finding(f"this pack has no skill '{name}'{hint}", path, line)
 
     def _in_paths(self, skill: Subject, pack: dict[str, Subject]) -> Iterator[tuple[str, Path, int]]:
-        for said in said_paths(skill):
+        for said in mentioned_paths(skill):
             if match := _IN_SKILLS.search(said.text):
                 name, rest = match[1], match[2]
                 inner = pack[name].path / rest if rest and name in pack else None
@@ -227,8 +227,8 @@ class RepositoryPath(Rule):
     GOOD = ({"SKILL.md": f"{HEAD}Register it in `omni_kit/targets/registry.py`, as `omni_kit/targets/<name>.py`.\n"},)
 
     def check(self, skill: Subject, installed: Installed, checkout: Path | None = None) -> Findings:
-        paths = [said for said in said_paths(skill) if said.kind == "code" and not said.text.startswith(".")]
-        made = {said.text.partition("/")[0] for said in said_paths(skill) if said.kind == "shell"}
+        paths = [said for said in mentioned_paths(skill) if said.kind == "code" and not said.text.startswith(".")]
+        made = {said.text.partition("/")[0] for said in mentioned_paths(skill) if said.kind == "shell"}
         if not paths:
             raise NotApplicable("it names no path")
         for said in paths:
@@ -242,7 +242,7 @@ class RepositoryPath(Rule):
                 yield Finding(message, said.path, said.line, severity=Severity.warning)
 
 
-def _missing(checkout: Path, said: Said, made: set[str]) -> bool:
+def _missing(checkout: Path, said: MentionedPath, made: set[str]) -> bool:
     first = said.text.partition("/")[0]
     if (checkout / said.text).exists() or first in _FOLDERS:
         return False
@@ -253,7 +253,7 @@ def _missing(checkout: Path, said: Said, made: set[str]) -> bool:
     return not any(path.as_posix().endswith(f"/{said.text}") for path in checkout.rglob(Path(said.text).name))
 
 
-def _missing_of_package(said: Said, installed: Installed) -> str | None:
+def _missing_of_package(said: MentionedPath, installed: Installed) -> str | None:
     """The package that a path names a file of which is not there."""
     parts = [part for part in said.text.split("/") if part]
     for number, part in enumerate(parts[:-1]):

@@ -8,7 +8,7 @@ from pathlib import Path
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.installed import Absent, Dead, Installed
-from omni_checkers.skills.facts.mentions import Told
+from omni_checkers.skills.facts.mentions import ProgramCall
 from omni_checkers.skills.facts.programs import Programs
 from omni_checkers.skills.subject import Subject
 
@@ -40,12 +40,12 @@ class DeadCommand(Rule):
     GOOD = ({"SKILL.md": f"{HEAD}```bash\nomni-kit patchgen run config.py && python -m omni_kit --help\n```\n"},)
 
     def check(
-        self, skill: Subject, told: list[Told], programs: Programs, installed: Installed, untested: set[str],
-        checkout: Path | None = None,
+        self, skill: Subject, program_calls: list[ProgramCall], programs: Programs, installed: Installed,
+        untested: set[str], checkout: Path | None = None,
     ) -> Findings:  # fmt: skip
-        if not told:
+        if not program_calls:
             raise NotApplicable("it names no command")
-        for one in told:
+        for one in program_calls:
             wrong = programs.wrong(one.call)
             if wrong is not None and wrong[0] == "command":
                 yield Finding(wrong[1], one.path, one.line)
@@ -58,7 +58,7 @@ class DeadCommand(Rule):
             elif programs.is_unasked(one.call) and (not one.inline or _has_flag(one)):
                 untested.add(f"'{one.call.program}' may not support --help and was not run; --ask runs it")
 
-    def _module(self, one: Told, installed: Installed, untested: set[str]) -> Iterator[Finding]:
+    def _module(self, one: ProgramCall, installed: Installed, untested: set[str]) -> Iterator[Finding]:
         words = one.call.arguments
         name = next((after for word, after in pairwise(words) if word == "-m"), "")
         if name and re.fullmatch(r"[A-Za-z_][\w.]*", name) and not name.isupper():
@@ -69,7 +69,7 @@ class DeadCommand(Rule):
             except Absent:
                 untested.add(f"'{name.partition('.')[0]}' is not installed: its names were not tested")
 
-    def _made(self, one: Told, checkout: Path) -> Iterator[Finding]:
+    def _made(self, one: ProgramCall, checkout: Path) -> Iterator[Finding]:
         files = [checkout / "Makefile", *checkout.glob("*.mk"), *checkout.glob("*/*/*.mk")]
         text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
         names = {name for match in _TARGET.finditer(text) for name in match[1].split()}
@@ -78,8 +78,8 @@ class DeadCommand(Rule):
                 yield Finding(f"the Makefile has no target '{word}'", one.path, one.line)
 
 
-def _has_flag(told: Told) -> bool:
-    return any(word.startswith("--") for word in told.call.arguments)
+def _has_flag(program_calls: ProgramCall) -> bool:
+    return any(word.startswith("--") for word in program_calls.call.arguments)
 
 
 class DeadFlag(Rule):
@@ -103,16 +103,16 @@ class DeadFlag(Rule):
     )
     GOOD = ({"SKILL.md": f"{HEAD}```bash\nomni-kit check plugins/olmoe\n```\n\nWith `--fix` it mends.\n"},)
 
-    def check(self, skill: Subject, told: list[Told], programs: Programs) -> Findings:
-        for one in told:
+    def check(self, skill: Subject, program_calls: list[ProgramCall], programs: Programs) -> Findings:
+        for one in program_calls:
             wrong = programs.wrong(one.call)
             if wrong is not None and wrong[0] == "flag":
                 yield Finding(wrong[1], one.path, one.line)
-        yield from self._alone(skill, told, programs)
+        yield from self._alone(skill, program_calls, programs)
 
-    def _alone(self, skill: Subject, told: list[Told], programs: Programs) -> Iterator[Finding]:
-        sections: dict[tuple[Path, int], list[Told]] = {}
-        for one in told:
+    def _alone(self, skill: Subject, program_calls: list[ProgramCall], programs: Programs) -> Iterator[Finding]:
+        sections: dict[tuple[Path, int], list[ProgramCall]] = {}
+        for one in program_calls:
             sections.setdefault(one.section, []).append(one)
         for page in skill.pages:
             for span in page.code:

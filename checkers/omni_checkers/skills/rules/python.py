@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.installed import Absent, Dead, Installed, normalised
-from omni_checkers.skills.facts.mentions import FILE, Told
+from omni_checkers.skills.facts.mentions import FILE, ProgramCall
 from omni_checkers.skills.subject import PYTHON, Subject
 from omni_kit.pysource.source import dotted
 
@@ -50,8 +50,10 @@ class DeadImport(Rule):
     )
     GOOD = ({"SKILL.md": f"{HEAD}```python\nfrom omni_kit.parity import assert_parity\nimport json\n```\n"},)
 
-    def check(self, skill: Subject, told: list[Told], installed: Installed, untested: set[str]) -> Findings:
-        trees = _trees(skill, told)
+    def check(
+        self, skill: Subject, program_calls: list[ProgramCall], installed: Installed, untested: set[str]
+    ) -> Findings:
+        trees = _trees(skill, program_calls)
         if not trees:
             raise NotApplicable("it shows no Python")
         written = _written(skill)
@@ -82,9 +84,11 @@ class DeadAttribute(Rule):
     )
     GOOD = ({"SKILL.md": f"{HEAD}```python\nimport json\n\njson.dumps([1])\n```\n\n`omni_kit.parity` compares.\n"},)
 
-    def check(self, skill: Subject, told: list[Told], installed: Installed, untested: set[str]) -> Findings:
+    def check(
+        self, skill: Subject, program_calls: list[ProgramCall], installed: Installed, untested: set[str]
+    ) -> Findings:
         written = _written(skill)
-        for tree, path, first in _trees(skill, told):
+        for tree, path, first in _trees(skill, program_calls):
             for name, line in dict.fromkeys(_attributes(tree)):
                 if not _is_placeholder(name, written):
                     yield from _judged((name, path, first + line - 1), installed, untested)
@@ -153,10 +157,10 @@ def _judged(use: Use, installed: Installed, untested: set[str]) -> Iterator[Find
         untested.add(f"'{package}' is not installed: its names were not tested")
 
 
-def _trees(skill: Subject, told: list[Told]) -> list[tuple[ast.Module, Path, int]]:
+def _trees(skill: Subject, program_calls: list[ProgramCall]) -> list[tuple[ast.Module, Path, int]]:
     """The code of Python that parses: blocks, scripts, and what `python -c` is given."""
     found = [(s.tree, s.path, s.line) for s in skill.snippets if s.language in PYTHON and s.tree is not None]
-    for one in told:
+    for one in program_calls:
         words = one.call.arguments
         if one.call.program.startswith("python") and words[:1] == ("-c",) and len(words) > 1:
             try:

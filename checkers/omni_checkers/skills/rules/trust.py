@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.skills.examples import HEAD
-from omni_checkers.skills.facts.mentions import Told
+from omni_checkers.skills.facts.mentions import ProgramCall
 from omni_checkers.skills.subject import Subject
 
 _JOINERS = {"\u200c", "\u200d", "\ufe0f", "\ufe0e"}
@@ -216,9 +216,9 @@ class Destructive(Rule):
         {"SKILL.md": f"{HEAD}```bash\nrm -rf build\n```\n\nNever run `git push --force`.\n"},
     )
 
-    def check(self, skill: Subject, told: list[Told]) -> Findings:
+    def check(self, skill: Subject, program_calls: list[ProgramCall]) -> Findings:
         sections = {page.path: page for page in skill.pages}
-        for one in told:
+        for one in program_calls:
             what = _destroys([one.call.path.rpartition("/")[2], *one.call.arguments])
             page = sections.get(one.path)
             if what and page is not None and not _asked(page.text.splitlines(), one.line, inline=one.inline):

@@ -15,7 +15,7 @@ from omni_checkers.veomni.facts.upstream import upstream_class
 from omni_kit.errors import BadInput
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library, find_library
-from omni_kit.targets.recorded import other_version
+from omni_kit.targets.provenance import other_version
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.transformers.configs import config_class

@@ -17,7 +17,7 @@ from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.rounding import Rounding, rounding
 from omni_kit.parity.compare.trace import Recording, fits
 from omni_kit.targets.sides import Ability
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 
 DTYPES = ("bfloat16", "float16")
@@ -105,7 +105,9 @@ def _distance(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     return float((error / size) ** 0.5) if size else float(error > 0)
 
 
-def judged_losses(results: Results, feed: Feed, dtype: str, candidate: str, offers: frozenset[Ability]) -> list[Loss]:
+def judged_losses(
+    results: Results, feed: BatchBuilder, dtype: str, candidate: str, offers: frozenset[Ability]
+) -> list[Loss]:
     """What a run in a low dtype loses in each answer that is judged, and in all gradients.
 
     Raises:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.faults.kinds import (
-    UNFIT,
+    INAPPLICABLE,
     CodeFault,
     Fault,
     StateFault,
@@ -28,21 +28,21 @@ _ROTARY = r"_?apply_(rotary|rope)\w*"
 def _next_token_seen(right: Any, scores: torch.Tensor, mask: torch.Tensor) -> Any:
     """Each token may look at what its successor may look at."""
     if mask.dim() < 2 or mask.shape[-2] < 2:
-        return UNFIT
+        return INAPPLICABLE
     return scores + torch.cat([mask[..., 1:, :], mask[..., -1:, :]], dim=-2)
 
 
 def _keys_not_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
     if isinstance(right, tuple) and len(right) == 2 and len(given) > 1:
         return right[0], given[1].to(right[1].dtype).reshape(right[1].shape)
-    return given[0] if isinstance(right, torch.Tensor) and given[0].shape == right.shape else UNFIT
+    return given[0] if isinstance(right, torch.Tensor) and given[0].shape == right.shape else INAPPLICABLE
 
 
 def _half_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
     """Only the first half of each head, as a model with partial rotary positions has it."""
     rotated = right if isinstance(right, tuple) else (right,)
     if len(rotated) > len(given) or any(not isinstance(r, torch.Tensor) for r in rotated):
-        return UNFIT
+        return INAPPLICABLE
     mixed = tuple(
         torch.cat([r[..., : r.shape[-1] // 2], g.reshape(r.shape)[..., r.shape[-1] // 2 :]], dim=-1)
         for r, g in zip(rotated, given, strict=False)
@@ -53,11 +53,11 @@ def _half_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
 def _wholly_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
     """The angles of the rotated part, repeated over the whole head."""
     if len(given) < 4 or not all(isinstance(g, torch.Tensor) for g in given[:4]):
-        return UNFIT
+        return INAPPLICABLE
     query, key, cos, sin = given[:4]
     width = query.shape[-1]
     if cos.shape[-1] >= width or width % cos.shape[-1] or (width == 2 * cos.shape[-1] and _splits(right, given)):
-        return UNFIT
+        return INAPPLICABLE
     repeats = [1] * (cos.dim() - 1) + [width // cos.shape[-1]]
     return function(query, key, cos.repeat(repeats), sin.repeat(repeats), *given[4:], **named)
 
@@ -74,7 +74,7 @@ def _neighbours_rotated(right: torch.Tensor, function: Any, given: torch.Tensor)
 
 
 def _heads_in_turn(right: torch.Tensor, function: Any, heads: torch.Tensor, times: int, *_: Any) -> Any:
-    return heads.repeat(1, times, 1, 1) if times > 1 and heads.shape[1] > 1 else UNFIT
+    return heads.repeat(1, times, 1, 1) if times > 1 and heads.shape[1] > 1 else INAPPLICABLE
 
 
 def _rows_by_pair(weight: torch.Tensor, width: int) -> torch.Tensor:

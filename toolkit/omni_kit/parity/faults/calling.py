@@ -12,7 +12,7 @@ from omni_kit.parity.faults.media import MEDIA_FAULTS, several_packed, shown
 
 _IGNORED = -100
 _LONG = 256
-Called = dict[str, Any]
+Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class CallFault:
     """
 
     shown_by: tuple[str, ...]
-    before: Callable[[Any, Called], object] | None = None
-    after: Callable[[Any, Called, Any], object] | None = None
+    before: Callable[[Any, Arguments], object] | None = None
+    after: Callable[[Any, Arguments, Any], object] | None = None
 
 
 @contextmanager
@@ -51,37 +51,37 @@ def mistaken(model: Any, fault: CallFault) -> Iterator[None]:
         del model.forward
 
 
-def _dropped(name: str) -> Callable[[Any, Called], object]:
+def _dropped(name: str) -> Callable[[Any, Arguments], object]:
     return lambda model, called: called.pop(name, None)
 
 
-def _length(called: Called) -> int:
+def _length(called: Arguments) -> int:
     given = called.get("input_ids")
     return int(given.shape[1]) if given is not None else 0
 
 
-def _past(called: Called) -> int:
+def _past(called: Arguments) -> int:
     cache: Any = called.get("past_key_values")
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
 
 
-def _embeddings_moved(model: Any, called: Called) -> None:
+def _embeddings_moved(model: Any, called: Arguments) -> None:
     if called.get("inputs_embeds") is not None:
         called["inputs_embeds"] = called["inputs_embeds"].roll(1, dims=1)
 
 
-def _positions_anew(model: Any, called: Called) -> None:
+def _positions_anew(model: Any, called: Arguments) -> None:
     if _past(called):
         called["position_ids"] = torch.arange(_length(called), device=called["input_ids"].device)[None]
 
 
-def _first_unseen(model: Any, called: Called) -> None:
+def _first_unseen(model: Any, called: Arguments) -> None:
     if _length(called) > _LONG:
         called["attention_mask"] = called["attention_mask"].clone()
         called["attention_mask"][:, 0] = 0
 
 
-def _ignored_counted(model: Any, called: Called) -> None:
+def _ignored_counted(model: Any, called: Arguments) -> None:
     if called.get("labels") is not None:
         called["labels"] = called["labels"].clamp(min=0)
 
@@ -93,8 +93,8 @@ def _larger(right: Any) -> Any:
     return [_larger(one) for one in right] if isinstance(right, (list, tuple)) else right * 1.01
 
 
-def _scaled(names: Sequence[str], when: Callable[[Any, Called], bool]) -> Callable[[Any, Called, Any], object]:
-    def scale(model: Any, called: Called, answer: Any) -> None:
+def _scaled(names: Sequence[str], when: Callable[[Any, Arguments], bool]) -> Callable[[Any, Arguments, Any], object]:
+    def scale(model: Any, called: Arguments, answer: Any) -> None:
         for name in names if when(model, called) else ():
             if (right := getattr(answer, name, None)) is not None:
                 answer[name] = _larger(right)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.faults.kinds import (
-    UNFIT,
+    INAPPLICABLE,
     CodeFault,
     Fault,
     StateFault,
@@ -72,7 +72,7 @@ def _in_router(fits: Callable[[CodeSite], bool]) -> Callable[[CodeSite], bool]:
 def _first_chosen_twice(right: Any, function: Any, *_: Any, **__: Any) -> Any:
     """The last choice is the first one once more."""
     if not isinstance(right, tuple) or right[1].shape[-1] < 2:
-        return UNFIT
+        return INAPPLICABLE
     values, chosen = (torch.cat([part[..., :-1], part[..., :1]], dim=-1) for part in right)
     return values, chosen
 
@@ -96,11 +96,11 @@ def _reads_stacked(site: CodeSite) -> bool:
 def _unclamped(right: Any, function: Any, *given: Any, **_: Any) -> Any:
     value = getattr(function, "__self__", None)
     value = value if isinstance(value, torch.Tensor) else next(iter(given), None)
-    return value if isinstance(value, torch.Tensor) and value.is_floating_point() else UNFIT
+    return value if isinstance(value, torch.Tensor) and value.is_floating_point() else INAPPLICABLE
 
 
 def _softmax_again(right: Any, *_: Any, **__: Any) -> Any:
-    return right.softmax(-1) if isinstance(right, torch.Tensor) else UNFIT
+    return right.softmax(-1) if isinstance(right, torch.Tensor) else INAPPLICABLE
 
 
 EXPERTS: tuple[Fault, ...] = (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.parity.faults.kinds import CodeFault, Fault, StateFault, Unfit, operation
+from omni_kit.parity.faults.kinds import CodeFault, Fault, InapplicableFault, StateFault, operation
 from omni_kit.parity.faults.source import AGENT, CodeSite, functions_of, rewritten, sites
 
 
@@ -174,7 +174,7 @@ class _Agent:
         self.outcome.reached = True
         right = self._right(parts, named)
         wrong = self._wrong(right, parts, named)
-        if isinstance(wrong, Unfit):
+        if isinstance(wrong, InapplicableFault):
             self.outcome.unfit = True
             return right
         self.outcome.changed |= _differ(right, wrong)

@@ -16,11 +16,11 @@ from omni_kit.pysource.eval.python import OPERATORS
 Undo = Callable[[], None]
 
 
-class Unfit:
+class InapplicableFault:
     """What a fault gives back where it turns out, while running, to make no sense."""
 
 
-UNFIT = Unfit()
+INAPPLICABLE = InapplicableFault()
 _CHANGED = frozenset({"add", "sub", "mul", "truediv"})
 
 

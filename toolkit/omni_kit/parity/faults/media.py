@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.protocol import Fed
+from omni_kit.toys.feeds.protocol import Preparation
 from omni_kit.toys.feeds.scenes import SCENES
 
-Called = dict[str, Any]
+Arguments = dict[str, Any]
 
 
 def shown(kinds: str) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def shown(kinds: str) -> tuple[str, ...]:
 
 def packed(kinds: str) -> tuple[str, ...]:
     """The names of the ways of calling in which samples with one of these media are packed."""
-    return tuple(f"{name}, {Fed.packed}" for name in _with(kinds))
+    return tuple(f"{name}, {Preparation.packed}" for name in _with(kinds))
 
 
 def _with(kinds: str) -> list[str]:
@@ -27,11 +27,14 @@ def _with(kinds: str) -> list[str]:
 
 def several_packed() -> tuple[str, ...]:
     """The names of the ways of calling in which several samples are packed into one."""
-    return (Fed.packed.value, *(f"{name}, {Fed.packed}" for name, rows in SCENES.items() if len(rows) > 1))
+    return (
+        Preparation.packed.value,
+        *(f"{name}, {Preparation.packed}" for name, rows in SCENES.items() if len(rows) > 1),
+    )
 
 
-def _changed(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any, Called], object]:
-    def before(model: Any, called: Called) -> None:
+def _changed(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any, Arguments], object]:
+    def before(model: Any, called: Arguments) -> None:
         if isinstance(called.get(name), torch.Tensor):
             called[name] = change(called[name].clone())
 
@@ -46,7 +49,7 @@ def _turned(positions: torch.Tensor) -> torch.Tensor:
     return positions.index_select(axes[0], torch.tensor([0, 2, 1], device=positions.device))
 
 
-def _one_time(model: Any, called: Called) -> None:
+def _one_time(model: Any, called: Arguments) -> None:
     """Every frame of a film has the time of its first, where positions have three axes."""
     positions, films = called.get("position_ids"), called.get("video_mask")
     if not (isinstance(positions, torch.Tensor) and isinstance(films, torch.Tensor)):
@@ -63,7 +66,7 @@ def _one_time(model: Any, called: Called) -> None:
             times[place] = times[first]
 
 
-def _joined(model: Any, called: Called) -> None:
+def _joined(model: Any, called: Arguments) -> None:
     """Several packed samples are taken for one."""
     for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
         if isinstance(called.get(name), torch.Tensor):
@@ -72,7 +75,7 @@ def _joined(model: Any, called: Called) -> None:
             called |= {key: length for key in ("max_length_q", "max_length_k") if key in called}
 
 
-def _first_metadata(model: Any, called: Called) -> None:
+def _first_metadata(model: Any, called: Arguments) -> None:
     """What a collator has made for the towers knows no bounds between frames and pictures."""
     metadata: dict[str, Any] = called.get("multimodal_metadata") or {}
     for name, value in list(metadata.items()):
@@ -82,7 +85,7 @@ def _first_metadata(model: Any, called: Called) -> None:
 
 
 # What is wrong -> the ways that can show it, and what changes the call.
-MEDIA_FAULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Called], object]]] = {
+MEDIA_FAULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Arguments], object]]] = {
     "features of images come in another order": (shown("I"), _changed("pixel_values", lambda pixels: pixels.flip(0))),
     "features of videos come in another order": (
         shown("V"), _changed("pixel_values_videos", lambda pixels: pixels.flip(0)),

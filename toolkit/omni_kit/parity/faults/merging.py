@@ -4,20 +4,20 @@ from typing import Any
 
 import torch
 
-from omni_kit.parity.faults.kinds import UNFIT, CodeFault, Fault, calls, reads, takes
+from omni_kit.parity.faults.kinds import INAPPLICABLE, CodeFault, Fault, calls, reads, takes
 
 
 def _shifted(right: Any, function: Any, *given: Any, **named: Any) -> Any:
     """Scatter each row of features where the next one belongs."""
     if len(given) < 2 or not isinstance(given[-1], torch.Tensor) or len(given[-1]) < 2:
-        return UNFIT
+        return INAPPLICABLE
     return function(*given[:-1], given[-1].roll(1, 0), **named)
 
 
 def _later_lost(right: Any, function: Any, *given: Any, **named: Any) -> Any:
     """Scatter zeros in place of the second half of the features: those of the later of several media."""
     if len(given) < 2 or not isinstance(given[-1], torch.Tensor) or len(given[-1]) < 2:
-        return UNFIT
+        return INAPPLICABLE
     features = given[-1].clone()
     features[len(features) // 2 :] = 0
     return function(*given[:-1], features, **named)
@@ -26,13 +26,13 @@ def _later_lost(right: Any, function: Any, *given: Any, **named: Any) -> Any:
 def _one_layer_later(layers: Any) -> Any:
     """The features of a tower's earlier layers, each for the layer of text behind its own."""
     if not isinstance(layers, (list, tuple)) or not layers or not isinstance(layers[0], torch.Tensor):
-        return UNFIT
+        return INAPPLICABLE
     return [torch.zeros_like(layers[0]), *layers]
 
 
 def _unmerged(size: Any) -> Any:
     """No patches are merged, where a model merges some."""
-    return 1 if isinstance(size, int) and size > 1 else UNFIT
+    return 1 if isinstance(size, int) and size > 1 else INAPPLICABLE
 
 
 MERGING: tuple[Fault, ...] = (

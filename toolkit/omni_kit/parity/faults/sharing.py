@@ -13,15 +13,15 @@ from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.faults.source import sites
 from omni_kit.targets.replacing import replaced
 
-Called = dict[str, Any]
+Arguments = dict[str, Any]
 # Is called before each call of the whole model, with it and its named arguments.
-_Before = Callable[[nn.Module, Called], None]
+_Before = Callable[[nn.Module, Arguments], None]
 
 
 def _positions_after_cutting(outcome: Outcome, stack: ExitStack) -> _Before:
     """Positions count from the begin of each process's part of the tokens, and not from that of the sequence."""
 
-    def before(model: nn.Module, called: Called) -> None:
+    def before(model: nn.Module, called: Arguments) -> None:
         positions, tokens = called.get("position_ids"), called.get("input_ids")
         if not (isinstance(positions, torch.Tensor) and isinstance(tokens, torch.Tensor)):
             return
@@ -43,7 +43,7 @@ def _dummy_left_out(outcome: Outcome, stack: ExitStack) -> _Before:
     """A process without media runs no tower for the others."""
     seen: set[int] = set()
 
-    def before(model: nn.Module, called: Called) -> None:
+    def before(model: nn.Module, called: Arguments) -> None:
         if id(model) in seen:
             return
         seen.add(id(model))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.faults.kinds import (
-    UNFIT,
+    INAPPLICABLE,
     CodeFault,
     Fault,
     StateFault,
@@ -55,7 +55,7 @@ def _normed(site: CodeSite) -> bool:
 
 
 def _centred(given: Any) -> Any:
-    return given - given.mean(-1, keepdim=True) if isinstance(given, torch.Tensor) else UNFIT
+    return given - given.mean(-1, keepdim=True) if isinstance(given, torch.Tensor) else INAPPLICABLE
 
 
 def _rolled_rows(module: nn.Module) -> Undo:
@@ -92,7 +92,7 @@ def _other_theta(module: nn.Module) -> Undo:
 def _axes_swapped(positions: Any) -> Any:
     """Time, height and width in another order."""
     if not isinstance(positions, torch.Tensor) or positions.dim() != 3 or len(positions) != 3:
-        return UNFIT
+        return INAPPLICABLE
     return positions.flip(0)
 
 
@@ -129,28 +129,28 @@ def _names_loss(module: nn.Module) -> bool:
 
 
 def _later_labels(labels: Any) -> Any:
-    return labels.roll(1, -1) if isinstance(labels, torch.Tensor) else UNFIT
+    return labels.roll(1, -1) if isinstance(labels, torch.Tensor) else INAPPLICABLE
 
 
 def _padding_counted(labels: Any) -> Any:
-    return labels.masked_fill(labels == _IGNORED, 0) if isinstance(labels, torch.Tensor) else UNFIT
+    return labels.masked_fill(labels == _IGNORED, 0) if isinstance(labels, torch.Tensor) else INAPPLICABLE
 
 
 def _without_last(logits: Any) -> Any:
-    return logits[:-1] if isinstance(logits, tuple) and len(logits) > 1 else UNFIT
+    return logits[:-1] if isinstance(logits, tuple) and len(logits) > 1 else INAPPLICABLE
 
 
 def _without_tanh(right: Any, function: Any, *given: Any) -> Any:
     value = getattr(function, "__self__", None)
-    return value if isinstance(value, torch.Tensor) else next(iter(given), UNFIT)
+    return value if isinstance(value, torch.Tensor) else next(iter(given), INAPPLICABLE)
 
 
 def _one_later(timestep: Any) -> Any:
-    return timestep + 1 if isinstance(timestep, torch.Tensor) else UNFIT
+    return timestep + 1 if isinstance(timestep, torch.Tensor) else INAPPLICABLE
 
 
 def _rolled(right: Any) -> Any:
-    return right.roll(1, 0) if isinstance(right, torch.Tensor) and len(right) > 1 else UNFIT
+    return right.roll(1, 0) if isinstance(right, torch.Tensor) and len(right) > 1 else INAPPLICABLE
 
 
 def _reads_parameter(site: CodeSite) -> bool:

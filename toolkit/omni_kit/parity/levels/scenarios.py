@@ -18,7 +18,7 @@ from omni_kit.toys.configs.variants import Extent
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
-    from omni_kit.parity.processes.answers import Called
+    from omni_kit.parity.processes.outcomes import ScenarioOutcome
 
 _ASKED_OF_VARIANTS: tuple[Level, ...] = (Roundtrip(), Forward(), Backward())
 
@@ -61,14 +61,16 @@ class Scenarios(Level):
         return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results), fields=fields, place=place)
 
 
-def compared_way(case: "Case", called: "Called", found: Comparison, place: str = "candidate/ways") -> ScenarioResult:
+def compared_way(
+    case: "Case", called: "ScenarioOutcome", found: Comparison, place: str = "candidate/ways"
+) -> ScenarioResult:
     """One way; what is wrong is added to `found` under its name.
 
     Args:
         place: the folder of the candidate's answers.
     """
     from omni_kit.parity.compare.tensors import compare_closely
-    from omni_kit.parity.processes.answers import NUDGED, REFERENCE
+    from omni_kit.parity.processes.outcomes import NUDGED, REFERENCE
 
     if called.refused:
         return ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}")
@@ -95,7 +97,7 @@ def _on_branch(case: "Case", branch: str, lacks: str, found: Comparison) -> Scen
     here = {one.name for one in case.pair.called() if compared_way(case, one, Comparison()).status == "pass"}
     place, compared = f"candidate/branches/{branch}", Comparison()
     try:
-        told = [one for one in case.pair.called_on(branch, place) if one.name in here]
+        told = [one for one in case.pair.outcomes_on(branch, place) if one.name in here]
     except StepError as error:
         return ScenarioResult(branch, "fail", str(error))
     results = [compared_way(case, one, compared, place) for one in told]

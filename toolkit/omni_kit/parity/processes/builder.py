@@ -4,7 +4,7 @@ import importlib
 from typing import Any, cast
 
 from omni_kit.errors import OmniKitError
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder
 
 
 class TargetFault(OmniKitError):
@@ -17,16 +17,16 @@ class TargetFault(OmniKitError):
     blames_candidate = False
 
 
-def made_feed(reference: str) -> Feed:
+def made_feed(reference: str) -> BatchBuilder:
     """The feed that "package.module:Class" names.
 
     Raises:
         TargetFault: there is no such class, or it lacks what a feed answers.
     """
     feed = made(reference)
-    if missing := [name for name in vars(Feed) if not name.startswith("_") and not hasattr(feed, name)]:
+    if missing := [name for name in vars(BatchBuilder) if not name.startswith("_") and not hasattr(feed, name)]:
         raise TargetFault(f"the feed {reference} has no '{missing[0]}'")
-    return cast(Feed, feed)
+    return cast(BatchBuilder, feed)
 
 
 def made(reference: str) -> Any:

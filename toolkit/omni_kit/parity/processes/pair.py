@@ -11,14 +11,12 @@ from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.compare.modules import Compared
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
-from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE, Called, paired
-from omni_kit.parity.processes.asked import SideResults
 from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE, ScenarioOutcome, paired
+from omni_kit.parity.processes.side_results import SideResults
 from omni_kit.parity.processes.steps import (
-    AnswerOn,
-    AnswerWrongly,
     Branches,
-    CompletePlanted,
+    CompleteFaults,
     Convert,
     Derive,
     Drop,
@@ -35,15 +33,17 @@ from omni_kit.parity.processes.steps import (
     Run,
     RunAs,
     RunMistaken,
-    RunPlanted,
+    RunOnDevice,
     RunWith,
+    RunWithCallFault,
+    RunWithFault,
     SaveVariant,
     Step,
     Trace,
     TrainPlainly,
     Variants,
 )
-from omni_kit.parity.processes.steps.locating import TraceWay
+from omni_kit.parity.processes.steps.locating import TraceScenario
 from omni_kit.parity.processes.training import Trained
 from omni_kit.targets.sides import StageFault, TrainingRun
 from omni_kit.toys.configs.noise import write_with_noise
@@ -218,13 +218,13 @@ class Pair(SideResults):
         """
         way, own = self.where / "ways" / folder, self.where / CANDIDATE / "located" / folder
         theirs = self.folder(REFERENCE) / "located" / folder
-        self._reference.ask(TraceWay(way, theirs))
-        self._other.ask(TraceWay(way, own / "trace"))
+        self._reference.ask(TraceScenario(way, theirs))
+        self._other.ask(TraceScenario(way, own / "trace"))
         reference, candidate = Recording.load(theirs), Recording.load(own / "trace")
         pairs = [(*key, number) for key, number in pair_calls(reference, candidate).items()]
         script = own / "script"
         shutil.copytree(theirs, script, dirs_exist_ok=True)
-        self._other.ask(TraceWay(way, own / "replay", str(script), pairs))
+        self._other.ask(TraceScenario(way, own / "replay", str(script), pairs))
         mask = made_feed(self.candidate.feed).mask(load_tensors(way / "inputs.safetensors")).bool()
         return Compared(reference, candidate, mask), Compared(reference, Recording.load(own / "replay"), mask)
 
@@ -235,11 +235,11 @@ class Pair(SideResults):
 
     def run_planted(self, number: int, out: Path) -> dict[str, bool]:
         """The candidate has run with a fault in that place, and once more fed as upstream was; says what came of it."""
-        return self._other.ask(RunPlanted(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
+        return self._other.ask(RunWithFault(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
 
     def completed_planted(self, number: int, out: Path) -> Recording:
         """As `completed`, with a fault in that place."""
-        self._other.ask(CompletePlanted(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
+        self._other.ask(CompleteFaults(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
     def branches(self) -> dict[str, str]:
@@ -247,10 +247,10 @@ class Pair(SideResults):
         self.loaded()
         return self._other.ask(Branches(self.checkpoint))
 
-    def called_on(self, branch: str, place: str) -> list[Called]:
+    def outcomes_on(self, branch: str, place: str) -> list[ScenarioOutcome]:
         """As `called`, of the code for another device; the candidate's answers lie in the folder `place`."""
         refused = [one.refused for one in self.called()]
-        told = self._other.ask(AnswerOn(branch, self.checkpoint, self.where / "ways", self.folder(place)))
+        told = self._other.ask(RunOnDevice(branch, self.checkpoint, self.where / "ways", self.folder(place)))
         return paired(refused, told)
 
     def begun(self) -> tuple[Tensors, Tensors, list[str]]:
@@ -303,7 +303,7 @@ class Pair(SideResults):
 
     def called_wrongly(self, fault: str, place: str) -> dict[str, str]:
         """The candidate has been called in every way while it made a mistake: why it failed, where it did."""
-        told = self._other.ask(AnswerWrongly(self.where / "ways", self.folder(place), fault))
+        told = self._other.ask(RunWithCallFault(self.where / "ways", self.folder(place), fault))
         return {one["name"]: one["error"] for one in told}
 
     def answers_of(self, folder: str, way: str) -> Tensors:

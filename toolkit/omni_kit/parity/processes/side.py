@@ -29,7 +29,7 @@ from omni_kit.targets.sides import (
     TrainsPlainly,
     Upstream,
 )
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder
 from omni_kit.toys.size import of_toy_size
 from omni_kit.toys.tensors import Tensors
 
@@ -61,7 +61,7 @@ class Side:
         self.places: Sequence[Place] = ()
         self.code: OwnCode | None = None
         self._builder: Builder | None = None
-        self._feed: Feed | None = None
+        self._feed: BatchBuilder | None = None
         self._forbidden: Sequence[str] = ()
         self._gradient = True
 
@@ -160,7 +160,7 @@ class Side:
         return self.builder
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> BatchBuilder:
         """What makes the batch.
 
         Raises:

@@ -11,7 +11,7 @@ _MOST_ORDERS = 720
 
 
 @dataclass(frozen=True)
-class Way:
+class TensorTransform:
     """Something that is done to one tensor, or to several.
 
     Attributes:
@@ -23,88 +23,90 @@ class Way:
 
     text: str
     make: Make
-    vector: "Way | None" = None
+    vector: "TensorTransform | None" = None
     part: str = ""
 
 
-AS_IT_IS = Way("one", lambda one: one)
+AS_IT_IS = TensorTransform("one", lambda one: one)
 
 
-def rows(index: int, count: int) -> Way:
+def rows(index: int, count: int) -> TensorTransform:
     """One of several shares of a tensor's rows."""
-    return Way(f"one.chunk({count})[{index}]", lambda one: one.chunk(count)[index], part=f"{index} of {count}")
+    return TensorTransform(
+        f"one.chunk({count})[{index}]", lambda one: one.chunk(count)[index], part=f"{index} of {count}"
+    )
 
 
-def rows_by_head(index: int, count: int, heads: int) -> Way:
+def rows_by_head(index: int, count: int, heads: int) -> TensorTransform:
     """The same where shares stand head by head."""
-    return Way(
+    return TensorTransform(
         f"one.unflatten(0, ({heads}, {count}, -1))[:, {index}].flatten(0, 1)",
         lambda one: one.unflatten(0, (heads, count, -1))[:, index].flatten(0, 1),
         part=f"{index} of {count} of {heads}",
     )
 
 
-def joined() -> Way:
+def joined() -> TensorTransform:
     """Several tensors, one below the other."""
-    return Way("torch.cat(parts)", lambda *parts: torch.cat(parts))
+    return TensorTransform("torch.cat(parts)", lambda *parts: torch.cat(parts))
 
 
-def in_order(order: Sequence[int]) -> Way:
+def in_order(order: Sequence[int]) -> TensorTransform:
     """The shares of a tensor's rows in another order."""
     shown = ", ".join(map(str, order))
-    return Way(
+    return TensorTransform(
         f"torch.cat([one.chunk({len(order)})[at] for at in ({shown})])",
         lambda one: torch.cat([one.chunk(len(order))[at] for at in order]),
     )
 
 
-def halves(width: int) -> Way:
+def halves(width: int) -> TensorTransform:
     """Heads whose rotary pairs are neighbours, as pairs that are halves."""
-    return Way(
+    return TensorTransform(
         f"one.unflatten(0, (-1, {width // 2}, 2)).transpose(1, 2).flatten(0, 2)",
         lambda one: one.unflatten(0, (-1, width // 2, 2)).transpose(1, 2).flatten(0, 2),
     )
 
 
-def neighbours(width: int) -> Way:
+def neighbours(width: int) -> TensorTransform:
     """Heads whose rotary pairs are halves, as pairs that are neighbours."""
-    return Way(
+    return TensorTransform(
         f"one.unflatten(0, (-1, 2, {width // 2})).transpose(1, 2).flatten(0, 2)",
         lambda one: one.unflatten(0, (-1, 2, width // 2)).transpose(1, 2).flatten(0, 2),
     )
 
 
-def rotary_ways(heads: Sequence[int], width: int) -> list[Way]:
+def rotary_ways(heads: Sequence[int], width: int) -> list[TensorTransform]:
     """The other conventions of rotary positions, for each number of heads that a width can have."""
     widths = dict.fromkeys(width // count for count in heads if width % count == 0)
     return [way for one in widths if one > 2 and one % 2 == 0 for way in (halves(one), neighbours(one))]
 
 
-def columns(order: Sequence[int]) -> Way:
+def columns(order: Sequence[int]) -> TensorTransform:
     """The columns of a matrix in another order."""
     places = list(order)
-    return Way(f"one.flatten(1)[:, {places}]", lambda one: one.flatten(1)[:, places], AS_IT_IS)
+    return TensorTransform(f"one.flatten(1)[:, {places}]", lambda one: one.flatten(1)[:, places], AS_IT_IS)
 
 
-def elements(order: Sequence[int]) -> Way:
+def elements(order: Sequence[int]) -> TensorTransform:
     """The elements of a vector in another order."""
     places = list(order)
-    return Way(f"one[{places}]", lambda one: one[places])
+    return TensorTransform(f"one[{places}]", lambda one: one[places])
 
 
-def shaped(shape: Sequence[int]) -> Way:
+def shaped(shape: Sequence[int]) -> TensorTransform:
     """The same numbers in another shape."""
-    return Way(f"one.reshape({tuple(shape)})", lambda one: one.reshape(tuple(shape)), AS_IT_IS)
+    return TensorTransform(f"one.reshape({tuple(shape)})", lambda one: one.reshape(tuple(shape)), AS_IT_IS)
 
 
-def then(first: Way, second: Way) -> Way:
+def then(first: TensorTransform, second: TensorTransform) -> TensorTransform:
     """One after the other."""
     if first is AS_IT_IS:
         return second
     if second is AS_IT_IS:
         return first
     text = second.text.replace("one", f"({first.text})", 1)
-    return Way(text, lambda *given: second.make(first.make(*given)), part=first.part or second.part)
+    return TensorTransform(text, lambda *given: second.make(first.make(*given)), part=first.part or second.part)
 
 
 def _farthest(order: Sequence[int]) -> int:
@@ -112,7 +114,7 @@ def _farthest(order: Sequence[int]) -> int:
     return max(abs(one - at) for at, one in enumerate(order))
 
 
-def orders(count: int) -> Iterator[Way]:
+def orders(count: int) -> Iterator[TensorTransform]:
     """The shares of a tensor's rows in every other order: first those that swap neighbours, as scale and shift are."""
     plain = tuple(range(count))
     found = [order for order in islice(permutations(plain), _MOST_ORDERS) if order != plain]

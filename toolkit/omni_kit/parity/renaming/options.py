@@ -9,7 +9,7 @@ import torch
 from omni_kit.parity.renaming.holders import Holder, matched, order_of_columns, patches
 from omni_kit.parity.renaming.moves import (
     AS_IT_IS,
-    Way,
+    TensorTransform,
     columns,
     elements,
     joined,
@@ -35,7 +35,7 @@ class Option:
     """
 
     sources: Mapping[str, tuple[str, ...]]
-    way: Mapping[str, Way]
+    way: Mapping[str, TensorTransform]
     effort: int
 
     def made(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -55,7 +55,7 @@ class Option:
 
 def options_for(
     own: Mapping[str, torch.Tensor], fed: torch.Tensor | None, occurrence: int, holders: Sequence[Holder],
-    heads: Sequence[int], rotary: Way | None,
+    heads: Sequence[int], rotary: TensorTransform | None,
 ) -> list[Option]:  # fmt: skip
     """What a module may be made of, the likeliest first.
 
@@ -104,8 +104,8 @@ def _fed_alike(holder: Holder, fed: torch.Tensor | None, occurrence: int) -> boo
 
 
 def _of_one(
-    own: Mapping[str, torch.Tensor], holder: Holder, before: Way, heads: Sequence[int],
-    rotary: Way | None = None, several: bool = False,
+    own: Mapping[str, torch.Tensor], holder: Holder, before: TensorTransform, heads: Sequence[int],
+    rotary: TensorTransform | None = None, several: bool = False,
 ) -> Iterator[Option]:  # fmt: skip
     """All that a module holds is of one of upstream's."""
     for names in _paired(own, holder):
@@ -119,8 +119,8 @@ def _of_one(
 
 
 def _for_each(
-    own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], before: Way, way: Way
-) -> Iterator[dict[str, Way]]:
+    own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], before: TensorTransform, way: TensorTransform
+) -> Iterator[dict[str, TensorTransform]]:
     """The same for every tensor, as far as it fits: where one is a share of another, each of the shares."""
     lone = all(tensor.dim() < 2 for tensor in own.values())
     chosen = {
@@ -157,8 +157,8 @@ def _paired(own: Mapping[str, torch.Tensor], holder: Holder) -> Iterator[dict[st
 
 def _ways(
     own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], heads: Sequence[int],
-    rotary: Way | None, several: bool,
-) -> Iterator[tuple[Way, int]]:  # fmt: skip
+    rotary: TensorTransform | None, several: bool,
+) -> Iterator[tuple[TensorTransform, int]]:  # fmt: skip
     """What may be done to the tensors of one module, with how unlikely it is.
 
     Args:
@@ -194,7 +194,7 @@ def chunks(mine: torch.Tensor) -> list[int]:
     return [count for count in dict.fromkeys([2, *wider]) if count > 1 and mine.shape[0] % count == 0]
 
 
-def _reordered(mine: torch.Tensor) -> Iterator[tuple[Way, int]]:
+def _reordered(mine: torch.Tensor) -> Iterator[tuple[TensorTransform, int]]:
     """Chunks in other orders: two halves, or as many as a layer's answer is wider than what it is fed."""
     for count in chunks(mine):
         if count <= _MOST_CHUNKS:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.renaming.holders import Holder, matched, own_tensors
-from omni_kit.parity.renaming.moves import Way, rotary_ways
+from omni_kit.parity.renaming.moves import TensorTransform, rotary_ways
 from omni_kit.parity.renaming.options import Option, chunks, options_for
 from omni_kit.toys.tensors import Tensors
 
@@ -108,11 +108,11 @@ class _Search:
         self.own = {name: own for name, module in model.named_modules() if (own := own_tensors(module))}
         # Only a part of what these answer may be in what was seen: that proves nothing about the rest.
         self.chunked = {name: any(map(chunks, held.values())) for name, held in self.own.items()}
-        self.rotary: Way | None = None
-        self._known: dict[tuple[str, Way | None, bytes | None], list[Option]] = {}
+        self.rotary: TensorTransform | None = None
+        self._known: dict[tuple[str, TensorTransform | None, bytes | None], list[Option]] = {}
         self.holder_of = {id(own): name for name, held in self.own.items() for own in held.values()}
 
-    def with_effort(self, effort: int, rotary: Way | None, runs: int, deadline: float) -> Solution:
+    def with_effort(self, effort: int, rotary: TensorTransform | None, runs: int, deadline: float) -> Solution:
         """Looks for a solution among options up to an effort, deepest choices first.
 
         Args:

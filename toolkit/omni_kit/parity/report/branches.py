@@ -20,7 +20,7 @@ _OF_PEOPLE = ("tests", "test_*.py", _GENERATED_BY)
 
 
 @dataclass(frozen=True)
-class Untaken:
+class UnexecutedBranch:
     """A branch that no process took.
 
     Attributes:
@@ -54,8 +54,8 @@ class BranchReport:
 
     taken: int
     counted: int
-    untaken: Sequence[Untaken] = ()
-    apart: Sequence[Untaken] = ()
+    untaken: Sequence[UnexecutedBranch] = ()
+    apart: Sequence[UnexecutedBranch] = ()
 
     @property
     def share(self) -> float:
@@ -87,8 +87,8 @@ def branch_report(executed: Mapping[str, Arcs], own: Path) -> BranchReport:
     judged = [_Judged(Path(file), arcs) for file, arcs in sorted(mine.items()) if not _is_apart(Path(file), own)]
     judged += [_Judged(Path(file), arcs) for file, arcs in sorted(executed.items()) if file not in mine]
     taken = counted = 0
-    untaken: dict[tuple[str, str], Untaken] = {}
-    apart: dict[tuple[str, str], Untaken] = {}
+    untaken: dict[tuple[str, str], UnexecutedBranch] = {}
+    apart: dict[tuple[str, str], UnexecutedBranch] = {}
     known: set[tuple[str, str]] = set()
     for one in judged:
         found = {branch: ran for branch, ran in one.ran.items() if _key(branch) not in known}
@@ -101,7 +101,7 @@ def branch_report(executed: Mapping[str, Arcs], own: Path) -> BranchReport:
     return BranchReport(taken, counted, [*untaken.values()], [*apart.values()])
 
 
-def _plain(one: Untaken, own: Path) -> dict[str, Any]:
+def _plain(one: UnexecutedBranch, own: Path) -> dict[str, Any]:
     file = Path(one.path)
     if file.is_relative_to(own):
         path = file.relative_to(own).as_posix()
@@ -137,7 +137,7 @@ class _Judged:
             return branch.apart
         return "other heads" if branch.entry and branch.entry not in self._entries else ""
 
-    def untaken(self, branch: Branch) -> Untaken | None:
+    def untaken(self, branch: Branch) -> UnexecutedBranch | None:
         """What is said of a branch that did not run; None where one around it did not run either, or one next to it
         says the same: its condition was not reached.
         """
@@ -150,7 +150,7 @@ class _Judged:
             return None
         needs, cause = self._needs(branch, reached=reached or len(beside) == 1, seen={branch.function})
         decision = cause.decision
-        return Untaken(
+        return UnexecutedBranch(
             str(self.file), branch.line, branch.function, needs, sorted(decision.fields), sorted(decision.arguments),
             self.apart(branch) or self.apart(cause),
         )  # fmt: skip

@@ -5,9 +5,9 @@ import io
 import torch
 
 from omni_kit.parity.case import Case
-from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE
+from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE
 from omni_kit.parity.report.report import Image
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 
 _PIXEL = 16  # edge of what stands for one value
@@ -25,7 +25,7 @@ def drawn(case: Case) -> list[Image]:
     return found
 
 
-def images(feed: Feed, batch: Tensors, reference: Tensors, candidate: Tensors) -> list[Image]:
+def images(feed: BatchBuilder, batch: Tensors, reference: Tensors, candidate: Tensors) -> list[Image]:
     """The answers that can be looked at, in the range of values of the reference's."""
     alike = {name: t for name, t in candidate.items() if name in reference and t.shape == reference[name].shape}
     theirs = feed.frames(batch, {name: reference[name] for name in alike})

@@ -134,7 +134,7 @@ class ModuleError:
 
 
 @dataclass(frozen=True)
-class Planted:
+class InjectionResult:
     """What became of one injected fault.
 
     Attributes:
@@ -178,10 +178,10 @@ class Proof:
     missed: Sequence[str] = ()
     mislocated: Sequence[str] = ()
     idle: Sequence[str] = ()
-    planted: Sequence[Planted] = ()
+    planted: Sequence[InjectionResult] = ()
 
 
-def proof_of(planted: Sequence[Planted], idle: Sequence[str]) -> Proof:
+def proof_of(planted: Sequence[InjectionResult], idle: Sequence[str]) -> Proof:
     """What became of all faults: those that changed something, and those that did not."""
     return Proof(
         faults=len(planted),

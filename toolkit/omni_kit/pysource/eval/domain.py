@@ -13,7 +13,7 @@ from omni_kit.pysource.eval.values import (
     Native,
     Partial,
     Unknown,
-    Unreadable,
+    Unsupported,
     bounded,
     is_iterable,
     is_plain,
@@ -24,7 +24,7 @@ class Domain:
     """Values, what operations make of them, and how much work is allowed.
 
     The interpreter evaluates plain Python by itself and comes here with everything else; as it stands here, a domain
-    has no values of its own, and whatever would need one is Unreadable.
+    has no values of its own, and whatever would need one is Unsupported.
 
     Every method is told the `Frame` in which the code stands: its scope, its place, and `at`, the node.
 
@@ -41,7 +41,7 @@ class Domain:
         """Takes one step off the budget.
 
         Raises:
-            Unreadable: it is spent.
+            Unsupported: it is spent.
         """
         self.steps -= 1
         if self.steps < 0:
@@ -49,29 +49,29 @@ class Domain:
 
     def name(self, name: str, frame: Any) -> Any:
         """What a name means that no scope has and that is no built-in."""
-        raise Unreadable(f"uses {name}")
+        raise Unsupported(f"uses {name}")
 
     def attribute(self, base: Any, name: str, frame: Any) -> Any:
         """An attribute of a value that is not plain."""
-        raise Unreadable(f"uses {name} of {_shown(base)}")
+        raise Unsupported(f"uses {name} of {_shown(base)}")
 
     def set_attribute(self, base: Any, name: str, value: Any, frame: Any) -> None:
         """Sets an attribute."""
-        raise Unreadable(f"sets {name} of {_shown(base)}")
+        raise Unsupported(f"sets {name} of {_shown(base)}")
 
     def item(self, base: Any, key: Any, frame: Any) -> Any:
         """`base[key]`, one of which is not plain."""
-        raise Unreadable(f"takes an item of {_shown(base)}")
+        raise Unsupported(f"takes an item of {_shown(base)}")
 
     def set_item(self, base: Any, key: Any, value: Any, frame: Any) -> None:
         """`base[key] = value`, where the base or the key is not plain."""
-        raise Unreadable(f"sets an item of {_shown(base)}")
+        raise Unsupported(f"sets an item of {_shown(base)}")
 
     def operation(self, name: str, operands: list[Any], frame: Any) -> Any:
         """What an operator makes of operands, one of which is not plain; it has the name of `python.OPERATORS`."""
         if name in {"is_", "is_not"}:
             return (operands[0] is operands[1]) == (name == "is_")
-        raise Unreadable("performs an unsupported computation")
+        raise Unsupported("performs an unsupported computation")
 
     def updated(self, name: str, target: Any, value: Any, frame: Any) -> Any:
         """What `target op= value` leaves in its place."""
@@ -79,11 +79,11 @@ class Domain:
 
     def truth(self, value: Any, frame: Any) -> bool:
         """Whether a value counts as true that is not plain."""
-        raise Unreadable(f"depends on {_shown(value)}")
+        raise Unsupported(f"depends on {_shown(value)}")
 
     def items(self, value: Any, frame: Any) -> list[Any]:
         """The items of a value that is not plain."""
-        raise Unreadable(f"goes through {_shown(value)}")
+        raise Unsupported(f"goes through {_shown(value)}")
 
     def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
         """The items of a value that is unpacked into so many targets, or into a call or a list."""
@@ -91,25 +91,25 @@ class Domain:
 
     def formatted(self, value: Any, frame: Any) -> Any:
         """What stands for a value in a formatted text; None where the text cannot be told."""
-        raise Unreadable(f"formats {_shown(value)}")
+        raise Unsupported(f"formats {_shown(value)}")
 
     def context(self, node: ast.expr, frame: Any) -> AbstractContextManager[Any]:
         """What the body of `with node` is gone through in."""
-        raise Unreadable(f"enters {ast.unparse(node)}")
+        raise Unsupported(f"enters {ast.unparse(node)}")
 
     def imported(self, name: str, names: tuple[str, ...], level: int, frame: Any) -> Any:
         """The module that an import gives: the whole one where `names` come from it, else its first package."""
-        raise Unreadable(f"imports {name}")
+        raise Unsupported(f"imports {name}")
 
-    def raised(self, text: str, frame: Any) -> Unreadable:
+    def raised(self, text: str, frame: Any) -> Unsupported:
         """The error that stands for an exception that the code raises."""
-        return Unreadable(f"raises {text}")
+        return Unsupported(f"raises {text}")
 
     def failed(self, error: Exception, node: ast.AST) -> str:
         """What is said of code that evaluating ended with an exception of Python."""
         return f"ends in {type(error).__name__}: {error}"
 
-    def handles(self, error: Unreadable, node: ast.Try) -> bool:
+    def handles(self, error: Unsupported, node: ast.Try) -> bool:
         """Whether the first handler of a `try` is gone through after an error in its body."""
         return False
 
@@ -146,7 +146,7 @@ class Domain:
         if isinstance(function, Function) and isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
             return frame.entered(function, arguments, keywords)
         what = function.__name__ if isinstance(function, Function) else _shown(function)
-        raise Unreadable(f"calls {what}")
+        raise Unsupported(f"calls {what}")
 
     def with_default(self, arguments: list[Any], frame: Any) -> Any:
         """`getattr`; its default stands for any attribute of a value of the domain that cannot be told to be there."""
@@ -155,7 +155,7 @@ class Domain:
             return frame.attribute(arguments[0], arguments[1])
         try:
             return frame.attribute(arguments[0], str(arguments[1]))
-        except Unreadable:
+        except Unsupported:
             if len(arguments) < 3:
                 raise
             return arguments[2]

@@ -15,7 +15,7 @@ from omni_kit.pysource.eval.values import (
     Native,
     Partial,
     Scope,
-    Unreadable,
+    Unsupported,
     bounded,
     is_iterable,
     is_plain,
@@ -54,19 +54,19 @@ class Expressions(ABC):
         """The same in a scope of its own, as a comprehension has it."""
 
     @abstractmethod
-    def located(self, error: Exception, node: ast.AST) -> Unreadable:
+    def located(self, error: Exception, node: ast.AST) -> Unsupported:
         """An error with the place where it came up, unless it has one already."""
 
     def value(self, node: ast.expr) -> Any:
         """What an expression is worth.
 
         Raises:
-            Unreadable: that cannot be told.
+            Unsupported: that cannot be told.
         """
         self.domain.spend()
         reader = getattr(self, handler("of", type(node).__name__), None)
         if reader is None:
-            raise Unreadable(f"contains an unsupported expression ({type(node).__name__})")
+            raise Unsupported(f"contains an unsupported expression ({type(node).__name__})")
         return reader(node)
 
     def truth(self, node: ast.expr) -> bool:
@@ -106,7 +106,7 @@ class Expressions(ABC):
         if is_iterable(value):
             return iterated(value) if isinstance(value, (Iterated, list, dict, set, *VIEWS)) else list(value)
         if is_plain(value):
-            raise Unreadable(f"goes through a {type(value).__name__}")
+            raise Unsupported(f"goes through a {type(value).__name__}")
         return self.domain.items(value, self)
 
     def of_constant(self, node: ast.Constant) -> Any:
@@ -120,7 +120,7 @@ class Expressions(ABC):
             return readable(holder.names[node.id])
         try:
             return self.domain.name(node.id, self)
-        except Unreadable:
+        except Unsupported:
             if node.id not in python.BUILTINS:
                 raise
             return Native(python.BUILTINS[node.id])
@@ -147,7 +147,7 @@ class Expressions(ABC):
         base = owner.bases[0] if len(owner.bases) == 1 else None
         if isinstance(base, Function):
             return self.member(base, name)
-        raise Unreadable(f"uses {owner.__name__}.{name}")
+        raise Unsupported(f"uses {owner.__name__}.{name}")
 
     def of_subscript(self, node: ast.Subscript) -> Any:
         """An item, or a slice."""
@@ -190,7 +190,7 @@ class Expressions(ABC):
     def mapping(self, value: Any) -> dict[Any, Any]:
         """What `**value` gives."""
         if not isinstance(value, dict):
-            raise Unreadable("applies ** to a non-dict")
+            raise Unsupported("applies ** to a non-dict")
         return value
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
@@ -292,9 +292,9 @@ class Expressions(ABC):
             value = self.value(keyword.value)
             more = {keyword.arg: value} if keyword.arg is not None else value
             if not isinstance(more, dict) or not all(isinstance(key, str) for key in more):
-                raise Unreadable("unpacks a dict whose keys are not strings")
+                raise Unsupported("unpacks a dict whose keys are not strings")
             if twice := found.keys() & more.keys():
-                raise Unreadable(f"gives {min(twice)} twice")
+                raise Unsupported(f"gives {min(twice)} twice")
             found |= more
         return found
 
@@ -324,11 +324,11 @@ class Expressions(ABC):
     def passes(self, generators: Sequence[ast.comprehension]) -> Iterator["Expressions"]:
         """The evaluation of each pass through nested loops; the first iterable is evaluated at once, and outside."""
         if any(one.is_async for one in generators):
-            raise Unreadable("waits for something")
+            raise Unsupported("waits for something")
         inside = self.inner()
         for node in (part for one in generators for part in ast.walk(one.target) if isinstance(part, ast.Name)):
             if isinstance(node.ctx, ast.Store):
-                inside.scope.names[node.id] = Unreadable(f"uses {node.id} before it is assigned")
+                inside.scope.names[node.id] = Unsupported(f"uses {node.id} before it is assigned")
         return inside.passing(generators, self.items(generators[0].iter))
 
     def passing(self, generators: Sequence[ast.comprehension], items: Iterable[Any]) -> Iterator["Expressions"]:
@@ -344,8 +344,8 @@ def readable(value: Any) -> Any:
     """A value that a name has.
 
     Raises:
-        Unreadable: the name has one that cannot be told.
+        Unsupported: the name has one that cannot be told.
     """
-    if isinstance(value, Unreadable):
+    if isinstance(value, Unsupported):
         raise value
     return value

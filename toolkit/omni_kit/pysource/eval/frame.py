@@ -15,7 +15,7 @@ from omni_kit.pysource.eval.values import (
     Exhausted,
     Function,
     Scope,
-    Unreadable,
+    Unsupported,
     bounded,
     is_iterable,
     is_plain,
@@ -57,7 +57,7 @@ class Frame(Expressions):
         """Goes through statements.
 
         Raises:
-            Unreadable: the effect of one of them cannot be told.
+            Unsupported: the effect of one of them cannot be told.
         """
         for node in body:
             try:
@@ -71,18 +71,18 @@ class Frame(Expressions):
         """What goes through a statement.
 
         Raises:
-            Unreadable: nothing does.
+            Unsupported: nothing does.
         """
         self.domain.spend()
         found: Callable[[Any], None] | None = getattr(self, handler("run", type(node).__name__), None)
         if found is None:
-            raise Unreadable(f"contains an unsupported statement ({type(node).__name__.lower()})")
+            raise Unsupported(f"contains an unsupported statement ({type(node).__name__.lower()})")
         return found
 
-    def located(self, error: Exception, node: ast.AST) -> Unreadable:
+    def located(self, error: Exception, node: ast.AST) -> Unsupported:
         """The error with the line of the statement, unless one further in has it already."""
-        kind = Exhausted if isinstance(error, (RecursionError, MemoryError)) else Unreadable
-        found = error if isinstance(error, Unreadable) else kind(self.domain.failed(error, node))
+        kind = Exhausted if isinstance(error, (RecursionError, MemoryError)) else Unsupported
+        found = error if isinstance(error, Unsupported) else kind(self.domain.failed(error, node))
         if found.path is None:
             found.path, found.line = self.path, getattr(node, "lineno", None)
         return found
@@ -145,14 +145,14 @@ class Frame(Expressions):
             elif isinstance(target, ast.Name) and target.id in self.scope.names:
                 readable(self.scope.names.pop(target.id))
                 if self.scope.kind == "function":
-                    self.scope.names[target.id] = Unreadable(f"uses {target.id}, which is deleted")
+                    self.scope.names[target.id] = Unsupported(f"uses {target.id}, which is deleted")
             else:
-                raise Unreadable("deletes something other than a name")
+                raise Unsupported("deletes something other than a name")
 
     def run_assert(self, node: ast.Assert) -> None:
         """A claim, which must hold."""
         if not self.may_hold(node.test):
-            raise Unreadable("fails an assertion")
+            raise Unsupported("fails an assertion")
 
     def run_raise(self, node: ast.Raise) -> None:
         """An error."""
@@ -215,7 +215,7 @@ class Frame(Expressions):
         """All but the `finally` of a `try`."""
         try:
             self.run(node.body)
-        except Unreadable as error:
+        except Unsupported as error:
             if not node.handlers or not self.domain.handles(error, node):
                 raise
             self.run(node.handlers[0].body)
@@ -244,7 +244,7 @@ class Frame(Expressions):
             return self.is_true(self.operation(ast.Eq(), [value, self.value(pattern.value)], node))
         if isinstance(pattern, ast.MatchSingleton):
             return self.is_true(self.operation(ast.Is(), [value, pattern.value], node))
-        raise Unreadable("matches an unsupported pattern")
+        raise Unsupported("matches an unsupported pattern")
 
     def run_import(self, node: ast.Import) -> None:
         """`import a.b` and `import a.b as c`."""
@@ -283,7 +283,7 @@ class Frame(Expressions):
         """The class that a definition makes, before its decorators: its body is gone through."""
         bases = [self.value(base) for base in node.bases]
         if any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in _of_scope(node.body)):
-            raise Unreadable("has a class that assigns names of other scopes")
+            raise Unsupported("has a class that assigns names of other scopes")
         scope = Scope({}, self.scope.enclosing(), "class")
         with self.domain.defining(node, self):
             self.framed(self.path, self.module, scope, None).run(node.body)
@@ -302,10 +302,10 @@ class Frame(Expressions):
         return made
 
     def defaults(self, arguments: ast.arguments) -> dict[str, Any]:
-        """Map each parameter to its default, or to the Unreadable that a call without the argument raises.
+        """Map each parameter to its default, or to the Unsupported that a call without the argument raises.
 
         Raises:
-            Unreadable: a default of plain values alone cannot be evaluated, where Python itself may raise.
+            Unsupported: a default of plain values alone cannot be evaluated, where Python itself may raise.
         """
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = list(zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True))
@@ -314,7 +314,7 @@ class Frame(Expressions):
         for argument, node in pairs:
             try:
                 found[argument.arg] = self.value(node)
-            except Unreadable as error:
+            except Unsupported as error:
                 if self._uses_plain_values_alone(node):
                     raise
                 found[argument.arg] = error
@@ -334,7 +334,7 @@ class Frame(Expressions):
         """What a function gives for arguments: its body is gone through.
 
         Raises:
-            Unreadable: the arguments do not fit, or the body cannot be told.
+            Unsupported: the arguments do not fit, or the body cannot be told.
         """
         names = self.bound(function, [*function.bound, *arguments], keywords)
         scope = Scope(names, function.scope, "function")
@@ -357,16 +357,16 @@ class Frame(Expressions):
         """Parameter -> value, as Python binds them.
 
         Raises:
-            Unreadable: the arguments do not fit.
+            Unsupported: the arguments do not fit.
         """
         taken = function.signature
         try:
             given = bind(taken, arguments, keywords)
         except TypeError as error:
-            raise Unreadable(f"calls {function.__name__} with arguments that do not match its signature") from error
+            raise Unsupported(f"calls {function.__name__} with arguments that do not match its signature") from error
         names = {**function.defaults, **given.arguments}
         if missing := named(taken).keys() - names.keys():
-            raise Unreadable(f"does not give {min(missing)}")
+            raise Unsupported(f"does not give {min(missing)}")
         stars: dict[str | None, Any] = {star(taken): (), double_star(taken): {}}
         given_stars = {name: value for name, value in stars.items() if name is not None}
         return {**_locals(function.node), **given_stars, **names}
@@ -392,7 +392,7 @@ class Frame(Expressions):
             else:
                 self.domain.set_item(base, key, value, self)
         else:
-            raise Unreadable("assigns to an unsupported target")
+            raise Unsupported("assigns to an unsupported target")
 
     def _unpacked(self, target: ast.Tuple | ast.List, values: list[Any]) -> None:
         starred = [place for place, inside in enumerate(target.elts) if isinstance(inside, ast.Starred)]
@@ -400,7 +400,7 @@ class Frame(Expressions):
             end = len(values) - (len(target.elts) - starred[0] - 1)
             values = [*values[: starred[0]], values[starred[0] : end], *values[end:]]
         if len(values) != len(target.elts):
-            raise Unreadable("unpacks a value of another length")
+            raise Unsupported("unpacks a value of another length")
         for inside, item in zip(target.elts, values, strict=True):
             self.bind(inside.value if isinstance(inside, ast.Starred) else inside, item)
 
@@ -415,13 +415,13 @@ def evaluate(
         home: see `Frame`.
 
     Raises:
-        Unreadable: the value cannot be told.
+        Unsupported: the value cannot be told.
     """
     frame = Frame(domain, path, "", Scope(dict(names or {})), home)
     domain.depth -= 1
     try:
         if domain.depth < 0:
-            raise Unreadable("recurses without end")
+            raise Unsupported("recurses without end")
         return frame.value(node)
     except Exception as error:
         raise frame.located(error, node) from error
@@ -430,23 +430,23 @@ def evaluate(
 
 
 @cache
-def _locals(function: Definition) -> Mapping[str, Unreadable]:
+def _locals(function: Definition) -> Mapping[str, Unsupported]:
     """The names that a function assigns: until it does, they have no value, whatever is outside.
 
     Raises:
-        Unreadable: it assigns names of other scopes, or gives its values one by one.
+        Unsupported: it assigns names of other scopes, or gives its values one by one.
     """
     body = [function.body] if isinstance(function, ast.Lambda) else function.body
     own = list(_of_scope(body))
     for node in own:
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)):
-            raise Unreadable(f"calls a function with an unsupported argument ({type(node).__name__})")
+            raise Unsupported(f"calls a function with an unsupported argument ({type(node).__name__})")
     found = {node.id for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     found |= {node.name for node in own if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     found |= {node.name for node in own if isinstance(node, (ast.ExceptHandler, ast.MatchAs)) and node.name}
     aliases = [alias for node in own if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
     found |= {alias.asname or alias.name.partition(".")[0] for alias in aliases}
-    return {name: Unreadable(f"uses {name} before it is assigned") for name in found}
+    return {name: Unsupported(f"uses {name} before it is assigned") for name in found}
 
 
 def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:

@@ -18,7 +18,7 @@ from omni_kit.pysource.eval.values import (
     Iterated,
     Native,
     Partial,
-    Unreadable,
+    Unsupported,
     bounded,
     is_iterable,
     iterated,
@@ -31,7 +31,7 @@ _MOST_DIGITS = 1000
 
 def _text(value: Any = "") -> str:
     if not isinstance(value, (str, int, float, bool, type(None))):
-        raise Unreadable("formats a value that is not plain data")
+        raise Unsupported("formats a value that is not plain data")
     return str(value)
 
 
@@ -39,7 +39,7 @@ def listed(value: Any = ()) -> list[Any]:
     """The items of a value.
 
     Raises:
-        Unreadable: they are too many, or Python itself does not go through it.
+        Unsupported: they are too many, or Python itself does not go through it.
     """
     found = list(islice(_iterated(value), MOST_ITEMS + 1))
     bounded(found)
@@ -53,14 +53,14 @@ def plain_items(value: Any) -> Any:
 
 def _iterated(value: Any) -> Iterator[Any]:
     if not is_iterable(value):
-        raise Unreadable("iterates over a value that is not plain data")
+        raise Unsupported("iterates over a value that is not plain data")
     return iterated(value)
 
 
 def _range(*bounds: int) -> range:
     found = range(*bounds)
     if len(found) > MOST_ITEMS:
-        raise Unreadable("counts very far")
+        raise Unsupported("counts very far")
     return found
 
 
@@ -76,7 +76,7 @@ def _extreme(choose: Callable[..., Any], *values: Any, **options: Any) -> Any:
 
 def _rounded(number: Any, digits: Any = None) -> Any:
     if isinstance(digits, int) and abs(digits) > _MOST_DIGITS:
-        raise Unreadable("rounds very far")
+        raise Unsupported("rounds very far")
     return round(number, digits)
 
 
@@ -87,22 +87,22 @@ def _truth(value: Any = False) -> bool:
 def _joined(separator: str, parts: Any) -> str:
     texts = listed(parts)
     if sum(len(part) + len(separator) for part in texts) > 1_000_000:
-        raise Unreadable("creates a very large value")
+        raise Unsupported("creates a very large value")
     return separator.join(texts)
 
 
 def _replaced(text: str, old: str, new: str, count: int = -1) -> str:
     if (len(text) + 1) * (len(new) + 1) > 10_000_000:
-        raise Unreadable("creates a very large value")
+        raise Unsupported("creates a very large value")
     return text.replace(old, new, count)
 
 
 def _formatted(text: str, *arguments: Any, **named: Any) -> str:
     for _, name, style, conversion in string.Formatter().parse(text):
         if style or conversion or not (name or "a").isalnum():
-            raise Unreadable("uses a format field other than a name")
+            raise Unsupported("uses a format field other than a name")
     if sum(len(_text(value)) for value in (*arguments, *named.values())) * (text.count("{") + 1) > 1_000_000:
-        raise Unreadable("creates a very large value")
+        raise Unsupported("creates a very large value")
     return text.format(*arguments, **named)
 
 
@@ -110,9 +110,9 @@ def _multiplied(left: Any, right: Any) -> Any:
     times, repeated = (left, right) if isinstance(left, int) else (right, left)
     sized = isinstance(repeated, (str, list, tuple)) and isinstance(times, int)
     if not (sized or (isinstance(left, (int, float)) and isinstance(right, (int, float)))):
-        raise Unreadable("performs an unsupported computation")
+        raise Unsupported("performs an unsupported computation")
     if sized and len(repeated) * times > 20_000:
-        raise Unreadable("creates a very large value")
+        raise Unsupported("creates a very large value")
     return left * right
 
 
@@ -121,28 +121,28 @@ def _remainder(left: Any, right: Any) -> Any:
         return left % right
     values = right if isinstance(right, tuple) else (right,)
     if not isinstance(left, str) or re.sub("%[sd%]", "", left).count("%"):
-        raise Unreadable("performs an unsupported computation")
+        raise Unsupported("performs an unsupported computation")
     if sum(len(_text(value)) for value in values) + len(left) > 1_000_000:
-        raise Unreadable("creates a very large value")
+        raise Unsupported("creates a very large value")
     return left % values
 
 
 def _power(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > 128:
-        raise Unreadable("creates a very large number")
+        raise Unsupported("creates a very large number")
     return left**right
 
 
 def _shifted(left: int, right: int) -> int:
     if right > 128:
-        raise Unreadable("creates a very large number")
+        raise Unsupported("creates a very large number")
     return left << right
 
 
 def _is(left: Any, right: Any) -> bool:
     if any(value is None or value is ... or isinstance(value, (bool, list, dict, set)) for value in (left, right)):
         return left is right
-    raise Unreadable("compares the identity of constants, which depends on the implementation")
+    raise Unsupported("compares the identity of constants, which depends on the implementation")
 
 
 # The operators of Python's syntax, by the name that Python's own `operator` has for them.
@@ -164,7 +164,7 @@ def operation(name: str, *operands: Any) -> Any:
     """What an operator of OPERATORS makes of plain values.
 
     Raises:
-        Unreadable: the result is large, or comparing would take long.
+        Unsupported: the result is large, or comparing would take long.
     """
     if name in _COMPARED:
         for operand in operands:
@@ -214,10 +214,10 @@ def formatted(value: Any, conversion: int = -1, style: str = "") -> str:
     """What stands for a constant in a formatted text, by its conversion and its format.
 
     Raises:
-        Unreadable: the value is not a constant, or the format is not a common one.
+        Unsupported: the value is not a constant, or the format is not a common one.
     """
     if not isinstance(value, (str, int, float, bool, type(None))) or not _STYLE.fullmatch(style):
-        raise Unreadable("uses a format field other than a name")
+        raise Unsupported("uses a format field other than a name")
     return format(repr(value) if conversion == ord("r") else str(value) if conversion == ord("s") else value, style)
 
 
@@ -227,7 +227,7 @@ def _itself(value: Any) -> Any:
 
 def _opaque(what: str) -> Callable[[Any], Any]:
     """A decorator that gives what is not followed here."""
-    return lambda function: Unreadable(f"uses a {what}")
+    return lambda function: Unsupported(f"uses a {what}")
 
 
 BUILTINS: _Functions = {

@@ -40,10 +40,10 @@ class Unknown:
 
 
 UNKNOWN: Any = Unknown()
-"""A value that the source alone does not tell."""
+"""A value that the source does not determine."""
 
 
-class Unreadable(Exception):
+class Unsupported(Exception):
     """Something whose value or effect cannot be told without running it; the message says what.
 
     Attributes:
@@ -54,7 +54,7 @@ class Unreadable(Exception):
     line: int | None = None
 
 
-class Exhausted(Unreadable):
+class Exhausted(Unsupported):
     """The budget of an evaluation is spent."""
 
 
@@ -94,7 +94,7 @@ class Function:
         home: what the domain requires to know while its body is gone through.
         scope: where its body looks for names.
         members: what the body of a class defines.
-        defaults: the values of a function's parameters that have one; an Unreadable for one that cannot be told.
+        defaults: the values of a function's parameters that have one; an Unsupported for one that cannot be told.
         bases: what a class inherits from.
         bound: arguments that come before those of a call: the object whose method it is.
     """
@@ -176,13 +176,13 @@ def bounded(value: Any) -> Any:
     """A value, unless it is larger than anything that is gone through.
 
     Raises:
-        Unreadable: it is.
+        Unsupported: it is.
     """
     if isinstance(value, _SIZED):
         if len(value) > (_MAX_TEXT if isinstance(value, (str, bytes)) else MOST_ITEMS):
-            raise Unreadable("creates a very large value")
+            raise Unsupported("creates a very large value")
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise Unreadable("creates a very large number")
+        raise Unsupported("creates a very large number")
     return value
 
 
@@ -190,14 +190,14 @@ def plain(value: Any) -> Any:
     """A value, if it consists of a moderate number of plain parts, so that comparing and hashing it is quick.
 
     Raises:
-        Unreadable: it does not.
+        Unsupported: it does not.
     """
     pending, seen = [value], 0
     while pending:
         item = pending.pop()
         seen += 1
         if seen > _MAX_PARTS or not isinstance(item, _PARTS):
-            raise Unreadable("compares or collects a value that is not plain data")
+            raise Unsupported("compares or collects a value that is not plain data")
         if isinstance(item, COLLECTIONS):
             pending += [*item.keys(), *item.values()] if isinstance(item, dict) else item
     return value

@@ -17,7 +17,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
@@ -122,7 +122,7 @@ class PipelineBuilder:
         """As it would be published."""
         self._pipeline.save_pretrained(out)
 
-    def make_toy(self, source: str, feed: Feed) -> nn.Module:
+    def make_toy(self, source: str, feed: BatchBuilder) -> nn.Module:
         """The pipeline in a directory, as it is; of a class, a small one of random components.
 
         Args:
@@ -149,7 +149,7 @@ class PipelineBuilder:
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
 
-    def variants(self, model: Any, feed: Feed, extent: Extent = Extent.apart) -> Variants:
+    def variants(self, model: Any, feed: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Where a toy was made: the switches that tell distilled and guided checkpoints apart, each turned."""
         found = switched(self._read, self._pipeline) if self._varies and extent is Extent.apart else ()
         name = self._read.cls.node.name

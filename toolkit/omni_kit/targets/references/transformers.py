@@ -23,13 +23,13 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded, attention_used
-from omni_kit.targets.references.varying import acceptance, source_of
+from omni_kit.targets.references.config_variants import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls, Named
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
 from omni_kit.toys.feeds.language import as_named, language_model, media_untried, speaker_of
-from omni_kit.toys.feeds.protocol import CallScenario, Fed, Feed
+from omni_kit.toys.feeds.protocol import BatchBuilder, CallScenario, Preparation
 from omni_kit.toys.feeds.scenarios import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
@@ -98,7 +98,7 @@ class TransformersBuilder:
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
         """Everything that the part of it that answers in text gives."""
         part = speaker_of(model)
-        packs = way.fed == Fed.packed
+        packs = way.fed == Preparation.packed
         with attention_used(model, way.attention):
             return answered(
                 part,
@@ -115,7 +115,7 @@ class TransformersBuilder:
         """Watches the calls of attention functions while it is entered."""
         return attention_recorded(model)
 
-    def make_toy(self, source: str, feed: Feed) -> nn.Module:
+    def make_toy(self, source: str, feed: BatchBuilder) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode.
 
         Args:
@@ -217,7 +217,7 @@ class TransformersBuilder:
             found[what] = Named(*shapes)
         return found
 
-    def variants(self, model: nn.Module, feed: Feed, extent: Extent = Extent.apart) -> Variants:
+    def variants(self, model: nn.Module, feed: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Of the whole config and those within it; what upstream's own files ask them for decides which.
 
         Also the toy of the class's defaults, where an author's own is another: that may be a weaker one.
@@ -241,7 +241,7 @@ class TransformersBuilder:
             found.configs = {"the toy of the defaults": derived, **found.configs}
         return found
 
-    def _fill(self, model: Any, feed: Feed) -> None:
+    def _fill(self, model: Any, feed: BatchBuilder) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""
         best: tuple[int, int] = (1 << 30, 0)
         for salt in range(_TRIES):
@@ -251,7 +251,7 @@ class TransformersBuilder:
                 return
         fill(model, best[1])
 
-    def _idle_experts(self, model: Any, feed: Feed) -> int:
+    def _idle_experts(self, model: Any, feed: BatchBuilder) -> int:
         def run(batch: Tensors) -> Tensors:
             placed = {name: tensor.to(self._device) for name, tensor in batch.items()}
             return self.forward(model, placed, loss_only=True)

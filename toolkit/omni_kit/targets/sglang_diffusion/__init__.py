@@ -27,7 +27,7 @@ class SGLangDiffusion:
 
     def has(self, subject: Subject) -> Sequence[Decision]:
         """What SGLang has of a pipeline: the pipeline itself, its denoiser, its autoencoder."""
-        from omni_kit.targets.sglang_diffusion.own import own  # whoever only checks need not wait for it
+        from omni_kit.targets.sglang_diffusion.built_in import own  # whoever only checks need not wait for it
 
         return tuple(own().decisions(subject))
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omni_kit.targets.sglang_diffusion.built_in import Own
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
-from omni_kit.targets.sglang_diffusion.own import Own
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
-from omni_kit.targets.sglang_diffusion.unserved import unserved
+from omni_kit.targets.sglang_diffusion.unserved_arguments import unserved
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, size_of
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -109,7 +109,7 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
     conditions = [name for name in denoising.conditions if name != facts.embeds and name != "kwargs"]
     text = "hidden_states"
     if listed:
-        axis = facts.handing.unsqueezed
+        axis = facts.denoiser_inputs.unsqueezed
         text = f"list({text}{f'.unsqueeze({axis})' if axis else ''})"
     return {
         "fields": fields_of(values), "extra_fields": fields_of(extra),
@@ -119,7 +119,7 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
         "embedded": "guidance" in conditions,
         "embeds": facts.embeds, "listed_embeds": _is_listed(facts, facts.embeds),
         "forward": list(facts.taken), "latents": denoising.latents, "latents_text": text, "step": denoising.step,
-        "listed": listed, "unsqueezed": facts.handing.unsqueezed, "halved": facts.handing.halved,
+        "listed": listed, "unsqueezed": facts.denoiser_inputs.unsqueezed, "halved": facts.denoiser_inputs.halved,
         "sign": denoising.sign, "step_text": step_text(unit) if unit is not None else "",
         "shared": bool(facts.plan_where and kernels), "plan_where": facts.plan_where,
         "step_where": denoising.where, "return_dict": "return_dict" in facts.taken,
@@ -155,7 +155,7 @@ def _decoded(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
         "unpacking": [Text(name, _local(text)) for name, text in decoding.arguments.items()],
         "decode_where": decoding.where, "base": _base(facts), "unpack_static": decoding.static,
         "loop_todo": facts.loop_odd, "end_todo": facts.end_odd, "decoding_asked": facts.decoding_asked,
-        "changing": facts.handing.changing,
+        "changing": facts.denoiser_inputs.changing,
     }  # fmt: skip
 
 

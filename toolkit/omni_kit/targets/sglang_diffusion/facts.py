@@ -8,15 +8,15 @@ from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.source import dotted
+from omni_kit.upstream.diffusers.call_parts import Divided, divided
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
+from omni_kit.upstream.diffusers.denoiser_inputs import DenoiserInputs, denoiser_inputs_of
 from omni_kit.upstream.diffusers.denoising import Denoising
-from omni_kit.upstream.diffusers.divided import Divided, divided
 from omni_kit.upstream.diffusers.finishing import unusual_ends
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
-from omni_kit.upstream.diffusers.handing import Handing, handing_of
 from omni_kit.upstream.diffusers.looping import oddities
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
@@ -59,9 +59,9 @@ class PipelineFacts:
         return decoding_of(self.pipeline, self.autoencoder.name)
 
     @cached_property
-    def handing(self) -> Handing:
+    def denoiser_inputs(self) -> DenoiserInputs:
         """What happens to latents before they are passed."""
-        return handing_of(self.denoising)
+        return denoiser_inputs_of(self.denoising)
 
     @cached_property
     def class_name(self) -> str:

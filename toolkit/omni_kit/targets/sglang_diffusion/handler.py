@@ -4,7 +4,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import IntegrationPlan, Request
-from omni_kit.targets.recorded import recorded_source
+from omni_kit.targets.provenance import recorded_source
 from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
 from omni_kit.targets.sglang_diffusion.pipeline_dir import find_pipeline_dir
 from omni_kit.targets.sides import PIPELINE, PIPELINES, Ability, Candidate

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.sglang_diffusion.context import ASKED, Text
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.composing import ENCODE, NOISE, Composition, Reader
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.diffusers.wording import Unsupported, Wording
+from omni_kit.upstream.diffusers.wording import Wording
 from omni_kit.upstream.places import read_json
 
 _WORDS = {

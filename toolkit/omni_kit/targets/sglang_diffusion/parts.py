@@ -7,8 +7,8 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.sglang_diffusion.context import ASKED, SIZED, Text
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.variants import against_decoding
+from omni_kit.upstream.diffusers.call_parts import PREPARE
 from omni_kit.upstream.diffusers.calling import call_arguments
-from omni_kit.upstream.diffusers.divided import PREPARE
 from omni_kit.upstream.diffusers.guidance import Formula
 
 _COUNT = "step_index"  # where a loop does not count its steps

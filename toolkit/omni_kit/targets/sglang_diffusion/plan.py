@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request
+from omni_kit.targets.sglang_diffusion.built_in import Own, own
 from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_places
 from omni_kit.targets.sglang_diffusion.context import pipeline_context
 from omni_kit.targets.sglang_diffusion.distilled import distillation
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
-from omni_kit.targets.sglang_diffusion.own import Own, own
 from omni_kit.targets.sglang_diffusion.parts import image_context, native_context
-from omni_kit.targets.sglang_diffusion.unserved import decisions as unserved_decisions
+from omni_kit.targets.sglang_diffusion.unserved_arguments import decisions as unserved_decisions
 from omni_kit.targets.sglang_diffusion.variants import DOES, IntegrationVariant, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME

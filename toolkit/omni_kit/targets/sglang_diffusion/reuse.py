@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from omni_kit.targets.sglang_diffusion.own import Own
+from omni_kit.targets.sglang_diffusion.built_in import Own
 
 # SGLang's class that takes any config: this one reads the whole config.json.
 _OF_ANY = {"AutoencoderKL": "sglang.multimodal_gen.configs.models.vaes.flux:FluxVAEConfig"}

@@ -71,7 +71,7 @@ def _unread(facts: PipelineFacts) -> Iterator[str]:
         yield f"passes its denoiser a prompt in a way that could not be analysed ({denoising.where})"
     if denoising.step and denoising.unit is None:
         yield f"passes its denoiser a timestep in a way that could not be analysed ({denoising.where})"
-    yield from (f"recomputes {name} for each step ({denoising.where})" for name in facts.handing.changing)
+    yield from (f"recomputes {name} for each step ({denoising.where})" for name in facts.denoiser_inputs.changing)
     if facts.guidance.formula is Formula.unread:
         yield f"combines both outputs in a way that could not be analysed ({facts.guidance.where})"
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.renamed import old_names
 from omni_kit.toys.feeds.pictures import tower
-from omni_kit.toys.feeds.protocol import Batch, CallScenario, Fed, Run
+from omni_kit.toys.feeds.protocol import Batch, CallScenario, Preparation, Run
 from omni_kit.toys.feeds.scenarios import media_ways, text_beside_media, text_ways
 from omni_kit.toys.feeds.scenes import APART, SHARED, with_kinds
 from omni_kit.toys.feeds.vision import BY_TOKEN, GETTERS, kinds_taken, kinds_untried, media_inputs, samples_of
@@ -24,7 +25,7 @@ BATCH, LENGTH, PADDED = 2, 22, 3
 _WHOLE = 4  # a length that 2 and 4 processes share without padding
 
 
-class LanguageFeed:
+class LanguageBatchBuilder:
     """Token ids without a meaning of their own, media where the model reads them, and labels."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
@@ -63,7 +64,7 @@ class LanguageFeed:
         part = speaker_of(model)
         tokens = text_tokens(part.config)
         if not _sees(part):
-            packed = CallScenario("packed", text_inputs(tokens), backward=True, fed=Fed.packed)
+            packed = CallScenario("packed", text_inputs(tokens), backward=True, fed=Preparation.packed)
             return [*text_ways(part, tokens), packed]
         of_media = media_ways(lambda rows: media_inputs(part, tokens, rows=rows), kinds_taken(part, tokens), part)
         return [*text_beside_media(part, tokens), *of_media]
@@ -83,15 +84,15 @@ class LanguageFeed:
 
 
 def _sees(part: Any) -> bool:
-    """Whether the part that answers in text takes pictures, of which the feed knows how to make some.
+    """Whether the part that answers in text takes media, of which the feed knows how to make some.
 
     Raises:
-        BadInput: it takes pictures in a form that the feed does not know.
+        BadInput: it takes media in a form that the feed does not know.
     """
-    if not hasattr(part.config, "vision_config") or tower(part, GETTERS["I"]) is None:
+    if all(tower(part, getter) is None for getter in GETTERS.values()):
         return False
     if not kinds_taken(part, text_tokens(part.config)):
-        raise BadInput(f"no images could be derived that {type(part).__name__} accepts")
+        raise BadInput(f"no media could be derived that {type(part).__name__} accepts")
     return True
 
 
@@ -264,3 +265,6 @@ def _takes_router_switch(model: Any) -> bool:
 
 def _has_linear_attention(model: Any) -> bool:
     return "linear_attention" in (getattr(model.config.get_text_config(), "layer_types", None) or [])
+
+
+__getattr__ = old_names(__name__, {"LanguageFeed": "LanguageBatchBuilder"})

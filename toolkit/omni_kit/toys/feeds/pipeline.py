@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.renamed import old_names
 from omni_kit.toys.feeds.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 
@@ -73,7 +74,7 @@ def scenarios_of(batch: Tensors) -> list[Scenario]:
     return [Scenario(row[0], row[1], bool(row[2]), *row[3:]) for row in rows]
 
 
-class PipelineFeed:
+class PipelineBatchBuilder:
     """Without and with guidance, of another size and prompt, and two pictures at once."""
 
     scenarios: Sequence[Scenario] = _ALL
@@ -106,7 +107,7 @@ class PipelineFeed:
         return {_plain(name): _colours(one) for name, one in found.items()}
 
 
-class PromptsFeed(PipelineFeed):
+class PromptBatchBuilder(PipelineBatchBuilder):
     """As well two prompts at once, two pictures of each: only then the order of rows is seen."""
 
     scenarios = (*_ALL, Scenario(_SMALL, _SMALL, guided=True, prompt=0, pictures=2, prompts=2))
@@ -121,3 +122,6 @@ def _colours(picture: torch.Tensor) -> torch.Tensor:
 def _plain(name: str) -> str:
     """A name that a file can have."""
     return name.partition("/")[0].replace(" ", "-")
+
+
+__getattr__ = old_names(__name__, {"PipelineFeed": "PipelineBatchBuilder"})

@@ -1,4 +1,4 @@
-"""What a feed is. Nothing else in the house knows what a batch is made of."""
+"""The protocol of batch builders; no other package knows what a batch contains."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,63 +16,63 @@ Run = Callable[[Tensors], Tensors]
 Batch = list[list[Tensors]]
 
 
-class Feed(Protocol):
-    """Makes batches for one sort of model, divides them, and knows what the answers are. Made without arguments."""
+class BatchBuilder(Protocol):
+    """Builds and splits batches for one kind of model, and selects the outputs to compare; needs no arguments."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """The batch for upstream's model, the same in every process.
+        """Return the batch for upstream's model, the same in every process.
 
         Args:
-            run: what upstream answers to a batch, its losses alone.
+            run: runs upstream's model on a batch and returns its losses.
 
         Raises:
-            BadInput: the model requires something that there is no rule for.
+            BadInput: the model requires an argument that no rule covers.
         """
 
     def mask(self, batch: Tensors) -> "torch.Tensor":
-        """Which places of the answers count, as their leading dimensions have it; a single one where all of them do."""
+        """Return the positions of the outputs to compare, over their leading dimensions; one element for all."""
 
     def judged(self, names: Sequence[str]) -> list[str]:
-        """Of the names of all answers, those that are judged in low precision: no sums such as losses."""
+        """Return the names of the outputs to compare in low precision: no sums such as losses."""
 
     def whole(self, batch: Tensors) -> list[Batch]:
-        """Batches of one part with all samples: of a size that four processes share evenly, and of an odd one."""
+        """Return batches of one part with all samples: one divisible among four processes, and one that is not."""
 
     def apart(self, batch: Tensors, count: int) -> list[Batch]:
-        """One batch of `count` parts with a sample each, no two alike."""
+        """Return one batch of `count` parts with one distinct sample each."""
 
     def frames(self, batch: Tensors, answers: Tensors) -> "Mapping[str, torch.Tensor]":
-        """Answers that can be looked at: name -> picture [rows, columns, 3], of any range; none for most."""
+        """Return outputs to display: name -> image [rows, columns, 3], of any range; most kinds have none."""
 
 
-class Fed(StrEnum):
-    """How samples come to a model, where a framework prepares them."""
+class Preparation(StrEnum):
+    """How samples reach a model whose framework prepares them."""
 
     alone = "alone"
-    """One after the other, each prepared as a framework does."""
+    """One after the other, each prepared as the framework does."""
     unprepared = "unprepared"
-    """As `alone`, without what can be made beforehand and the model can make itself."""
+    """As `alone`, without the inputs that the model can also compute itself."""
     packed = "packed"
-    """All together, as a framework packs them; without the router's loss, which upstream takes sample by sample."""
+    """All together, as the framework packs them; without the router's loss, which upstream computes for each sample."""
 
 
 @dataclass(frozen=True)
 class CallScenario:
-    """One way in which a model is called.
+    """One call of a model to compare.
 
     Attributes:
         inputs: tensors that forward takes by name.
-        switches: further arguments of forward, as JSON knows them.
+        switches: other arguments of forward, JSON values.
         training: whether the model is in training mode.
-        backward: gradients are answers, too.
-        checkpointing: layers are computed again for them.
-        embedded: ids are looked up first, and forward gets what was found.
-        new: so many tokens follow one at a time, from a cache.
-        generated: so many tokens are made by the model itself.
-        fed: one of `Fed`, where the inputs are samples that have to be prepared; upstream takes each as it is.
-        compared: the only fields of the answer that are asked for; all of them where there is none.
-        bare: a framework prepares more for such a model than stands here, and the model may want it.
-        attention: the implementation of attention, by the library's name; empty for the plain one.
+        backward: whether to compare gradients, too.
+        checkpointing: whether gradient checkpointing is on.
+        embedded: whether forward gets embeddings instead of token ids.
+        new: number of tokens to decode one at a time, from a cache.
+        generated: number of tokens to generate with the model's `generate`.
+        fed: a `Preparation`, if the framework prepares samples; upstream takes each sample unprepared.
+        compared: the output fields to compare; empty for all.
+        bare: whether the framework prepares more than these inputs, so that the model may require it.
+        attention: the library's name of the attention implementation; empty for the default.
     """
 
     name: str
@@ -92,22 +92,24 @@ class CallScenario:
 
 @runtime_checkable
 class Staged(Protocol):
-    """A feed that has further batches for several processes."""
+    """A batch builder with more batches for several processes."""
 
     def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
-        """What each is about -> the batch, of one part or of as many as are asked for.
+        """Return description -> batch, of one part or of `parts` parts.
 
         Args:
-            model: upstream's.
+            model: upstream's model.
         """
 
 
 @runtime_checkable
-class ManyWays(Protocol):
-    """A feed that knows more than one way of calling a model."""
+class HasScenarios(Protocol):
+    """A batch builder with several call scenarios."""
 
     def ways(self, model: Any) -> Sequence[CallScenario]:
-        """Those that make sense for upstream's model, in the order in which they are reported."""
+        """Return the scenarios that apply to upstream's model, in report order."""
 
 
-__getattr__ = old_names(__name__, {"Way": "CallScenario"})
+__getattr__ = old_names(
+    __name__, {"Way": "CallScenario", "Feed": "BatchBuilder", "Fed": "Preparation", "ManyWays": "HasScenarios"}
+)

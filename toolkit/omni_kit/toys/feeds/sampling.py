@@ -74,7 +74,7 @@ def drawn_of(batch: Tensors) -> list[Drawn]:
     return found
 
 
-class SamplingFeed:
+class SamplingBatchBuilder:
     """Of two sizes, with and without guidance, two pictures at once, two of each of two prompts, and one decoded."""
 
     def batch(self, model: Any, run: Run) -> Tensors:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from omni_kit.counting import counted
-from omni_kit.toys.feeds.protocol import CallScenario, Fed
+from omni_kit.toys.feeds.protocol import CallScenario, Preparation
 from omni_kit.toys.feeds.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
-Called = Mapping[str, Any]
+Arguments = Mapping[str, Any]
 _IGNORED = -100
 _ROWS, _LENGTH, _AWAY = 2, 12, 4
 _LONG, _NEW, _KEPT = 300, 3, 3
@@ -70,14 +70,18 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
         if with_kinds(rows, kinds):
             inputs = batch(rows)
             for fed in _forms(rows):
-                yield CallScenario(f"{name}, {fed}", inputs, backward=True, fed=fed, bare=fed == Fed.unprepared)
+                yield CallScenario(f"{name}, {fed}", inputs, backward=True, fed=fed, bare=fed == Preparation.unprepared)
     takes = inspect.signature(model.forward).parameters if model is not None else {}
     for name, rows in _SWITCHED.items():
         inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
         for switch, value in _SWITCHES.items():
             if model is not None and _has_switch(model, switch, takes):
                 yield CallScenario(
-                    f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone, compared=_COMPARED
+                    f"{name}, {switch} {value}",
+                    inputs,
+                    {switch: value},
+                    fed=Preparation.alone,
+                    compared=_COMPARED,
                 )
 
 
@@ -94,13 +98,13 @@ def _has_switch(model: Any, switch: str, takes: Mapping[str, Any]) -> bool:
     return router or switch in takes or hasattr(model.config, switch)
 
 
-def _forms(rows: Rows) -> Iterator[Fed]:
+def _forms(rows: Rows) -> Iterator[Preparation]:
     """Several samples are there to be packed; what is no medium needs no positions of its own."""
     if len(rows) == 1:
-        yield Fed.alone
+        yield Preparation.alone
         if {*rows[0]} - {*"TL"}:
-            yield Fed.unprepared
-    yield Fed.packed
+            yield Preparation.unprepared
+    yield Preparation.packed
 
 
 def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[CallScenario]:
@@ -185,7 +189,7 @@ def answered(
     model: Any,
     way: CallScenario,
     forward: Callable[[], Tensors] | None = None,
-    prepare: Callable[[], Called] | None = None,
+    prepare: Callable[[], Arguments] | None = None,
 ) -> Tensors:
     """What a model answers to a way of calling it: every tensor of its output, and gradients where they are asked for.
 
@@ -218,7 +222,7 @@ def answered_whole(model: Any, way: CallScenario, forward: Callable[[], Tensors]
         model.train()
 
 
-def _switched(model: Any, way: CallScenario, called: Called) -> Tensors:
+def _switched(model: Any, way: CallScenario, called: Arguments) -> Tensors:
     with torch.no_grad():
         answer = model(**{**called, **way.switches, "use_cache": False})
     answers = _Answers(torch.ones(1, 1, dtype=torch.bool))

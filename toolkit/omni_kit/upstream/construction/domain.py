@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef, ClassTable, FunctionRef
-from omni_kit.pysource.eval import UNKNOWN, Frame, Function, Native, OpenDomain, Unknown, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Frame, Function, Native, OpenDomain, Unknown, Unsupported
 from omni_kit.pysource.eval.python import BUILTINS, LIBRARY, listed
 from omni_kit.pysource.eval.values import is_iterable
 from omni_kit.pysource.reads import literal
@@ -214,7 +214,7 @@ class Construction(OpenDomain):
         """See `Domain`."""
         if isinstance(value, Module):
             return value.items()
-        raise Unreadable("iterates over an unknown value")
+        raise Unsupported("iterates over an unknown value")
 
     def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
         """See `Domain`."""
@@ -397,7 +397,7 @@ def _added(frame: Frame, module: Module, *given: Any) -> None:
     """`.append(x)` or `.insert(i, x)` of a container of modules; its items count on from 0."""
     place, item = given if len(given) > 1 else (len(module.items()), given[0])
     if isinstance(place, Unknown):
-        raise Unreadable("inserts at an unknown position")
+        raise Unsupported("inserts at an unknown position")
     items = module.items()
     items.insert(place, item)
     module.attributes.update({str(number): [one] for number, one in enumerate(items)})

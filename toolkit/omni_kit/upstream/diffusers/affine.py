@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Unknown, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Unknown, Unsupported
 from omni_kit.pysource.eval import evaluate as value_of
 
 # Methods that change the shape, the kind or the place of a tensor, and none of its values.
@@ -60,7 +60,7 @@ class _AffineValues(OpenDomain):
         """An expression in a line; None where it is not affine."""
         try:
             return _affine(value_of(node, self, home=line))
-        except Unreadable:
+        except Unsupported:
             return None
 
     def name(self, name: str, frame: Frame) -> Any:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omni_kit.pysource.eval import OpenDomain, Unreadable, evaluate
+from omni_kit.pysource.eval import OpenDomain, Unsupported, evaluate
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
@@ -93,6 +93,6 @@ def _number(node: ast.expr, known: Mapping[str, Any]) -> int | None:
     """The whole number that an expression of whole numbers and known attributes is."""
     try:
         value = evaluate(node, OpenDomain({f"self.{name}": one for name, one in known.items()}))
-    except Unreadable:
+    except Unsupported:
         return None
     return value if isinstance(value, int) else None

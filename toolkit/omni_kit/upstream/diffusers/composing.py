@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.defaults import Defaults
@@ -12,7 +13,7 @@ from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import Guidance
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.diffusers.wording import Unsupported, Wording
+from omni_kit.upstream.diffusers.wording import Wording
 
 ENCODE, NOISE, _STEPS = "encode_prompt", "prepare_latents", "retrieve_timesteps"
 _RANDOM, _GUIDES = "randn_tensor", "do_classifier_free_guidance"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import Frame, Unknown, Unreadable
+from omni_kit.pysource.eval import Frame, Unknown, Unsupported
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.guidance import Formula
@@ -80,7 +80,7 @@ def _computes(cls: ClassRef, config: Mapping[str, Any], formula: Formula) -> boo
     own = {**_defaults(cls), **config, SCALE: _BY}
     try:
         answer = called(found[0].source, found[1], (_SELF, _POSITIVE, _NEGATIVE), domain=_Guiding(own))
-    except Unreadable:
+    except Unsupported:
         return False
     return isinstance(answer, float) and math.isclose(answer, wanted)
 

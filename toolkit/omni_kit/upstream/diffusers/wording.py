@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 
 _DEEPEST = 20
 _BUILTINS = frozenset({"int", "float", "len", "min", "max", "math", "np", "torch", "round", "abs"})
-
-
-class Unsupported(Exception):
-    """A variable cannot be traced back to what is known; the message says which."""
 
 
 @dataclass(frozen=True)

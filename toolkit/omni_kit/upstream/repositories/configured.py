@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import Domain, Frame, Native, Unknown, Unreadable, evaluate
+from omni_kit.pysource.eval import Domain, Frame, Native, Unknown, Unsupported, evaluate
 from omni_kit.pysource.eval.python import BUILTINS
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
@@ -27,7 +27,7 @@ def in_words_of_config(node: ast.expr, home: Defined, function: ast.FunctionDef,
         closure: the model with all that it needs; the model is its last.
 
     Raises:
-        Unreadable: it comes from somewhere else, or from several places that differ.
+        Unsupported: it comes from somewhere else, or from several places that differ.
     """
     return _Worded(closure).told(node, home, function)
 
@@ -47,7 +47,7 @@ def _text(value: Any) -> str:
         return repr(value)
     if isinstance(value, _Words):
         return value.text
-    raise Unreadable(f"uses a {type(value).__name__} for an integer")
+    raise Unsupported(f"uses a {type(value).__name__} for an integer")
 
 
 class _Worded(Domain):
@@ -81,7 +81,7 @@ class _Worded(Domain):
         if assigned and name not in given:
             return evaluate(_only(assigned, name), self, home=frame.home)
         if assigned or name not in given or function.name != "__init__":
-            raise Unreadable(f"uses {name}")
+            raise Unsupported(f"uses {name}")
         if home is not self.closure.definitions[-1]:
             told = {self.told(value, maker, init) for value, maker, init in self._handed(name, home, function)}
             return _Words(_only(sorted(told), name))
@@ -120,7 +120,7 @@ class _Worded(Domain):
             for init, call in _calls(maker, names) if names else ():
                 value = _given(call, function).get(name)
                 if value is None:
-                    raise Unreadable(f"uses {name}")
+                    raise Unsupported(f"uses {name}")
                 yield value, maker, init
 
 
@@ -133,7 +133,7 @@ def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, a
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in names
     ]  # fmt: skip
     if len(found) != mentioned:
-        raise Unreadable(f"makes {', '.join(sorted(names))} in a place that is not analysed")
+        raise Unsupported(f"makes {', '.join(sorted(names))} in a place that is not analysed")
     yield from found
 
 
@@ -141,7 +141,7 @@ def _given(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:
     """What a call gives a constructor for its arguments, defaults included."""
     place = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     if any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
-        raise Unreadable(f"calls {ast.unparse(call)}")
+        raise Unsupported(f"calls {ast.unparse(call)}")
     named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     defaults = dict(zip(place[::-1], function.args.defaults[::-1], strict=False))
     defaults |= {one.arg: default for one, default in named if default is not None}
@@ -153,7 +153,7 @@ def _method(home: Defined, name: str) -> ast.FunctionDef:
     body = getattr(home.node, "body", [])
     found = next((one for one in body if isinstance(one, ast.FunctionDef) and one.name == name), None)
     if found is None:
-        raise Unreadable(f"uses {home.name}.{name}")
+        raise Unsupported(f"uses {home.name}.{name}")
     return found
 
 
@@ -185,5 +185,5 @@ def _is_own(node: ast.expr, attribute: str) -> bool:
 
 def _only(found: Sequence[T], name: str) -> T:
     if len(found) != 1:
-        raise Unreadable(f"uses {name}")
+        raise Unsupported(f"uses {name}")
     return found[0]

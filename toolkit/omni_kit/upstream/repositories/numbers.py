@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown, Unsupported
 from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY, plain_items
 from omni_kit.pysource.eval.values import is_plain
 from omni_kit.pysource.source import SourceFile
@@ -29,7 +29,7 @@ def _whole(value: Any) -> Any:
 
 def _sized(count: int) -> int:
     if not 0 <= count <= _MOST:
-        raise Unreadable("creates a very large value")
+        raise Unsupported("creates a very large value")
     return count
 
 
@@ -86,12 +86,12 @@ def called(
     """What a function returns: a number, or a list of numbers where it works with a vector.
 
     Raises:
-        Unreadable: it does anything that is not followed here.
+        Unsupported: it does anything that is not followed here.
     """
     frame = Frame(domain or Numbers(), source.path, source.module, Scope({}), source)
     found = frame.entered(frame.written(function), list(arguments), dict(keywords or {}))
     if isinstance(found, Unknown):
-        raise Unreadable("returns an unknown value")
+        raise Unsupported("returns an unknown value")
     return found.tolist() if isinstance(found, np.ndarray) else plain_items(found)
 
 
@@ -176,10 +176,10 @@ class Numbers(OpenDomain):
         """What a function or a method of NumPy, torch or math gives.
 
         Raises:
-            Unreadable: it is not known here.
+            Unsupported: it is not known here.
         """
         if name not in _FUNCTIONS:
-            raise Unreadable(f"calls {name}")
+            raise Unsupported(f"calls {name}")
         given = [_vector(one) for one in arguments if not isinstance(one, Unknown | Native)]
         named = {_ARGUMENTS.get(key, key): one for key, one in keywords.items() if key not in _AXES}
         named = {key: one for key, one in named.items() if not (one is None or isinstance(one, Unknown | Native))}
@@ -199,7 +199,7 @@ def _seen(value: Any) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         return value
     if value.ndim > 1 or value.size > _MOST:
-        raise Unreadable("creates more than a vector")
+        raise Unsupported("creates more than a vector")
     return value if value.ndim else value.item()
 
 

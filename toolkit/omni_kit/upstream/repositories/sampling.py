@@ -10,14 +10,14 @@ from typing import Any, TypeGuard
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import UNKNOWN, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Unsupported
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.stepping.held import functions_of
-from omni_kit.upstream.repositories.stepping.objects import Owner
+from omni_kit.upstream.repositories.sampler_step.objects import Owner
+from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
 
 MODEL, NOISE, TEXT, AGAINST, STEPS, SCALE = "model", "noise", "text", "against", "steps", "scale"
 # How authors call what else their loop is given.
@@ -338,7 +338,7 @@ def _falls(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, An
     for count in _TRIED:
         try:
             values = called(source, function, keywords={**given, _steps_of(function): count})
-        except Unreadable:
+        except Unsupported:
             return False
         right = isinstance(values, list) and len(values) in (count, count + 1) and all(map(_is_number, values))
         if not right or (len(values) == count + 1 and abs(values[-1]) > _CLOSE) or not 0 < values[0] <= 1 + _CLOSE:
@@ -363,7 +363,7 @@ def shift_of(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, 
     for count in _TRIED:
         try:
             values = called(source, function, keywords={**given, _steps_of(function): count})
-        except Unreadable:
+        except Unsupported:
             return None
         one = bent(values, count)
         if one is None:

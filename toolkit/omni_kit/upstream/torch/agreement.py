@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.construction import Module
 from omni_kit.upstream.torch.functions import call
 from omni_kit.upstream.torch.running import LOW, TensorValues, tensors_in
@@ -125,7 +125,7 @@ def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: 
         low: the dtype of parameters; float32 where it does not count in which places they round.
 
     Raises:
-        Unreadable: one of them cannot be evaluated.
+        Unsupported: one of them cannot be evaluated.
     """
     with np.errstate(all="ignore"):
         found = _disagreement(compare, scales, low)
@@ -140,7 +140,7 @@ def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype
     """Whether two pieces of code compute the same, as `difference`.
 
     Raises:
-        Unreadable: one of them cannot be evaluated.
+        Unsupported: one of them cannot be evaluated.
     """
     with np.errstate(all="ignore"):
         return _disagreement(compare, scales, low) is None
@@ -242,7 +242,7 @@ def _agrees_without(agree: Callable[..., bool], nodes: Sequence[ast.AST]) -> boo
     """Whether both agree when operations are left out; None where that cannot be evaluated."""
     try:
         return agree(nodes)
-    except Unreadable:
+    except Unsupported:
         return None
 
 

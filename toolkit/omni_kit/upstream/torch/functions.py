@@ -24,7 +24,7 @@ _IGNORED = frozenset({
 })  # fmt: skip
 
 
-class NotKnown(Exception):
+class UnsupportedOperation(Exception):
     """A function of torch that is not described here, or is called as nobody foresaw."""
 
 
@@ -32,7 +32,7 @@ def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a function or method of torch.
 
     Raises:
-        NotKnown: it is none of those known, or torch would refuse the call.
+        UnsupportedOperation: it is none of those known, or torch would refuse the call.
     """
     function = known().get(name)
     try:
@@ -43,8 +43,8 @@ def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     except (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
         shapes = [one.shape for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
         given = f" for tensors of {', '.join(str(list(shape)) for shape in shapes)}" if shapes else ""
-        raise NotKnown(f"torch's {name} cannot be evaluated here{given}") from error
-    raise NotKnown(f"torch's {name} is not known")
+        raise UnsupportedOperation(f"torch's {name} cannot be evaluated here{given}") from error
+    raise UnsupportedOperation(f"torch's {name} is not known")
 
 
 @cache
@@ -399,7 +399,7 @@ def norm(input: Tensor, p: Any = 2, dim: Dims = None, keepdim: bool = False, dty
     given = input if dtype is None else input.to(dtype)
     power = 2 if p in {"fro", None} else p
     if power in {0, math.inf, -math.inf}:
-        raise NotKnown(f"the norm of order {p} is not known")
+        raise UnsupportedOperation(f"the norm of order {p} is not known")
     return Tensor(
         np.asarray(np.sum(np.abs(given.data) ** power, axis=_axis(dim), keepdims=keepdim) ** (1 / power)), given.dtype
     )
@@ -445,7 +445,7 @@ def unique(
     dim: int | None = None,
 ) -> Any:
     if dim is not None:
-        raise NotKnown("unique rows are not known")
+        raise UnsupportedOperation("unique rows are not known")
     found: Any = np.unique(input.data, False, return_inverse, return_counts)  # type: ignore[call-overload]
     if isinstance(found, tuple):
         return (input.like(found[0]), *(Tensor(one, INT64) for one in found[1:]))
@@ -464,7 +464,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 def searchsorted(sorted_sequence: Tensor, input: Tensor, right: bool = False, out_int32: bool = False) -> Tensor:
     if sorted_sequence.data.ndim != 1:
-        raise NotKnown("searchsorted in rows is not known")
+        raise UnsupportedOperation("searchsorted in rows is not known")
     return Tensor(
         np.searchsorted(sorted_sequence.data, _data(input), "right" if right else "left"),
         DTYPES["int32"] if out_int32 else INT64,
@@ -477,7 +477,7 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor, right: bool = False, ou
 def view(input: Tensor, *shape: Any) -> Tensor:
     first = shape[0]
     if isinstance(first, Dtype):
-        raise NotKnown("a view in another dtype is not known")
+        raise UnsupportedOperation("a view in another dtype is not known")
     return input.like(input.data.reshape(_sizes(shape)))
 
 
@@ -628,7 +628,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2], strict=True)][::-1]
     if mode != "constant" or any(n < 0 for pair in pairs for n in pair):
-        raise NotKnown(f"padding {mode} is not known")
+        raise UnsupportedOperation(f"padding {mode} is not known")
     return input.like(np.pad(input.data, [(0, 0)] * (input.data.ndim - len(pairs)) + pairs, constant_values=value or 0))
 
 
@@ -798,7 +798,7 @@ def arange(*bounds: Any, dtype: Dtype | None = None, **named: Any) -> Tensor:
 
 def linspace(start: float, end: float, steps: int, dtype: Dtype | None = None) -> Tensor:
     if dtype is not None and dtype.kind == "i":
-        raise NotKnown("linspace of integers is not known")
+        raise UnsupportedOperation("linspace of integers is not known")
     return Tensor(np.linspace(_data(start), _data(end), steps), dtype or FLOAT32)
 
 
@@ -939,7 +939,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
     if weight is not None or label_smoothing or input.data.ndim != 2 or reduction not in {"mean", "sum"}:
-        raise NotKnown("a weighted or smoothed cross-entropy is not known")
+        raise UnsupportedOperation("a weighted or smoothed cross-entropy is not known")
     kept = target.data != ignore_index
     scores = log_softmax(input, -1).data[np.arange(len(target.data)), np.where(kept, target.data, 0)]
     total = -(scores * kept).sum()

@@ -1,7 +1,7 @@
 """Evaluates tensor code of a library: methods of modules and functions, on small tensors, without torch.
 
 What a module holds comes from its constructor, as `upstream.construction` builds it; parameters get numbers when they
-are first used. Code that needs anything that is not known here is Unreadable, with its line.
+are first used. Code that needs anything that is not known here is Unsupported, with its line.
 """
 
 import ast
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from omni_kit.pysource.classes import ClassRef, FunctionRef
-from omni_kit.pysource.eval import UNKNOWN, Domain, Frame, Function, Native, Scope, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Domain, Frame, Function, Native, Scope, Unsupported
 from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY
 from omni_kit.pysource.eval.values import is_iterable, is_plain
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.construction.interpreter import construct
 from omni_kit.upstream.construction.values import Config, Module
 from omni_kit.upstream.construction.values import Tensor as Shape
 from omni_kit.upstream.torch import functions
@@ -146,14 +146,14 @@ class TensorValues(Domain):
         """The numbers of a module's parameter, the same for each use.
 
         Raises:
-            Unreadable: its shape is not known.
+            Unsupported: its shape is not known.
         """
         shape = module.attributes.get(name, [None])[0]
         if id(shape) not in self._parameters:
             if not isinstance(shape, Shape) or shape.shape is None or None in shape.shape:
-                raise Unreadable(f"uses {module.class_name}.{name}, whose shape is not known")
+                raise Unsupported(f"uses {module.class_name}.{name}, whose shape is not known")
             if np.prod([float(size or 0) for size in shape.shape]) > _LARGEST:
-                raise Unreadable(f"uses {module.class_name}.{name}, which is too large to be evaluated")
+                raise Unsupported(f"uses {module.class_name}.{name}, which is too large to be evaluated")
             seed = [zlib.crc32(name.encode()), self.salt, len(self._parameters)]
             sizes = tuple(size or 0 for size in shape.shape)
             numbers = np.random.default_rng(seed).normal(size=sizes)
@@ -165,11 +165,11 @@ class TensorValues(Domain):
         """What a method of a module gives.
 
         Raises:
-            Unreadable: that cannot be told.
+            Unsupported: that cannot be told.
         """
         found = module.cls.method(method) if module.cls is not None else None
         if found is None:
-            raise Unreadable(f"{module.class_name} has no {method}")
+            raise Unsupported(f"{module.class_name} has no {method}")
         cls, node = found
         return self._enter(self._function(node, Place(cls.source, cls, module), (module,)), arguments, keywords)
 
@@ -177,7 +177,7 @@ class TensorValues(Domain):
         """What calling a module gives.
 
         Raises:
-            Unreadable: that cannot be told.
+            Unsupported: that cannot be told.
         """
         return self._forward(module, list(arguments), {})
 
@@ -185,7 +185,7 @@ class TensorValues(Domain):
         """What a function of a library gives.
 
         Raises:
-            Unreadable: that cannot be told.
+            Unsupported: that cannot be told.
         """
         return self._enter(self._function(function.node, Place(function.source)), arguments, keywords)
 
@@ -250,7 +250,7 @@ class TensorValues(Domain):
             return self._of_module(base, name, frame)
         if isinstance(base, Config):
             if (value := base.get(name)) is UNKNOWN:
-                raise Unreadable(f"uses config.{name}, which is not known")
+                raise Unsupported(f"uses config.{name}, which is not known")
             return value
         if isinstance(base, Table) and name in {"get_interface", "get"}:
             return Native(base.get_interface)
@@ -288,7 +288,7 @@ class TensorValues(Domain):
             return self._assigned_by_constructor(module, name)
         if found is not None:
             if len(found) > 1:
-                raise Unreadable(f"uses {module.class_name}.{name}, which may be one of several")
+                raise Unsupported(f"uses {module.class_name}.{name}, which may be one of several")
             return self.parameter(module, name) if isinstance(found[0], Shape) else found[0]
         if name in {"values", "items", "keys"} and module.cls is None:
             pairs = {key: one[-1] for key, one in module.attributes.items() if isinstance(one[-1], Module)}
@@ -298,7 +298,7 @@ class TensorValues(Domain):
         if module.cls is None and name == "bias" and "weight" in module.attributes and name not in module.uncertain:
             return None  # as torch has it of a layer that is made without one
         if module.cls is None:
-            raise Unreadable(f"uses {module.class_name}.{name}, which is not known")
+            raise Unsupported(f"uses {module.class_name}.{name}, which is not known")
         return self._of_class(module.cls, name, module)
 
     def _assigned_by_constructor(self, module: Module, name: str) -> Any:
@@ -314,12 +314,12 @@ class TensorValues(Domain):
                     scope = Scope({"self": module, **({"config": config} if isinstance(config, Config) else {})})
                     try:
                         return Frame(self, home.source.path, home.source.module, scope, place).value(node.value)
-                    except Unreadable as error:
+                    except Unsupported as error:
                         made = f"`{ast.unparse(node)}` ({home.source.where(node)})"
-                        raise Unreadable(
+                        raise Unsupported(
                             f"uses what {made} sets, and that is not known{_of_config(node, config)}"
                         ) from error
-        raise Unreadable(f"uses {module.class_name}.{name}, which is not known")
+        raise Unsupported(f"uses {module.class_name}.{name}, which is not known")
 
     def _of_class(self, cls: ClassRef, name: str, owner: Module | None) -> Any:
         method = cls.method(name)
@@ -331,7 +331,7 @@ class TensorValues(Domain):
             return self._enter(function, [], {}) if "property" in decorators else function
         assigned = cls.assigned(name)
         if assigned is None:
-            raise Unreadable(f"uses {cls.node.name}.{name}, which is not known")
+            raise Unsupported(f"uses {cls.node.name}.{name}, which is not known")
         home, value = assigned
         return Frame(self, home.source.path, home.source.module, Scope({}), Place(home.source, home)).value(value)
 
@@ -339,13 +339,13 @@ class TensorValues(Domain):
         """What `super().name` is."""
         owner = place.owner
         if place.cls is None or owner is None or owner.cls is None:
-            raise Unreadable("uses super() outside of a method")
+            raise Unsupported("uses super() outside of a method")
         for entry in owner.cls.after(place.cls):
             if isinstance(entry, ClassRef) and (node := entry.defines(name)) is not None:
                 return self._function(node, Place(entry.source, entry, owner), (owner,))
             if isinstance(entry, str) and name == "forward":
                 return Native(partial(self._layer_of, entry.rpartition(".")[2], owner))
-        raise Unreadable(f"uses super().{name}, which is not known")
+        raise Unsupported(f"uses super().{name}, which is not known")
 
     def set_attribute(self, base: Any, name: str, value: Any, frame: Frame) -> None:
         """See `Domain`."""
@@ -450,7 +450,7 @@ class TensorValues(Domain):
             )
             given = next((one for one in (*bound, *arguments) if isinstance(one, Tensor)), None)
             if given is None or given.shape != result.shape:
-                raise Unreadable("is left out, but gives another shape")
+                raise Unsupported("is left out, but gives another shape")
             return given
         bound = (
             function.function.args if isinstance(function, Native) and isinstance(function.function, partial) else ()
@@ -531,15 +531,15 @@ class TensorValues(Domain):
             return Module(name)
         if path.startswith("torch.") and "." not in path.removeprefix("torch.nn.functional.").removeprefix("torch."):
             return self._torch(name, arguments, keywords)
-        raise Unreadable(f"calls {path}")
+        raise Unsupported(f"calls {path}")
 
     def _torch(self, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         if name in {"detach", "detach_"}:
             return self._constant(arguments[0])
         try:
             result = functions.call(name, arguments, dict(keywords))
-        except functions.NotKnown as error:
-            raise Unreadable(str(error)) from error
+        except functions.UnsupportedOperation as error:
+            raise Unsupported(str(error)) from error
         return self._constant(result) if self._without_gradient and isinstance(result, Tensor) else result
 
     def _constant(self, tensor: Tensor) -> Tensor:
@@ -580,7 +580,7 @@ class TensorValues(Domain):
             return arguments[0]
         if kind in _ACTIVATIONS:
             return self._torch(_ACTIVATIONS[kind], arguments, keywords)
-        raise Unreadable(f"calls a {kind or module.class_name}")
+        raise Unsupported(f"calls a {kind or module.class_name}")
 
     def _layer_of(self, kind: str, module: Module, *arguments: Any, **keywords: Any) -> Any:
         return self._layer(kind, module, list(arguments), keywords)
@@ -636,14 +636,14 @@ def _number(value: Any) -> Any:
     """The only number of a tensor, or a number as it is."""
     if isinstance(value, Tensor):
         if value.data.size != 1:
-            raise Unreadable("takes a tensor of several numbers for one")
+            raise Unsupported("takes a tensor of several numbers for one")
         return value.data.item()
     return value
 
 
 def _present(value: Tensor | None) -> Tensor:
     if value is None:
-        raise Unreadable("uses a weight that is not known")
+        raise Unsupported("uses a weight that is not known")
     return value
 
 
@@ -664,6 +664,6 @@ def _kinds(node: ast.expr) -> list[ast.expr]:
 
 def _unknown(path: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise Unreadable(f"calls {path}")
+        raise Unsupported(f"calls {path}")
 
     return refuse

@@ -10,7 +10,7 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.construction.domain import Place
-from omni_kit.upstream.construction.frame import returned_by
+from omni_kit.upstream.construction.interpreter import returned_by
 from omni_kit.upstream.construction.values import Config
 from omni_kit.upstream.transformers.autoclasses import auto_class, auto_model_table
 from omni_kit.upstream.transformers.configs import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import UNKNOWN, OpenDomain, Unknown, Unreadable, evaluate
+from omni_kit.pysource.eval import UNKNOWN, OpenDomain, Unknown, Unsupported, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
@@ -254,7 +254,7 @@ def _record(found: dict[str, Value], name: str, node: ast.expr, source: SourceFi
 def _arithmetic(node: ast.expr) -> Any:
     try:
         return evaluate(node, OpenDomain())
-    except Unreadable:
+    except Unsupported:
         return UNKNOWN
 
 

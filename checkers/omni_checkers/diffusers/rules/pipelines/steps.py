@@ -12,7 +12,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import UNKNOWN, Frame, OpenDomain, Unknown, Unreadable, evaluate
+from omni_kit.pysource.eval import UNKNOWN, Frame, OpenDomain, Unknown, Unsupported, evaluate
 from omni_kit.pysource.nodes import calls, keyword, last_name, methods
 from omni_kit.pysource.source import dotted
 
@@ -104,7 +104,7 @@ def _factor(node: ast.expr) -> float | None:
     """Return what an expression is where every variable is 1; None where it is more than a multiple."""
     try:
         return _number(evaluate(node, _Multiples()))
-    except Unreadable:
+    except Unsupported:
         return None
 
 

@@ -12,7 +12,7 @@ from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import fields, own_classes
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.sglang_diffusion.context import ASKED
-from omni_kit.targets.sglang_diffusion.unserved import unserved
+from omni_kit.targets.sglang_diffusion.unserved_arguments import unserved
 
 _REQUESTS = ("batch", "req")
 _LISTED = "| argument | stays |\n|---|---|\n"

@@ -10,7 +10,7 @@ from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile, upstream_function
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import dotted
-from omni_kit.targets.recorded import other_version
+from omni_kit.targets.provenance import other_version
 from omni_kit.targets.veomni.model_dir import ModelDir
 
 _REGISTER = {"override_method", "replace_class", "replace_function", "modify_init"}

@@ -2,9 +2,16 @@
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
 from omni_kit.parity.processes.steps.beginning import Drop, Initialise
-from omni_kit.parity.processes.steps.calling import Answer, AnswerOn, AnswerWrongly, Branches, Variants, Ways
+from omni_kit.parity.processes.steps.calling import (
+    Branches,
+    RunOnDevice,
+    RunScenarios,
+    RunWithCallFault,
+    Variants,
+    WriteScenarios,
+)
 from omni_kit.parity.processes.steps.deriving import Derive
-from omni_kit.parity.processes.steps.fault_injection import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
+from omni_kit.parity.processes.steps.fault_injection import CompleteFaults, Mistakes, Places, RunMistaken, RunWithFault
 from omni_kit.parity.processes.steps.loading import (
     Adapt,
     CallHooks,
@@ -29,12 +36,9 @@ from omni_kit.parity.processes.steps.training import LoadAdapter, LoadExport, Pl
 
 __all__ = [
     "Adapt",
-    "Answer",
-    "AnswerOn",
-    "AnswerWrongly",
     "Branches",
     "CallHooks",
-    "CompletePlanted",
+    "CompleteFaults",
     "Convert",
     "Derive",
     "Drop",
@@ -61,9 +65,12 @@ __all__ = [
     "RunAs",
     "RunMistaken",
     "RunNudged",
-    "RunPlanted",
+    "RunOnDevice",
+    "RunScenarios",
     "RunTrainer",
     "RunWith",
+    "RunWithCallFault",
+    "RunWithFault",
     "Save",
     "SaveToy",
     "SaveVariant",
@@ -74,7 +81,7 @@ __all__ = [
     "Trace",
     "TrainPlainly",
     "Variants",
-    "Ways",
+    "WriteScenarios",
     "known_steps",
     "step_of",
 ]

@@ -19,14 +19,14 @@ from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Branching, Varying
 from omni_kit.toys.configs.variants import Extent
-from omni_kit.toys.feeds.protocol import CallScenario, ManyWays
+from omni_kit.toys.feeds.protocol import CallScenario, HasScenarios
 
 _OF_EVERY_BRANCH = frozenset({"is", "available", "not", "torch", "on", "has"})
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
 
 
 @dataclass(frozen=True)
-class Ways(Step[list[dict[str, str]]]):
+class WriteScenarios(Step[list[dict[str, str]]]):
     """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
 
     Answers, for each way, its `name`, and as `error` why upstream itself refuses it; as `wants`, where a framework may,
@@ -39,7 +39,7 @@ class Ways(Step[list[dict[str, str]]]):
 
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
-        if not isinstance(side.feed, ManyWays):
+        if not isinstance(side.feed, HasScenarios):
             raise TargetFault(f"{type(side.feed).__name__} declares call scenarios, but has none")
         for number, way in enumerate(side.feed.ways(side.model)):
             _write(way, self.place / f"{number:03d}")
@@ -73,8 +73,8 @@ class Variants(Step[dict[str, Any]]):
 
 
 @dataclass(frozen=True)
-class Answer(Step[list[dict[str, str]]]):
-    """Calls the model in the ways that were written below `place`; answers as `Ways`."""
+class RunScenarios(Step[list[dict[str, str]]]):
+    """Calls the model in the ways that were written below `place`; answers as `WriteScenarios`."""
 
     place: Path
     out: Path
@@ -96,8 +96,8 @@ class Branches(Step[dict[str, str]]):
 
 
 @dataclass(frozen=True)
-class AnswerOn(Step[list[dict[str, str]]]):
-    """As `Answer`, of the checkpoint loaded once more by the code for another device."""
+class RunOnDevice(Step[list[dict[str, str]]]):
+    """As `RunScenarios`, of the checkpoint loaded once more by the code for another device."""
 
     branch: str
     checkpoint: Path
@@ -122,8 +122,8 @@ class AnswerOn(Step[list[dict[str, str]]]):
 
 
 @dataclass(frozen=True)
-class AnswerWrongly(Step[list[dict[str, str]]]):
-    """As `Answer`, while the model makes a mistake; by its name among `CALL_FAULTS`."""
+class RunWithCallFault(Step[list[dict[str, str]]]):
+    """As `RunScenarios`, while the model makes a mistake; by its name among `CALL_FAULTS`."""
 
     place: Path
     out: Path

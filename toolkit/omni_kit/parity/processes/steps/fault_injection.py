@@ -29,7 +29,7 @@ class Places(Step[list[dict[str, Any]]]):
 
 
 @dataclass(frozen=True)
-class RunPlanted(Step[dict[str, bool]]):
+class RunWithFault(Step[dict[str, bool]]):
     """As `Run`, `Trace` and `Replay`, with a fault in the model; writes what it then holds, too.
 
     Answers whether the place was `reached`, whether it `changed` anything, and whether it was `unfit`.
@@ -52,7 +52,7 @@ class RunPlanted(Step[dict[str, bool]]):
 
 
 @dataclass(frozen=True)
-class CompletePlanted(Step[None]):
+class CompleteFaults(Step[None]):
     """As `Replay`, each module given what it is not passed, with a fault in the model."""
 
     number: int

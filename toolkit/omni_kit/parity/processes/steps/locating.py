@@ -84,7 +84,7 @@ class PlaceOfSaving(Step[str]):
 
 
 @dataclass(frozen=True)
-class TraceWay(Step[None]):
+class TraceScenario(Step[None]):
     """Records everything that goes in and out of every module while the model is called in one way.
 
     With `script`, every paired module is fed, and its answer replaced, as in `Replay`.

@@ -14,7 +14,7 @@ from omni_kit.targets.diffusers.modular.members import Members
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Opened
 from omni_kit.targets.diffusers.modular.pieces import Piece
-from omni_kit.targets.diffusers.modular.rewriting import STATE, Told, rewritten
+from omni_kit.targets.diffusers.modular.rewriting import STATE, Rewrite, rewritten
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import guidance_of
 
@@ -124,7 +124,7 @@ class Blocks:
 
     def _answers(self, answers: dict[str, str]) -> list[cst.BaseStatement]:
         """The answers in the state, by the names that the pipeline's output has for them."""
-        told = Told(self.flow.crossing, self.members.function)
+        told = Rewrite(self.flow.crossing, self.members.function)
         values = {name: rewritten(cst.parse_expression(value), told) for name, value in answers.items()}
         code = {name: cst.Module([]).code_for_node(value) for name, value in values.items()}
         return [_statement(f"{STATE}.{name} = {value}") for name, value in code.items() if value != f"{STATE}.{name}"]
@@ -174,7 +174,7 @@ class Blocks:
     def _rewritten(
         self, statements: Sequence[cst.BaseStatement], kept: frozenset[str] = frozenset()
     ) -> list[cst.BaseStatement]:
-        told = Told(self.flow.crossing, self.members.function, kept, self._leaves_out)
+        told = Rewrite(self.flow.crossing, self.members.function, kept, self._leaves_out)
         return [rewritten(one, told) for one in statements if not self._leaves_out(one)]
 
     def _leaves_out(self, node: cst.CSTNode) -> bool:

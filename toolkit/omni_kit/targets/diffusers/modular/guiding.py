@@ -9,12 +9,13 @@ from itertools import pairwise
 
 import libcst as cst
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
-from omni_kit.targets.diffusers.modular.split_cfg_batch import Kept, split_cfg_batch
+from omni_kit.targets.diffusers.modular.split_cfg_batch import split_cfg_batch
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE, Guider, guider_for
@@ -63,18 +64,18 @@ def guided(opened: Opened) -> Guided:
     """The pipeline with a guider.
 
     Raises:
-        Kept: no guider does what it does.
+        Unsupported: no guider does what it does.
     """
     told = guidance_of(opened.pipeline)
     guider = guider_for(opened.pipeline.library, told.formula)
     if guider is None:
-        raise Kept("no guider of this diffusers version computes its formula")
+        raise Unsupported("no guider of this diffusers version computes its formula")
     single = split_cfg_batch(opened) if told.together else None
     if single is not None:
         opened = Guided(opened.pipeline, guider, single.call)
     pair = next((found for block in _blocks(opened.call.written) if (found := _pair(block)) is not None), None)
     if pair is None:
-        raise Kept("it does more between the two denoiser calls than call and combine")
+        raise Unsupported("it does more between the two denoiser calls than call and combine")
     if single is not None:
         pair = replace(pair, positive=single.positive, between=single.between)
     return _Change(opened, guider, told.scale, pair).made()
@@ -177,7 +178,7 @@ class _Change:
         """Argument of `__call__` -> component, and the variable that is one of them in each round; empty for none.
 
         Raises:
-            Kept: the scale is another.
+            Unsupported: the scale is another.
         """
         assert isinstance(self.pair.combined.value, ast.BinOp)
         product = self.pair.combined.value.right
@@ -189,7 +190,7 @@ class _Change:
                   and any(dotted(one) == used for one in node.targets)]  # fmt: skip
         names = {dotted(one) or "" for one in values}
         if not values or not all(name.startswith(self.scale) for name in names):
-            raise Kept(f"its scale is {used}")
+            raise Unsupported(f"its scale is {used}")
         return {name: COMPONENT + name.removeprefix(self.scale) for name in sorted(names)}, used
 
     def _lines(self, chosen: str) -> Iterator[str]:
@@ -202,7 +203,7 @@ class _Change:
         own = {one.arg: ast.unparse(one.value) for one in call.value.keywords if one.arg}
         plain = [[ast.unparse(one) for one in (made.func, *made.args)] for made in (call.value, again.value)]
         if names.keys() != own.keys() or plain[0] != plain[1]:
-            raise Kept("its two denoiser calls differ")
+            raise Unsupported("its two denoiser calls differ")
         apart = {name: (own[name], names[name]) for name in own if own[name] != names[name]}
         call.value.keywords = [one for one in call.value.keywords if one.arg not in apart]
         call.value.keywords.append(ast.keyword(None, ast.Name("cond_kwargs", ast.Load())))
@@ -211,7 +212,7 @@ class _Change:
         yield f"{guider}.set_state(step={count[0]}, num_inference_steps=len({count[2]}), timestep={count[1]})"
         data = ", ".join(f'"{name}": ({one}, {self._guarded(other)})' for name, (one, other) in apart.items())
         if any(_names(other) - _names(one) - self._always() for one, other in apart.values()):
-            raise Kept("its second call's inputs do not exist without guidance")
+            raise Unsupported("its second call's inputs do not exist without guidance")
         yield f"guider_state = {guider}.prepare_inputs({{{data}}})"
         yield "for guider_state_batch in guider_state:"
         yield f"    {guider}.prepare_models({denoiser})"
@@ -261,7 +262,7 @@ class _Change:
         """The number of a round, its step, and all steps.
 
         Raises:
-            Kept: the loop counts otherwise.
+            Unsupported: the loop counts otherwise.
         """
         for node in ast.walk(self.opened.call.node):
             if isinstance(node, ast.For) and _is_around(node, self.pair.value):
@@ -269,20 +270,20 @@ class _Change:
                 names = [one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)]
                 if isinstance(head, ast.Call) and dotted(head.func) == "enumerate" and len(names) == 2:
                     return names[0], names[1], ast.unparse(head.args[0])
-        raise Kept("its loop does not count steps")
+        raise Unsupported("its loop does not count steps")
 
     def _check(self, function: ast.stmt, scales: Mapping[str, str]) -> None:
         """A scale that the pipeline replaces itself, but where it is left out, is not a guider's.
 
         Raises:
-            Kept: it does so.
+            Unsupported: it does so.
         """
         first = next(iter(scales))
         stored = {
             node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         if first in stored:
-            raise Kept(f"it replaces {first} itself")
+            raise Unsupported(f"it replaces {first} itself")
 
 
 def _names(text: str) -> set[str]:

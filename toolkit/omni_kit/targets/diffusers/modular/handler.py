@@ -5,12 +5,12 @@ from pathlib import Path
 from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
 from omni_kit.targets.diffusers.modular.package import find_package
 from omni_kit.targets.protocol import IntegrationPlan, Request
-from omni_kit.targets.recorded import recorded_source
+from omni_kit.targets.provenance import recorded_source
 from omni_kit.targets.sides import PIPELINES, Ability, Candidate
 from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.modular.side:ModularBuilder"
-_FEED = "omni_kit.toys.feeds.pipeline:PromptsFeed"
+_FEED = "omni_kit.toys.feeds.pipeline:PromptBatchBuilder"
 
 
 class ModularHandler:

@@ -11,7 +11,7 @@ import libcst as cst
 
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module
 from omni_kit.targets.diffusers.modular.opened import Method, definitions
-from omni_kit.targets.diffusers.modular.rewriting import Told, rewritten
+from omni_kit.targets.diffusers.modular.rewriting import Rewrite, rewritten
 
 _FUTURE = Imported("__future__", "annotations")
 _STANDARD = "diffusers.pipelines."
@@ -132,7 +132,7 @@ class Collector:
     def _as_function(self, method: Method) -> Piece:
         plain = [one for one in method.written.decorators if _code(one.decorator) != "staticmethod"]
         node = method.written.with_changes(decorators=plain, leading_lines=[])
-        return Piece(_code(rewritten(node, Told(method=self._method))), method.home.source)
+        return Piece(_code(rewritten(node, Rewrite(method=self._method))), method.home.source)
 
     def _import(self, name: str, one: Imported) -> str:
         module = one.module

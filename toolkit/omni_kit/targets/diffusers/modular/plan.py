@@ -10,6 +10,7 @@ from functools import cached_property
 import libcst as cst
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
@@ -19,7 +20,6 @@ from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
 from omni_kit.targets.diffusers.modular.placed import Placed
 from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
-from omni_kit.targets.diffusers.modular.split_cfg_batch import Kept
 from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline
@@ -71,7 +71,7 @@ class Proposal:
         plain = Opened(self.pipeline)
         try:
             return guided(plain), ""
-        except Kept as reason:
+        except Unsupported as reason:
             return plain, str(reason)
 
     @property

@@ -16,7 +16,7 @@ _SCOPES = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda
 
 
 @dataclass(frozen=True)
-class Told:
+class Rewrite:
     """What rewriting has to know.
 
     Attributes:
@@ -32,13 +32,13 @@ class Told:
     left: Callable[[cst.CSTNode], bool] = field(default=lambda node: False)
 
 
-def rewritten(node: Node, told: Told) -> Node:
+def rewritten(node: Node, told: Rewrite) -> Node:
     """A statement as a block has it; nothing else of it changes."""
     return node.visit(_Rewriter(told))  # type: ignore[return-value]
 
 
 class _Rewriter(cst.CSTTransformer):
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Rewrite) -> None:
         self._told = told
         self._bound: list[frozenset[str]] = []
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
@@ -15,10 +16,6 @@ from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import is_combination
 
 _JOINS = ("cat", "concat", "concatenate")
-
-
-class Kept(Exception):
-    """The pipeline's own formula stays; the reason in one line."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,14 @@ def split_cfg_batch(opened: Opened) -> Single:
     """The call, told so.
 
     Raises:
-        Kept: it does more with what it doubles; what.
+        Unsupported: it does more with what it doubles; what.
     """
     function = opened.call.node
     found = next((one for block in _blocks(function) if (one := _place(block)) is not None), None)
     if found is None:
-        raise Kept("both outputs come from one call with a doubled batch, which is not split right after the call")
+        raise Unsupported(
+            "both outputs come from one call with a doubled batch, which is not split right after the call"
+        )
     return _Undoubling(opened, *found).single()
 
 
@@ -138,13 +137,13 @@ class _Undoubling:
         first, second = (ast.unparse(one) for one in halves.targets[0].elts)
         orders = {one.negative_first for one in self.joined if one.against}
         if len(orders) != 1:
-            raise Kept(
+            raise Unsupported(
                 "both outputs come from one call whose conditional and unconditional halves could not be identified"
             )
         negative, positive = (first, second) if orders == {True} else (second, first)
         assert isinstance(combined, ast.Assign)
         if not _goes_from(combined.value, positive, negative):
-            raise Kept("its formula uses the halves in reverse order")
+            raise Unsupported("its formula uses the halves in reverse order")
         self._check()
         answer = _target(self.ask)
         again = f"{negative} = {ast.unparse(_Other(self.against).visit(copy.deepcopy(self.ask.value)))}"
@@ -176,23 +175,23 @@ class _Undoubling:
         """Nothing else knows that there are two of everything.
 
         Raises:
-            Kept: something does.
+            Unsupported: something does.
         """
         function, own = self.opened.call.node, {id(one.node) for one in self.joined}
         first = min(one.node.lineno for one in self.joined)
         inside = {id(one) for node in (self.ask, *(each.node for each in self.joined)) for one in ast.walk(node)}
         for node in (one for one in ast.walk(function) if getattr(one, "lineno", 0) >= first):
             if isinstance(node, ast.Call) and id(node) not in inside and _doubles(node):
-                raise Kept(f"it doubles more than the denoiser's inputs: {ast.unparse(node)[:80]}")
+                raise Unsupported(f"it doubles more than the denoiser's inputs: {ast.unparse(node)[:80]}")
             if isinstance(node, ast.Assign) and id(node) not in own and self._changes(node):
-                raise Kept(f"it changes {', '.join(sorted(self._changes(node)))} after doubling")
+                raise Unsupported(f"it changes {', '.join(sorted(self._changes(node)))} after doubling")
             if isinstance(node, ast.IfExp) and id(node) not in inside and ast.unparse(node.test) == self.test:
-                raise Kept(f"it does more in its guidance branch: {ast.unparse(node)[:80]}")
+                raise Unsupported(f"it does more in its guidance branch: {ast.unparse(node)[:80]}")
         for name in self._read_besides(function, inside):
-            raise Kept(f"it reads {name} besides, where there are two of it")
+            raise Unsupported(f"it also reads {name}, which it doubles")
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and (name := self._doubling(node)):
-                raise Kept(f"{name} doubles, too")
+                raise Unsupported(f"it also doubles {name}")
 
     def _changes(self, node: ast.Assign) -> set[str]:
         names = {one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
 from omni_kit.targets.diffusers.porting.grouped import with_groups
@@ -229,7 +229,7 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
         return replace(found, groups=("-1", "1"))
     try:
         told = [in_words_of_config(one, home, forward, closure) if one else "-1" for one in (order.heads, order.size)]
-    except Unreadable as error:
+    except Unsupported as error:
         why = f"how many heads {found.fused} has is not given by the model's arguments: {error}"
         return Projections(out=found.out, unsure=[why])
     return replace(found, groups=(told[0], told[1]))

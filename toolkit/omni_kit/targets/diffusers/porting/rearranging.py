@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
 
 _TOKEN = re.compile(r"\(([^()]*)\)|(\S+)")
 _ONE = "1"
-
-
-class Unreadable(Exception):
-    """A pattern that is not written out here."""
 
 
 @dataclass
@@ -38,7 +35,7 @@ class _Steps:
             elif len(group) > 1:
                 unknown = [name for name in group if name not in self.sizes]
                 if len(unknown) > 1:
-                    raise Unreadable("more than one axis of a group has no size")
+                    raise Unsupported("more than one axis of a group has no size")
                 inner = ", ".join(self.sizes.get(name, "-1") for name in group)
                 self.done.append(f".unflatten({index}, ({inner}))")
         self.axes = [name for group in groups for name in group if name != _ONE]
@@ -46,7 +43,7 @@ class _Steps:
     def order(self, wanted: list[str]) -> None:
         """The axes that there are, in another order."""
         if sorted(wanted) != sorted(self.axes):
-            raise Unreadable("an axis is on only one side")
+            raise Unsupported("an axis is on only one side")
         order = [self.axes.index(name) for name in wanted]
         moved = [at for at, index in enumerate(order) if at != index]
         if len(moved) == 2:
@@ -84,24 +81,24 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
         name: "rearrange" or "repeat".
 
     Raises:
-        Unreadable: its pattern is not one that is written out here.
+        Unsupported: its pattern is not one that is written out here.
     """
     plain = [one.value for one in call.args if one.keyword is None and not one.star]
     sizes = {one.keyword.value: code(one.value) for one in call.args if one.keyword is not None}
     if name not in ("rearrange", "repeat") or len(plain) != 2 or len(plain) + len(sizes) != len(call.args):
-        raise Unreadable("another call")
+        raise Unsupported("another call")
     if not isinstance(plain[1], cst.SimpleString) or isinstance(plain[0], cst.List | cst.Tuple):
-        raise Unreadable("not a constant pattern, or several tensors")
+        raise Unsupported("not a constant pattern, or several tensors")
     sides = str(ast.literal_eval(plain[1].value)).split("->")
     if len(sides) != 2 or "..." in plain[1].value:
-        raise Unreadable("axes without names")
+        raise Unsupported("axes without names")
     left, right = (_groups(side) for side in sides)
     steps = _Steps([], sizes)
     steps.split(left)
     names = [one for group in right for one in group if one != _ONE]
     if name == "repeat":
         if any(one not in steps.axes and one not in sizes for one in names):
-            raise Unreadable("an axis without a size")
+            raise Unsupported("an axis without a size")
         steps.order([one for one in names if one in steps.axes])
         steps.widen(names)
     steps.order(names)
@@ -133,6 +130,6 @@ class WithoutEinops(cst.CSTTransformer):
             return updated_node
         try:
             return written_out(updated_node, name)
-        except Unreadable as why:
+        except Unsupported as why:
             self.left.append(f"write {code(updated_node.func)} out with torch's own methods ({why})")
             return updated_node

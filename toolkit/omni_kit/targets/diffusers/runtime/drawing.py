@@ -23,7 +23,7 @@ from omni_kit.targets.diffusers.runtime.changing import (
 )
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.runtime.standins import KnownPrompts, autoencoder_of, handed_to
-from omni_kit.targets.recorded import ALONE, SCHEDULER
+from omni_kit.targets.provenance import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import RecordedCalls, asking
 from omni_kit.targets.references.stepping import answer, rows_alike, runs_alone, seeded
 from omni_kit.targets.replacing import replaced

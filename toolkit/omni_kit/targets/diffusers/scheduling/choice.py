@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
 from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, installed_for, is_plain, shift_along
 from omni_kit.targets.diffusers.scheduling.made import Made
 from omni_kit.targets.diffusers.scheduling.noising import noising_of
 from omni_kit.targets.diffusers.scheduling.settings import defaults_of
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import Sampling
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
-from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, st
             )
         made = Made(loop, noising_of(loop, settings))
         made.tried()
-    except Unmoved as error:
+    except Unsupported as error:
         return Stepping(unmoved=str(error)) if sampling.forward is not True or sampling.roles else NOTHING
     return Stepping(made=made, reason=_why(loop, settings, plain))
 

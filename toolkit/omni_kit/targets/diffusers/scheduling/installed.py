@@ -12,9 +12,9 @@ from typing import Any
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
 from omni_kit.targets.replacing import replaced
+from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, LoopTrace, trace_of
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import bent
-from omni_kit.upstream.repositories.stepping.split_step import Divided
-from omni_kit.upstream.repositories.stepping.worked_out import DRAWN, Way, way_of
 
 FIRST = "FlowMatchEulerDiscreteScheduler"
 """What is asked first, and stays where nothing is known of the loop."""
@@ -78,7 +78,7 @@ def is_plain(loop: Divided, settings: Mapping[str, Any]) -> bool | None:
     """Whether a step adds the answer times the change of the level that the model is told; None where not followed."""
     for count in _COUNTS:
         for model in _MODELS:
-            way = way_of(loop, count, _NOISE, model, settings)
+            way = trace_of(loop, count, _NOISE, model, settings)
             if way is None:
                 return None
             if not _is_euler(way, count, model):
@@ -86,7 +86,7 @@ def is_plain(loop: Divided, settings: Mapping[str, Any]) -> bool | None:
     return True
 
 
-def _is_euler(way: Way, count: int, model: Callable[[float, float], float]) -> bool:
+def _is_euler(way: LoopTrace, count: int, model: Callable[[float, float], float]) -> bool:
     if len(way.asked) != count or way.begun != 1.0:
         return False
     times = [time for _, time in way.asked]
@@ -102,7 +102,7 @@ def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
     """The shift of the levels that a plain loop goes along; None for other levels."""
     found = set()
     for count in _COUNTS:
-        way = way_of(loop, count, _NOISE, _MODELS[0], settings)
+        way = trace_of(loop, count, _NOISE, _MODELS[0], settings)
         one = bent([*(time for _, time in way.asked), 0.0], count) if way is not None else None
         found.add(None if one is None else round(one, 5))
     return found.pop() if len(found) == 1 else None
@@ -114,7 +114,7 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
     Args:
         shift: of the authors' levels, where that is all that they are.
     """
-    ways = {(count, place): way_of(loop, count, _NOISE, model, settings)
+    ways = {(count, place): trace_of(loop, count, _NOISE, model, settings)
             for count in _COUNTS for place, model in enumerate(_MODELS)}  # fmt: skip
     if not all(way is not None and way.asked for way in ways.values()):
         return None
@@ -131,7 +131,7 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
     return None
 
 
-def _candidates(shift: float | None, way: Way) -> Iterator[Installed]:
+def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
     for name in sorted(plainest_first(), key=lambda one: one != FIRST):
         taken = inspect.signature(schedulers()[name].__init__).parameters
         whole = way.asked[0][1] > 1
@@ -147,7 +147,7 @@ def _candidates(shift: float | None, way: Way) -> Iterator[Installed]:
         yield from configured(name, way, whole)
 
 
-def configured(name: str, way: Way, whole: bool) -> Iterator[Installed]:
+def configured(name: str, way: LoopTrace, whole: bool) -> Iterator[Installed]:
     """A scheduler with the authors' own schedule of betas, in all that it may make of it; as long as steps agree."""
     taken = inspect.signature(schedulers()[name].__init__).parameters
     for betas in schedules_of(name, way.tables):
@@ -171,7 +171,7 @@ def _choices(wanted: Mapping[str, Sequence[Any]], taken: Mapping[str, inspect.Pa
         yield dict(zip(known, chosen, strict=True))
 
 
-def _is_timed(one: Installed, way: Way) -> bool:
+def _is_timed(one: Installed, way: LoopTrace) -> bool:
     """Whether a scheduler goes along the steps that the authors' model is told."""
     try:
         scheduler = schedulers()[one.name](**one.config)
@@ -184,7 +184,7 @@ def _is_timed(one: Installed, way: Way) -> bool:
     )
 
 
-def _goes(one: Installed, count: int, model: Callable[[float, float], float], way: Way) -> bool | None:
+def _goes(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
     """Whether it goes where the authors go, and then whether latents are scaled on the way; None for elsewhere."""
     try:
         return _walks(one, count, model, way)
@@ -192,7 +192,7 @@ def _goes(one: Installed, count: int, model: Callable[[float, float], float], wa
         return None
 
 
-def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: Way) -> bool | None:
+def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
     import torch
 
     cls = schedulers()[one.name]

@@ -8,13 +8,14 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.scheduling.moving import Drawn, Gathered, copied, lines_of
 from omni_kit.targets.diffusers.scheduling.settings import Configured, Named, Settings, config_of, defaults_of
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.sampler_step.flow import binds
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import STEPS
-from omni_kit.upstream.repositories.stepping.flow import Unmoved, binds
-from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 _COUNT = "num_inference_steps"
@@ -39,7 +40,7 @@ class Made:
         """Collects settings and helpers.
 
         Raises:
-            Unmoved: it needs what is not at hand.
+            Unsupported: it needs what is not at hand.
         """
         known = defaults_of(self.loop.sampling.made)
         steps = self.loop.sampling.roles[STEPS]
@@ -64,7 +65,7 @@ class Made:
         """Writes all of it once.
 
         Raises:
-            Unmoved: a statement cannot be moved.
+            Unsupported: a statement cannot be moved.
         """
         parts = (self.start, self.along, self.told, self.factor, self.carried, self.scaled, list(self.stages))
         assert all(one is not None for one in parts)
@@ -107,11 +108,11 @@ class Made:
         found.definitions.remove(root)
         used = {root: found.foreign.pop(root)}
         if found.definitions and not isinstance(found.definitions[-1].node, ast.stmt):
-            raise Unmoved("needs what cannot be copied")
+            raise Unsupported("needs what cannot be copied")
         self._imports, self._functions = lines_of(root, used[root]), copied(found)
         packages = {n.partition(".")[0] for names in (*used.values(), *found.foreign.values()) for n in names.values()}
         if more := sorted(packages - _AT_HAND):
-            raise Unmoved(f"needs {', '.join(more)}")
+            raise Unsupported(f"needs {', '.join(more)}")
 
     @property
     def imports(self) -> list[str]:

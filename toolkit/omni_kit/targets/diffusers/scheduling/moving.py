@@ -5,11 +5,12 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, Unmoved
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall
 
 
 class Gathered(ast.NodeTransformer):
@@ -34,7 +35,7 @@ class Drawn(ast.NodeTransformer):
         """`torch.randn_like(x)`, and `torch.randn` of the shape of something.
 
         Raises:
-            Unmoved: it is drawn otherwise.
+            Unsupported: it is drawn otherwise.
         """
         self.generic_visit(node)
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -42,7 +43,7 @@ class Drawn(ast.NodeTransformer):
             return node
         shape = _shape(node, name)
         if shape is None:
-            raise Unmoved(f"draws noise by {ast.unparse(node)}: write randn_like")
+            raise Unsupported(f"draws noise by {ast.unparse(node)}: write randn_like")
         return ast.parse(
             f"randn_tensor({shape}.shape, generator=generator, device={shape}.device, dtype={shape}.dtype)", mode="eval"
         ).body
@@ -73,12 +74,12 @@ def copied(closure: Closure) -> tuple[list[str], str]:
     """What is needed of the authors: the lines that it imports, and its text.
 
     Raises:
-        Unmoved: it cannot be extracted from its file.
+        Unsupported: it cannot be extracted from its file.
     """
     if not closure.definitions:
         return [], ""
     try:
         parts = collect(closure, "", closure.definitions[-1].name)
     except Refusal as error:
-        raise Unmoved(str(error)) from error
+        raise Unsupported(str(error)) from error
     return parts.imports, "\n\n\n".join(code(one.node).strip("\n") for one in parts.parts)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from omni_kit.upstream.repositories.stepping.split_step import Divided
-from omni_kit.upstream.repositories.stepping.worked_out import way_of
+from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 
 FLOW, EXPLODING = "flow", "variance exploding"
 _COUNTS = (4, 7)
@@ -29,7 +29,7 @@ def noising_of(loop: Divided, settings: Mapping[str, Any]) -> str:
 
 def _holds(loop: Divided, settings: Mapping[str, Any], answer: Any, noised: Any) -> bool:
     for count in _COUNTS:
-        way = way_of(loop, count, _NOISE, lambda x, t: answer(1.0), settings)
+        way = trace_of(loop, count, _NOISE, lambda x, t: answer(1.0), settings)
         if (
             way is None
             or len(way.levels) not in (count, count + 1)

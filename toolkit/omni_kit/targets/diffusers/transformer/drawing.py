@@ -17,7 +17,7 @@ from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.runtime.drawing:DrawingBuilder"
 _REFERENCE = "omni_kit.targets.references.samplers:SamplerBuilder"
-_FEED = "omni_kit.toys.feeds.sampling:SamplingFeed"
+_FEED = "omni_kit.toys.feeds.sampling:SamplingBatchBuilder"
 _BASE = "DiffusionPipeline"
 
 

@@ -23,7 +23,7 @@ from omni_kit.targets.diffusers.transformer.entries import Entered, entries, fou
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_length, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
-from omni_kit.targets.recorded import ALONE
+from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.needs import importable
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import NULL

@@ -25,7 +25,7 @@ from omni_kit.targets.veomni.dit.overfit_check import (
     training_batch,
 )
 from omni_kit.targets.veomni.dit.runs import DitRuns
-from omni_kit.targets.veomni.dit.small_pipeline import SIZES, NotTried, drawn_shape, toy
+from omni_kit.targets.veomni.dit.small_pipeline import SIZES, ConditionsNotTested, drawn_shape, toy
 from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
@@ -90,7 +90,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         with tempfile.TemporaryDirectory() as place:
             try:
                 return [ATTENTION, GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
-            except (NotTried, ImportError, MissingRequirement) as reason:
+            except (ConditionsNotTested, ImportError, MissingRequirement) as reason:
                 raise MissingRequirement(f"{_UNTRIED}: {reason}", getattr(reason, "hint", "")) from reason
 
     def _taught(self, checkpoint: Path, place: Path) -> list[Fault]:
@@ -99,7 +99,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         built = self._build(checkpoint, None, "meta")
         key, read = built.config.condition_model_type, pipeline_of(find_library("diffusers"), type(built).__name__)
         if read is None:
-            raise NotTried("diffusers has no pipeline that runs it from a prompt alone")
+            raise ConditionsNotTested("diffusers has no pipeline that runs it from a prompt alone")
         pipeline = toy(read.cls.node.name, place)
         denoiser = place / read.denoiser.name
         try:
@@ -140,7 +140,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             raise MissingRequirement("diffusers has no pipeline that runs it from a prompt alone")
         try:
             shape = drawn_shape(toy(read.cls.node.name, where / "pipeline"), SIZES[0])
-        except NotTried as reason:
+        except ConditionsNotTested as reason:
             raise MissingRequirement(f"no small pipeline could be made: {reason}") from reason
         trainer.prepare(f"{self._import_name}.train")
         signed = {

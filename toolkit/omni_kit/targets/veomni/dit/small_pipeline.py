@@ -16,7 +16,7 @@ import torch
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder
 from omni_kit.targets.replacing import replaced
-from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineFeed, Scenario
+from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineBatchBuilder, Scenario
 from omni_kit.toys.pipelines.parts import told
 from omni_kit.upstream.diffusers.calling import FRAMES
 
@@ -29,7 +29,7 @@ Shape = tuple[int, int, int]
 """Frames, rows and columns of a medium."""
 
 
-class _Sizes(PipelineFeed):
+class _Sizes(PipelineBatchBuilder):
     """Both sizes: pipelines that draw pictures of a fixed area count their tokens by it."""
 
     scenarios = tuple(
@@ -37,7 +37,7 @@ class _Sizes(PipelineFeed):
     )
 
 
-class NotTried(Exception):
+class ConditionsNotTested(Exception):
     """There is nothing to teach with; why."""
 
 
@@ -45,15 +45,15 @@ def toy(pipeline_class: str, root: Path) -> Any:
     """A small pipeline of a class, saved below `root`.
 
     Raises:
-        NotTried: none can be made.
+        ConditionsNotTested: none can be made.
         MissingRequirement: its pipeline needs a package that is not installed.
     """
     try:
         return _fitting_toy(pipeline_class, root)
-    except (NotTried, ImportError, MissingRequirement):
+    except (ConditionsNotTested, ImportError, MissingRequirement):
         raise
     except Exception as error:  # whatever a pipeline raises that was made for other sizes
-        raise NotTried(f"a small {pipeline_class} fails with {told(error)}") from error
+        raise ConditionsNotTested(f"a small {pipeline_class} fails with {told(error)}") from error
 
 
 def _fitting_toy(pipeline_class: str, root: Path) -> Any:
@@ -75,14 +75,14 @@ def _toy(source: str, root: Path) -> Any:
     try:
         builder.make_toy(source, _Sizes())
     except BadInput as error:
-        raise NotTried(error.message) from error
+        raise ConditionsNotTested(error.message) from error
     builder.save_toy(None, root, "hub")
     _shift_by_size(root)
     pipeline = _loaded(root)
     if not hasattr(getattr(pipeline, "vae", None), "encode"):
-        raise NotTried(f"{type(pipeline).__name__} has no autoencoder with an encoder")
+        raise ConditionsNotTested(f"{type(pipeline).__name__} has no autoencoder with an encoder")
     if "height" not in inspect.signature(pipeline.__call__).parameters:
-        raise NotTried(f"VeOmni's data has images and videos, and {type(pipeline).__name__} draws neither")
+        raise ConditionsNotTested(f"VeOmni's data has images and videos, and {type(pipeline).__name__} draws neither")
     return pipeline
 
 
@@ -95,7 +95,7 @@ def drawn_shape(pipeline: Any, size: tuple[int, int]) -> Shape:
     """Return the shape of a medium of which the autoencoder makes as many latents as the pipeline decodes for a size.
 
     Raises:
-        NotTried: no such shape follows from those latents.
+        ConditionsNotTested: no such shape follows from those latents.
     """
     asked = (FRAME_COUNT, *size)
     found, encoded = decoded_latents(pipeline, size=size).shape, _encoded_shape(pipeline, asked)
@@ -108,7 +108,9 @@ def drawn_shape(pipeline: Any, size: tuple[int, int]) -> Shape:
         drawn = (frames, size[0] * found[-2] // encoded[-2], size[1] * found[-1] // encoded[-1])
         if drawn != asked and math.prod(found) == math.prod(_encoded_shape(pipeline, drawn)):
             return drawn
-    raise NotTried(f"{type(pipeline).__name__} takes the size of latents from elsewhere: {list(found)} in a small one")
+    raise ConditionsNotTested(
+        f"{type(pipeline).__name__} takes the size of latents from elsewhere: {list(found)} in a small one"
+    )
 
 
 def _encoded_shape(pipeline: Any, shape: Shape) -> torch.Size:

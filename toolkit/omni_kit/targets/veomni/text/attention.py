@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from omni_kit.pysource.eval import Native, Unreadable
+from omni_kit.pysource.eval import Native, Unsupported
 from omni_kit.upstream.construction import Config, Module
 from omni_kit.upstream.construction import Tensor as Shape
 from omni_kit.upstream.torch.agreement import Difference, Trial, difference, varied
@@ -33,14 +33,14 @@ def attention_difference(attention: Module) -> Difference | None:
     """Where an attention class computes something else with VeOmni's attention functions than with upstream's.
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
     attention, width = varied(attention), _width(attention)
-    refused: Unreadable | None = None
+    refused: Unsupported | None = None
     for turned in _rotary_widths(attention):
         try:
             return difference(partial(_with_both, attention, width, turned), (1.0, 5.0), low=FLOAT32)
-        except Unreadable as error:
+        except Unsupported as error:
             refused = refused or error
     assert refused is not None
     raise refused
@@ -52,7 +52,7 @@ def _width(attention: Module) -> int:
         weight = one.attributes.get("weight", [None])[0] if isinstance(one, Module) else None
         if isinstance(weight, Shape) and weight.shape is not None and len(weight.shape) == 2 and weight.shape[-1]:
             return weight.shape[-1]
-    raise Unreadable("has no layer whose size is known")
+    raise Unsupported("has no layer whose size is known")
 
 
 def _rotary_widths(attention: Module) -> Iterator[int]:
@@ -85,7 +85,7 @@ def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapp
     """What the forward of an attention class is called with, by the names of its parameters."""
     found = attention.cls.method("forward") if attention.cls is not None else None
     if found is None:
-        raise Unreadable("has no forward")
+        raise Unsupported("has no forward")
     parameters = found[1].args
     names = [one.arg for one in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)][1:]
     defaults = [one.arg for one in parameters.args[len(parameters.args) - len(parameters.defaults) :]]

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_kit.pysource.eval import Domain, Frame, Function, Native, Scope, Unreadable
+from omni_kit.pysource.eval import Domain, Frame, Function, Native, Scope, Unsupported
 from omni_kit.pysource.eval.python import BUILTINS
 from omni_kit.pysource.source import SourceFile
 
@@ -74,7 +74,7 @@ def paths(source: SourceFile, forward: ast.FunctionDef) -> list[Path]:
     """Every way through a forward that ends in a value, with labels and without.
 
     Raises:
-        Unreadable: one of them cannot be followed, or there are too many.
+        Unsupported: one of them cannot be followed, or there are too many.
     """
     return [path for labels in (True, False) for path in _taken(source, forward, labels)]
 
@@ -93,7 +93,7 @@ def _taken(source: SourceFile, forward: ast.FunctionDef, labels: bool) -> Iterat
             yield domain.path
         answers = list(domain.answers.values())
         open_ends += [[*answers[:place], not answers[place]] for place in range(len(domain.prefix), len(answers))]
-    raise Unreadable("has too many branches to be followed")
+    raise Unsupported("has too many branches to be followed")
 
 
 def _entered(source: SourceFile, forward: ast.FunctionDef, domain: "_Flow") -> Any:
@@ -105,7 +105,7 @@ def _entered(source: SourceFile, forward: ast.FunctionDef, domain: "_Flow") -> A
     return frame.entered(function, [SELF], {**given, **rest})
 
 
-class _Raised(Unreadable):
+class _Raised(Unsupported):
     """The path ends in an exception that the code raises."""
 
 
@@ -142,7 +142,7 @@ class _Flow(Domain):
     def set_item(self, base: Any, key: Any, value: Any, frame: Frame) -> None:
         """See `Domain`."""
         if base == LABELS:
-            raise Unreadable("changes labels in place")
+            raise Unsupported("changes labels in place")
         self._seen(frame.at, None, base, key, value)
 
     def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
@@ -165,7 +165,7 @@ class _Flow(Domain):
     def truth(self, value: Any, frame: Frame) -> bool:
         """See `Domain`: what nothing decides is tried both ways, the same in every place of a path."""
         if value in (LOGITS, LOSS, LABELS):
-            raise Unreadable("depends on the numbers of a tensor")
+            raise Unsupported("depends on the numbers of a tensor")
         return self._decided(value)
 
     def _decided(self, condition: Any) -> bool:
@@ -187,7 +187,7 @@ class _Flow(Domain):
         """See `Domain`."""
         return nullcontext()
 
-    def raised(self, text: str, frame: Frame) -> Unreadable:
+    def raised(self, text: str, frame: Frame) -> Unsupported:
         """See `Domain`."""
         return _Raised(text)
 
@@ -214,7 +214,7 @@ class _Flow(Domain):
         if name in _COPIES and not arguments and owner != LOGITS:
             return owner
         if owner == LABELS and str(name).endswith("_"):
-            raise Unreadable("changes labels in place")
+            raise Unsupported("changes labels in place")
         result = Term("call", (function, tuple(arguments), keywords))
         return self._seen(node, result, *arguments, *keywords.values())
 

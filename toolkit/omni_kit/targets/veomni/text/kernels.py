@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from omni_kit.pysource.classes import FunctionRef
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.construction import Module
 from omni_kit.upstream.construction import Tensor as Shape
 from omni_kit.upstream.torch.agreement import Difference, Trial, difference, varied
@@ -33,7 +33,7 @@ def norm_difference(norm: Module, epsilon: str) -> Difference | None:
     """Where the forward of a norm is something else than weight * norm(x).
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
     seen = varied(norm, **{epsilon: _EPSILON})
 
@@ -53,7 +53,7 @@ def mlp_difference(mlp: Module) -> Difference | None:
     """Where the forward of an MLP is something else than down_proj(silu(gate_proj(x)) * up_proj(x)).
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
 
     mlp = varied(_of_known_size(mlp))
@@ -62,7 +62,7 @@ def mlp_difference(mlp: Module) -> Difference | None:
         values = trial.values
         gate, up, down = (mlp.attributes.get(name, [None])[0] for name in ("gate_proj", "up_proj", "down_proj"))
         if not (isinstance(gate, Module) and isinstance(up, Module) and isinstance(down, Module)):
-            raise Unreadable("has no gate_proj, up_proj and down_proj")
+            raise Unsupported("has no gate_proj, up_proj and down_proj")
         given = trial.tensor(_ROWS, values.parameter(gate, "weight").shape[-1])
         active = trial.call("silu", trial.expect(values.run_module(gate, given)))
         inner = trial.call("mul", active, trial.expect(values.run_module(up, given)))
@@ -99,7 +99,7 @@ def rotary_difference(function: FunctionRef) -> Difference | str | None:
     function that makes something else of those does what the kernel does not, and a text says which.
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
 
     def part(trial: Trial) -> tuple[Any, Any]:
@@ -109,11 +109,11 @@ def rotary_difference(function: FunctionRef) -> Difference | str | None:
 
     try:
         takes_parts = difference(part) is not None
-    except Unreadable:  # as it should be: the shapes do not fit
+    except Unsupported:  # as it should be: the shapes do not fit
         takes_parts = False
     try:
         found = difference(partial(_whole, function, None)) or difference(partial(_whole, function, FLOAT32))
-    except Unreadable:
+    except Unsupported:
         if takes_parts:
             return "its tables are half as wide as a head, those of the kernel as wide as a head"
         raise
@@ -148,13 +148,13 @@ def experts_difference(experts: Module) -> Difference | None:
     Of experts with a `limit`, VeOmni's kernels clamp the gate from above and the other half on both sides.
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
 
     experts = varied(experts)
     limit = experts.attributes.get("limit", [None])[0]
     if limit is not None and not isinstance(limit, int | float):
-        raise Unreadable("has a limit whose value is not known")
+        raise Unsupported("has a limit whose value is not known")
 
     def compare(trial: Trial) -> tuple[Any, Any]:
         values = trial.values
@@ -194,7 +194,7 @@ def balancing_difference(function: FunctionRef, standard: FunctionRef) -> Differ
     """Where a load-balancing loss is something else than the standard one.
 
     Raises:
-        Unreadable: one of them cannot be evaluated.
+        Unsupported: one of them cannot be evaluated.
     """
 
     def compare(trial: Trial) -> tuple[Any, Any]:

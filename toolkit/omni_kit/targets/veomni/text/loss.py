@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.flow import HEAD, LABELS, LOGITS, LOSS, REST, SELF, Path, Term, paths
 
@@ -64,7 +64,7 @@ def read_loss(source: SourceFile, forward: ast.FunctionDef) -> Loss:
     """Finds the loss of a forward."""
     try:
         found = paths(source, forward)
-    except Unreadable as error:
+    except Unsupported as error:
         named = (n for n in ast.walk(forward) if isinstance(n, ast.Call) and dotted(n.func) == "self.loss_function")
         return Loss(tuple(named), obstacle=f"the forward cannot be followed: line {error.line} {error}")
     calls = _once(call for path in found for call, *_ in path.losses)

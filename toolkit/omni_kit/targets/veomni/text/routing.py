@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from omni_kit.pysource.eval import Native, Unreadable
+from omni_kit.pysource.eval import Native, Unsupported
 from omni_kit.toys.modules import parts
 from omni_kit.upstream.construction import Module
 from omni_kit.upstream.construction import Tensor as Shape
@@ -105,7 +105,7 @@ def routing_scheme(block: Block) -> Scheme | None:
     """The scheme that a block's routing agrees with; None where it has a rule of its own.
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
     router = varied(block.router)
     module = router if block.router is block.module else _replaced(block.module, block.router, router)
@@ -117,7 +117,7 @@ def returns_logits(router: Module, index: int) -> bool:
     """Whether one result of a router's forward is what its weight makes of hidden states, and not a score of it.
 
     Raises:
-        Unreadable: it cannot be evaluated.
+        Unsupported: it cannot be evaluated.
     """
     return agree(partial(_recorded, varied(router), index), low=FLOAT32)
 
@@ -128,7 +128,7 @@ def _recorded(router: Module, index: int, trial: Trial) -> tuple[Any, Any]:
     results = trial.values.run(router, "forward", [given], {})
     result = results[index] if isinstance(results, list | tuple) and index < len(results) else results
     if not isinstance(result, Tensor):
-        raise Unreadable("returns no tensor there")
+        raise Unsupported("returns no tensor there")
     logits = _logits(layer, given, trial)
     return Tensor(result.data.reshape(-1, result.shape[-1]), FLOAT32), Tensor(logits, FLOAT32)
 
@@ -159,17 +159,17 @@ def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
     given = trial.tensor(_BATCH, _TOKENS, width)
     try:
         trial.values.run(module, "forward", [given], {})
-    except Unreadable:
+    except Unsupported:
         if not seen:
             raise  # else it is what comes after the experts, whose results these are not
     tensors = [one for one in seen[0][1:] if isinstance(one, Tensor)] if seen else []
     chosen = next((one for one in tensors if one.dtype.kind == "i"), None)
     weights = next((one for one in tensors if one.dtype.kind == "f"), None)
     if chosen is None or weights is None:
-        raise Unreadable("does not pass indices and weights to its experts")
+        raise Unsupported("does not pass indices and weights to its experts")
     count = next((one for part in (router, block.module) for one in part.attributes.get("top_k", [])), None)
     if isinstance(count, int) and chosen.shape[-1] != count:
-        raise Unreadable(f"passes its experts {chosen.shape[-1]} indices per token, but its top_k is {count}")
+        raise Unsupported(f"passes its experts {chosen.shape[-1]} indices per token, but its top_k is {count}")
     logits = _logits(router, given, trial)
     found = np.zeros_like(logits)
     if weights.shape == chosen.shape:
@@ -184,5 +184,5 @@ def _logits_layer(router: Module) -> Module:
     found = (one for one in parts(router) if one.attributes.get("weight", [None])[0] is not None)
     layer = next(found, None)
     if layer is None:
-        raise Unreadable("has no weight that makes logits")
+        raise Unsupported("has no weight that makes logits")
     return layer

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from omni_kit.errors import Refusal
 from omni_kit.layout.taxonomy import Memory, pair_orientation
 from omni_kit.pysource.classes import ClassRef, FunctionRef
-from omni_kit.pysource.eval import UNKNOWN, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Unsupported
 from omni_kit.pysource.source import dotted, read_source
 from omni_kit.targets.veomni.text.attention import asks_registry, attention_difference
 from omni_kit.targets.veomni.text.kernels import (
@@ -37,7 +37,7 @@ from omni_kit.targets.veomni.text.replay import REPLAY, choices, is_installed, k
 from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
-from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.construction.interpreter import construct
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.torch.agreement import Difference
@@ -114,7 +114,7 @@ def _decided(
     """
     try:
         found = compare()
-    except Unreadable as error:
+    except Unsupported as error:
         reason = f"cannot be compared with {kernel}: {_told(error)}"
         return Site(site, target, "skip", reason, where, read="unreadable")
     if found is None:
@@ -123,7 +123,7 @@ def _decided(
     return Site(site, target, "skip", reason, where, read="different")
 
 
-def _told(error: Unreadable) -> str:
+def _told(error: Unsupported) -> str:
     """What could not be read, after the line that it stands in."""
     return f"{error.path.name}:{error.line} {error}" if error.path is not None else str(error)
 
@@ -159,7 +159,7 @@ def _is_known(norm: Module) -> bool:
 
 def _norm_difference(norm: Module, forward: ast.FunctionDef | None, epsilon: str) -> Difference | None:
     if forward is None or not epsilon:
-        raise Unreadable("has no forward of its own" if forward is None else "has no epsilon")
+        raise Unsupported("has no forward of its own" if forward is None else "has no epsilon")
     return norm_difference(norm, epsilon)
 
 
@@ -281,7 +281,7 @@ def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iter
         try:
             scheme = routing_scheme(block)
             told = f"by {scheme.told}" if scheme is not None else "by a rule of its own"
-        except Unreadable as error:
+        except Unsupported as error:
             told = f"by a rule that cannot be compared ({_told(error)})"
         reason = f"VeOmni has no slot for routers: upstream's code is kept; it weighs experts {told}"
         yield Site("router", own.class_name, "skip", reason, where)
@@ -359,7 +359,10 @@ def refuse_without_loss(model: UpstreamModel) -> None:
     found, name = model.source.resolve_class(model.class_name), model.class_name
     forward = ClassRef(*found).method("forward") if found is not None else None
     if forward is None:
-        raise Refusal(f"{name} has no forward: there is nothing to train by")
+        where = model.source.where(model.source.classes[name])
+        kinds = [kind for _, part, kind in model.skeleton.submodels if _takes_labels(model, part)]
+        help_ = f"pass its part that has one: {kinds[0]}" if kinds else ""
+        raise Refusal(f"{name} ({where}) has no forward: there is nothing to train by", help_)
     cls, node = forward
     if read_loss(cls.source, node).calls or own_loss(node) is not None:
         return
@@ -370,6 +373,11 @@ def refuse_without_loss(model: UpstreamModel) -> None:
         )
     where = cls.source.where(node)
     raise Refusal(f"no loss from labels was recognised in {name}.forward ({where}): there is nothing to train by")
+
+
+def _takes_labels(model: UpstreamModel, part: str) -> bool:
+    forward = model.source.method(part, "forward") if part in model.source.classes else None
+    return forward is not None and any(one.arg == "labels" for one in forward.args.args)
 
 
 def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:
@@ -425,7 +433,7 @@ def _over(model: UpstreamModel, small: Module) -> str:
     name, index = recorded
     try:
         raw = returns_logits(routers[name], index)
-    except Unreadable:
+    except Unsupported:
         return ""
     return " over raw router logits" if raw else f" over what {name} returns, which are not raw logits"
 

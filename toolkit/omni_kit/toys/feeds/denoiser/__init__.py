@@ -8,14 +8,15 @@ The rooms: `arguments` (names of tensors, and the arguments that they stand for)
 (which of it the model takes), `inputs` (all of it together).
 """
 
+from omni_kit.renamed import old_names
 from omni_kit.toys.feeds.denoiser.arguments import TARGET, as_arguments, ask, prediction_of
-from omni_kit.toys.feeds.denoiser.feed import DenoiserFeed
+from omni_kit.toys.feeds.denoiser.feed import DenoiserBatchBuilder
 from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.feeds.denoiser.samples import clean_latents, denoised, different_samples, named, samples_of
 
 __all__ = [
     "TARGET",
-    "DenoiserFeed",
+    "DenoiserBatchBuilder",
     "as_arguments",
     "ask",
     "clean_latents",
@@ -26,3 +27,6 @@ __all__ = [
     "prediction_of",
     "samples_of",
 ]
+
+
+__getattr__ = old_names(__name__, {"DenoiserFeed": "DenoiserBatchBuilder"})

@@ -16,7 +16,7 @@ _COLOURS = 3
 _LEAST_TRIED = 128
 
 
-class DenoiserFeed:
+class DenoiserBatchBuilder:
     """Latents, times, text embeddings and targets for a diffusion transformer.
 
     How many inputs its first model takes to be found bounds those that are tried of later ones, which are variants of

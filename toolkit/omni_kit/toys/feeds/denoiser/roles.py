@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from omni_kit.toys.feeds.denoiser import beside, embeddings, masks, positions, scalars
+from omni_kit.toys.feeds.denoiser import embeddings, image_conditions, masks, positions, scalars
 from omni_kit.toys.feeds.denoiser.options import Argument, Option, Role
 from omni_kit.toys.feeds.denoiser.sizes import Sizes
 
@@ -23,8 +23,8 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"guidance$", scalars.guidance),
         (r"^encodings_and_masks$", embeddings.texts_and_masks),
         (r"(original|target|meta)_size$|crop_coords$", scalars.pair),
-        (r"image_sizes$", beside.places),
-        (r"pixel_values$", beside.pixels),
+        (r"image_sizes$", image_conditions.places),
+        (r"pixel_values$", image_conditions.pixels),
         (r"(^|_)(cos|sin)(_|$)", positions.rope_part),
         (r"rotary|^rope|^freqs_cis$", positions.rope),
         (r"mask(s|_t5|_2)?$", masks.mask),
@@ -36,7 +36,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"_drop$", masks.dropped),
         (r"^(audio_)?(num_frames|height|width)$", scalars.number),
         (r"^fps$", scalars.fps),
-        (r"latents|(pose|control|audio)_hidden_states$|^noise", beside.latents),
+        (r"latents|(pose|control|audio)_hidden_states$|^noise", image_conditions.latents),
     )
 )
 # Numbers, pairs of them by default, and switches, of which those that are data have roles.

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.beside import latents
 from omni_kit.toys.feeds.denoiser.embeddings import embedding, numbers
+from omni_kit.toys.feeds.denoiser.image_conditions import latents
 from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
 from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes
 from omni_kit.toys.tensors import Tensors

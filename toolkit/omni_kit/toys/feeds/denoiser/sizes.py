@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.toys.configs.denoiser import IS_SIDE, IS_TEXT_LENGTH
-from omni_kit.toys.feeds.denoiser.spelling import length_of, stem
+from omni_kit.toys.feeds.denoiser.argument_names import length_of, stem
 from omni_kit.toys.weights import shuffled_ramp
 
 # Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.

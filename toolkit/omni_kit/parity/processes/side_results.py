@@ -11,13 +11,12 @@ from omni_kit.parity.compare.attention import load_calls
 from omni_kit.parity.compare.files import config_difference, load_json, load_tensors, reading_results
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
-from omni_kit.parity.processes.answers import CANDIDATE, NUDGED, REFERENCE, Called, Stepped, once, paired
 from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.outcomes import CANDIDATE, NUDGED, REFERENCE, ScenarioOutcome, Stepped, once, paired
 from omni_kit.parity.processes.shared import Shared, Watched
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Adapt,
-    Answer,
     CallHooks,
     Executed,
     Load,
@@ -29,12 +28,13 @@ from omni_kit.parity.processes.steps import (
     Replay,
     Run,
     RunNudged,
+    RunScenarios,
     Save,
     Shapes,
     Slots,
     TakeSteps,
     Trace,
-    Ways,
+    WriteScenarios,
 )
 from omni_kit.parity.processes.training import Training
 from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot
@@ -245,14 +245,14 @@ class SideResults:
         return [Slot(**slot) for slot in self._other.ask(Slots(self.checkpoint))]
 
     @once
-    def called(self) -> list[Called]:
+    def called(self) -> list[ScenarioOutcome]:
         """Both sides have been called in every way that upstream can be; says how it went."""
         self.loaded()
         place = self.where / "ways"
         outs = [self.folder(f"{side}/ways") for side in (REFERENCE, NUDGED, CANDIDATE)]
-        asked = self._reference.ask(Ways(place, outs[0], outs[1]))
+        asked = self._reference.ask(WriteScenarios(place, outs[0], outs[1]))
         self._shared.add(place)
-        told = self._other.ask(Answer(place, outs[2]))
+        told = self._other.ask(RunScenarios(place, outs[2]))
         refused = [one["error"] or one["wants"] for one in asked]
         return paired(refused, told)
 

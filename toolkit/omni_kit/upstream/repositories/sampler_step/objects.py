@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from omni_kit.upstream.repositories.stepping.answers import answered, statements
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
-from omni_kit.upstream.repositories.stepping.members import (
+from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.inlining import answered, statements
+from omni_kit.upstream.repositories.sampler_step.members import (
     MADE,
     SELF,
     arguments_of,
@@ -47,7 +47,7 @@ def opened(cls: ast.ClassDef, method: ast.FunctionDef) -> tuple[ast.FunctionDef,
     """The function that does what making an object and calling its method does.
 
     Raises:
-        Unmoved: it cannot be told without the object; why.
+        Unsupported: it cannot be told without the object; why.
     """
     init = constructor(cls)
     methods = {**methods_of(cls), MADE: init}
@@ -55,7 +55,7 @@ def opened(cls: ast.ClassDef, method: ast.FunctionDef) -> tuple[ast.FunctionDef,
     own = arguments_of(method)
     twice = {one.arg for one, _ in made} & ({one.arg for one, _ in own} | stored(method.body))
     if twice:
-        raise Unmoved(f"has {', '.join(sorted(twice))} of its own beside what {cls.name} is made with")
+        raise Unsupported(f"also takes or sets {', '.join(sorted(twice))}, an argument of {cls.name}")
     state = _State(cls.name, methods, variables_of(methods, {one.arg for one, _ in made}, set()))
     state.known = {*state.variables.values(), *named(method.body), *(one.arg for one, _ in (*made, *own))}
     body = [*state.block(statements(init.body)), *state.block(statements(method.body))]
@@ -68,7 +68,7 @@ def emptied(function: ast.FunctionDef, held: str, cls: ast.ClassDef) -> ast.Func
     """A function that makes an object and keeps it in a variable, without the object.
 
     Raises:
-        Unmoved: it cannot be told without it; why.
+        Unsupported: it cannot be told without it; why.
     """
     methods = {**methods_of(cls), MADE: constructor(cls)}
     whole: ast.FunctionDef = _Renamed({held: ast.Name(SELF, ast.Load())}).visit(copy.deepcopy(function))
@@ -103,7 +103,7 @@ class _State:
         if isinstance(node, ast.Assign) and is_held(node) and isinstance(node.value, ast.Call):
             return self.called(self.methods[MADE], node.value, None)
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.While | ast.Try):
-            raise Unmoved(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
+            raise Unsupported(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
         told = _Told(self)
         called = node.value if isinstance(node, ast.Assign | ast.Expr) else None
         alone = isinstance(node, ast.Expr) or (isinstance(node, ast.Assign) and len(node.targets) == 1)
@@ -148,7 +148,7 @@ class _State:
     @contextmanager
     def _deeper(self, method: ast.FunctionDef) -> Iterator[None]:
         if self.depth > _DEEPEST:
-            raise Unmoved(f"calls {method.name} from within itself")
+            raise Unsupported(f"calls {method.name} from within itself")
         self.depth += 1
         yield
         self.depth -= 1
@@ -182,12 +182,12 @@ class _State:
     def _given(self, method: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:
         pairs = arguments_of(method)
         if any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords):
-            raise Unmoved(f"calls {method.name} with any arguments")
+            raise Unsupported(f"calls {method.name} with any arguments")
         found = {one.arg: value for (one, _), value in zip(pairs, call.args, strict=False)}
         found |= {one.arg: one.value for one in call.keywords if one.arg is not None}
         for one, default in pairs:
             if one.arg not in found and default is None:
-                raise Unmoved(f"calls {method.name} without {one.arg}")
+                raise Unsupported(f"calls {method.name} without {one.arg}")
             found.setdefault(one.arg, default or ast.Constant(None))
         return found
 
@@ -208,7 +208,7 @@ class _Told(ast.NodeTransformer):
         """What the object keeps is a variable.
 
         Raises:
-            Unmoved: nothing sets it.
+            Unsupported: nothing sets it.
         """
         name = of_self(node)
         if not name:
@@ -217,17 +217,17 @@ class _Told(ast.NodeTransformer):
         if method is not None and is_property(method):
             return self.state.value(method, ast.Call(node, [], []), self)
         if name not in self.state.variables:
-            raise Unmoved(f"reads self.{name}, which {self.state.name} does not set")
+            raise Unsupported(f"reads self.{name}, which {self.state.name} does not set")
         return ast.Name(self.state.variables[name], node.ctx)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """The object itself goes nowhere.
 
         Raises:
-            Unmoved: it receives to somebody.
+            Unsupported: it receives to somebody.
         """
         if node.id == SELF:
-            raise Unmoved(f"passes its {self.state.name} to other code")
+            raise Unsupported(f"passes its {self.state.name} to other code")
         return node
 
     def _inside(self, node: ast.AST) -> ast.AST:
@@ -235,7 +235,7 @@ class _Told(ast.NodeTransformer):
         inner = _Told(self.state)
         found = inner.generic_visit(node)
         if inner.before:
-            raise Unmoved(f"has several side effects in one expression in line {getattr(node, 'lineno', '?')}")
+            raise Unsupported(f"has several side effects in one expression in line {getattr(node, 'lineno', '?')}")
         return found
 
     visit_Lambda = visit_ListComp = visit_GeneratorExp = visit_SetComp = visit_DictComp = _inside  # noqa: N815

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omni_kit.pysource.eval import Domain, Frame, Unreadable, evaluate
+from omni_kit.pysource.eval import Domain, Frame, Unsupported, evaluate
 
 _SCALE = 3.7
 """Of guidance, where its formula is worked out."""
@@ -58,7 +58,7 @@ class Formula:
         """A number, or how often each answer is in it; None for what is neither."""
         try:
             found = evaluate(node, _Shares(), {**self.forms, self.scale: _SCALE})
-        except Unreadable:
+        except Unsupported:
             return None
         return found if isinstance(found, int | float | Share) else None
 

@@ -9,12 +9,12 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
-_Keeps = TypeVar("_Keeps", bound="Keeper")
+_Keeps = TypeVar("_Keeps", bound="StepCache")
 REFERENCE, CANDIDATE = "reference", "candidate"
 NUDGED = "reference/nudged"
 
 
-class Keeper(Protocol):
+class StepCache(Protocol):
     """Who remembers, by the name of a step, what came of it."""
 
     taken: dict[str, Any]
@@ -40,7 +40,7 @@ def once(method: Callable[[_Keeps], _T]) -> Callable[[_Keeps], _T]:
 
 
 @dataclass(frozen=True)
-class Called:
+class ScenarioOutcome:
     """One way in which both sides have been called.
 
     Attributes:
@@ -59,11 +59,11 @@ class Called:
     place: str = ""
 
 
-def paired(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[Called]:
+def paired(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[ScenarioOutcome]:
     """What upstream said of each way, and the candidate."""
     both = enumerate(zip(refused, told, strict=True))
     return [
-        Called(one["name"], f"{number:03d}", why, one["error"], one["wants"], one["place"])
+        ScenarioOutcome(one["name"], f"{number:03d}", why, one["error"], one["wants"], one["place"])
         for number, (why, one) in both
     ]
 

@@ -1,4 +1,4 @@
-"""What happens to latents on their way into a denoiser and to its answer, and which conditions change with the step."""
+"""How a pipeline passes latents to its denoiser, what it does to the output, and which conditions change per step."""
 
 import ast
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ _DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class Handing:
-    """How a pipeline hands latents over.
+class DenoiserInputs:
+    """How a pipeline passes latents to its denoiser.
 
     Attributes:
-        unsqueezed: the axis that latents get before they are passed; 0 for none.
-        halved: a half of an answer with twice the channels is dropped.
-        changing: arguments of the denoiser that are computed from the step, but for the step itself.
+        unsqueezed: the axis added to latents before the call; 0 for none.
+        halved: whether the pipeline drops half of an output with twice the channels.
+        changing: the denoiser's arguments that depend on the step, except the step itself.
     """
 
     unsqueezed: int
@@ -25,16 +25,16 @@ class Handing:
     changing: tuple[str, ...]
 
 
-def handing_of(denoising: Denoising) -> Handing:
-    """Reads the pipeline's `__call__`."""
+def denoiser_inputs_of(denoising: Denoising) -> DenoiserInputs:
+    """Return how the pipeline's `__call__` passes latents."""
     found = denoising.pipeline.cls.method("__call__")
     if found is None or denoising.call is None:
-        return Handing(0, False, ())
+        return DenoiserInputs(0, False, ())
     function, call = found[1], denoising.call
     loop = next((node for node in ast.walk(function) if _around(node, call)), None)
     value = denoising.handed.get(denoising.latents)
     axes = list(_unsqueezing(value, function, call.lineno)) if value is not None else []
-    return Handing(
+    return DenoiserInputs(
         axes[0] if axes else 0,
         any(_half(node) for node in ast.walk(function)),
         tuple(_changing(denoising, loop)) if isinstance(loop, ast.For) else (),

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from omni_kit.pysource.eval import Frame, Scope, Unreadable
+from omni_kit.pysource.eval import Frame, Scope, Unsupported
 from omni_kit.pysource.eval.python import plain_items
 from omni_kit.upstream.repositories.numbers import Numbers
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall
+from omni_kit.upstream.repositories.sampler_step.outline import DEVICE
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import STEPS
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall
-from omni_kit.upstream.repositories.stepping.outline import DEVICE
-from omni_kit.upstream.repositories.stepping.split_step import Divided
 
 DRAWN = 0.37
 """What every draw of noise is."""
@@ -22,7 +22,7 @@ _SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze"
 
 
 @dataclass(frozen=True)
-class Way:
+class LoopTrace:
     """Where a loop went.
 
     Attributes:
@@ -40,7 +40,7 @@ class Way:
     tables: tuple[tuple[float, ...], ...] = ()
 
 
-def way_of(loop: Divided, steps: int, noise: float, model: StandIn, settings: Mapping[str, Any]) -> Way | None:
+def trace_of(loop: Divided, steps: int, noise: float, model: StandIn, settings: Mapping[str, Any]) -> LoopTrace | None:
     """Where the loop goes; None where its statements are not followed.
 
     Args:
@@ -49,7 +49,7 @@ def way_of(loop: Divided, steps: int, noise: float, model: StandIn, settings: Ma
     walk = _Walk(loop, model, {**settings, loop.sampling.roles[STEPS]: steps, DEVICE: None})
     try:
         return walk.way(noise)
-    except (Unreadable, LookupError, ArithmeticError, TypeError, ValueError):
+    except (Unsupported, LookupError, ArithmeticError, TypeError, ValueError):
         return None
 
 
@@ -63,7 +63,7 @@ class _Walk(Frame):
         self.model = model
         self.asked: list[tuple[float, float]] = []
 
-    def way(self, noise: float) -> Way:
+    def way(self, noise: float) -> LoopTrace:
         """From noise to latents."""
         loop, names = self.loop, self.scope.names
         self.run(loop.start)
@@ -75,7 +75,7 @@ class _Walk(Frame):
             self.bind(loop.target, head)
             self.run(loop.body)
         tables = tuple(table for one in names.values() if len(table := _numbers(one)) >= _LONG)
-        return Way(factor, tuple(self.asked), _number(names[loop.latents_name]), _numbers(levels), tables)
+        return LoopTrace(factor, tuple(self.asked), _number(names[loop.latents_name]), _numbers(levels), tables)
 
     def run_denoisercall(self, node: DenoiserCall) -> None:
         """The model is asked."""
@@ -107,7 +107,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.item()
     if not isinstance(value, int | float):
-        raise Unreadable("has no number for latents or a step")
+        raise Unsupported("has no number for latents or a step")
     return value
 
 

@@ -3,11 +3,9 @@
 import ast
 from collections.abc import Iterator, Sequence
 
+from omni_kit.pysource.eval import Unsupported
+
 _SWITCHES = ("no_grad", "inference_mode")
-
-
-class Unmoved(Exception):
-    """A loop, or a part of one, that cannot be moved; the reason in one line."""
 
 
 class DenoiserCall(ast.Pass):
@@ -32,7 +30,7 @@ def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
     """Statements without those that only say that there are no gradients, or that guidance is wanted at all.
 
     Raises:
-        Unmoved: a statement is none that goes from top to bottom.
+        Unsupported: a statement is none that goes from top to bottom.
     """
     for node in body:
         if (isinstance(node, ast.With) and all(is_switch(one.context_expr) for one in node.items)) or (
@@ -46,7 +44,7 @@ def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.Expr):
             yield node
         elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.AnnAssign):
-            raise Unmoved(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
+            raise Unsupported(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
 
 
 def is_switch(node: ast.expr) -> bool:

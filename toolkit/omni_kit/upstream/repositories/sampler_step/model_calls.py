@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_kit.upstream.repositories.stepping.batches import is_real, of_one, once
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, Unmoved, binds, reads
-from omni_kit.upstream.repositories.stepping.update_rule import Formula, Replaced, Share
+from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, reads
+from omni_kit.upstream.repositories.sampler_step.update_rule import Formula, Replaced, Share
 
 _ANSWER = "model_output"
 _SAME = frozenset({"to", "float", "double", "type_as", "contiguous"})
@@ -38,7 +39,7 @@ class Asks:
         """A block with one statement for each place at which the model is asked.
 
         Raises:
-            Unmoved: what becomes of the answers is not the usual guidance.
+            Unsupported: what becomes of the answers is not the usual guidance.
         """
         told: list[ast.stmt] = []
         rest = list(body)
@@ -76,7 +77,7 @@ class Asks:
         """The statements that the calls of one place become; those that follow are taken from `rest`."""
         given = self._given(calls[0])
         if self.latents not in given or self.time not in given:
-            raise Unmoved(f"calls its model without {self.latents} or {self.time} in line {node.lineno}")
+            raise Unsupported(f"calls its model without {self.latents} or {self.time} in line {node.lineno}")
         sample, twice = once(given[self.latents])
         place = DenoiserCall()
         place.number, place.sample, place.answer = len(self.found), sample, _ANSWER
@@ -154,9 +155,9 @@ class Asks:
                 continue
             changed = formula.replaced(copy.deepcopy(node), place.answer)
             if reads(changed) & forms.keys():
-                raise Unmoved(f"guides differently from one + scale * (other - one): {ast.unparse(node)}")
+                raise Unsupported(f"guides differently from one + scale * (other - one): {ast.unparse(node)}")
             return [*done, changed, *block]
-        raise Unmoved("does not combine its model's two outputs")
+        raise Unsupported("does not combine its model's two outputs")
 
 
 def _owner(node: ast.expr) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.batches import of_one
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, flat, needed, reads
+from omni_kit.upstream.repositories.sampler_step.model_calls import Asks, bound_once
+from omni_kit.upstream.repositories.sampler_step.outline import Placed, apart, is_random, unwrapped
 from omni_kit.upstream.repositories.sampling import MODEL, NOISE, SCALE, STEPS, Sampling
-from omni_kit.upstream.repositories.stepping.asks import Asks, bound_once
-from omni_kit.upstream.repositories.stepping.batches import of_one
-from omni_kit.upstream.repositories.stepping.flow import DenoiserCall, Unmoved, binds, flat, needed, reads
-from omni_kit.upstream.repositories.stepping.outline import Placed, apart, is_random, unwrapped
 
 AFTER = "prev_sample"
 _KEPT = "self"
@@ -46,7 +47,7 @@ class Divided:
         latents, time: those that hold latents and the step.
 
     Raises:
-        Unmoved: it is of a shape that cannot be; why.
+        Unsupported: it is of a shape that cannot be; why.
     """
 
     sampling: Sampling
@@ -58,9 +59,9 @@ class Divided:
     def __post_init__(self) -> None:
         """Divides it."""
         if self.sampling.closed:
-            raise Unmoved(self.sampling.closed)
+            raise Unsupported(self.sampling.closed)
         if not self.sampling.roles:
-            raise Unmoved("requires more arguments than a model, noise, texts, a number of steps and a scale")
+            raise Unsupported("requires more arguments than a model, noise, texts, a number of steps and a scale")
         self._loop, (before, self.after) = apart(self.sampling.made, self.sampling.loop)
         self.prelude = [Placed(self._noise).visit(one) for one in flat(before, self._role(SCALE))]
         self.along = Placed(self._noise).visit(unwrapped(self._loop.iter))
@@ -104,7 +105,7 @@ class Divided:
         begun = {name for node in self.prelude for name in binds(node) if self._role(NOISE) in reads(node)}
         found = sorted((begun | {self._role(NOISE)}) & live & self._own)
         if len(found) != 1:
-            raise Unmoved(f"moves {', '.join(found) or 'nothing'}, and not one variable that begins as noise")
+            raise Unsupported(f"moves {', '.join(found) or 'nothing'}, and not one variable that begins as noise")
         return found[0]
 
     @cached_property
@@ -123,11 +124,11 @@ class Divided:
         """What a variable that is carried on is before the first step.
 
         Raises:
-            Unmoved: it is made of the noise.
+            Unsupported: it is made of the noise.
         """
         value = bound_once(self.prelude).get(name, ast.Constant(None))
         if reads(value) & self._noise:
-            raise Unmoved(f"begins with {name} made of its noise")
+            raise Unsupported(f"begins with {name} made of its noise")
         return value
 
     @cached_property
@@ -135,7 +136,7 @@ class Divided:
         """What noise is multiplied by before the first step; None for nothing.
 
         Raises:
-            Unmoved: it is changed otherwise.
+            Unsupported: it is changed otherwise.
         """
         if self.latents_name == self._role(NOISE) and self.latents_name not in {
             n for s in self.prelude for n in binds(s)
@@ -150,7 +151,7 @@ class Divided:
                 return other
         if self._is_noise(value):
             return None
-        raise Unmoved(f"begins with {ast.unparse(value)}, and not with noise times a number")
+        raise Unsupported(f"begins with {ast.unparse(value)}, and not with noise times a number")
 
     def _is_noise(self, node: ast.expr) -> bool:
         while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE:
@@ -160,7 +161,7 @@ class Divided:
     def _divide(self) -> None:
         first = next((place for place, node in enumerate(self.body) if isinstance(node, DenoiserCall)), None)
         if first is None or any(_holds(node) for node in self.body[:first]):
-            raise Unmoved("calls its model only in some of its steps")
+            raise Unsupported("calls its model only in some of its steps")
         ask = self.body[first]
         assert isinstance(ask, DenoiserCall)
         self.before, _ = needed(self.body[:first], reads(ask.sample))
@@ -218,7 +219,7 @@ class Divided:
         steps = self._role(STEPS)
         taken = {*self.sampling.roles.values()} - {steps}
         if wrong := sorted((self.given & taken) | (self.wanted & {*self.carried, self.latents_name})):
-            raise Unmoved(f"makes its schedule, or its step, of {', '.join(wrong)}")
+            raise Unsupported(f"makes its schedule, or its step, of {', '.join(wrong)}")
 
     @property
     def made(self) -> list[str]:

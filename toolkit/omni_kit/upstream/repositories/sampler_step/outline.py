@@ -4,7 +4,7 @@ import ast
 import copy
 from collections.abc import Sequence
 
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
+from omni_kit.pysource.eval import Unsupported
 
 DEVICE = "device"
 _BARS = ("tqdm", "trange")
@@ -24,14 +24,14 @@ def apart(function: ast.FunctionDef, loop: ast.For) -> tuple[ast.For, tuple[list
     """A copy of the loop, and of the statements before it and after it.
 
     Raises:
-        Unmoved: it stands inside of something.
+        Unsupported: it stands inside of something.
     """
     place = list(ast.walk(function)).index(loop)
     whole = copy.deepcopy(function)
     own = list(ast.walk(whole))[place]
     found = _around(whole.body, own)
     if found is None or not isinstance(own, ast.For):
-        raise Unmoved("is inside another statement")
+        raise Unsupported("is inside another statement")
     return own, found
 
 

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from omni_kit.upstream.repositories.stepping.answers import statements
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
+from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.inlining import statements
 
 MADE, SELF = "__init__", "self"
 _BUFFER = "register_buffer"
@@ -44,11 +44,11 @@ def arguments_of(function: ast.FunctionDef, *, bound: bool = True) -> list[Given
     """The arguments, each with its default; of a method those behind `self`.
 
     Raises:
-        Unmoved: it takes any.
+        Unsupported: it takes any.
     """
     given = function.args
     if given.vararg or given.kwarg:
-        raise Unmoved(f"{function.name} takes any arguments")
+        raise Unsupported(f"{function.name} takes any arguments")
     every = [*given.posonlyargs, *given.args]
     defaults = [None] * (len(every) - len(given.defaults)) + [*given.defaults]
     pairs = [*zip(every, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]

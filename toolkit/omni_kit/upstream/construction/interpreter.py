@@ -8,7 +8,7 @@ from typing import Any
 from omni_kit.errors import BadInput
 from omni_kit.pysource import eval as python
 from omni_kit.pysource.classes import ClassRef, FunctionRef, readable
-from omni_kit.pysource.eval import UNKNOWN, Scope, Unknown, Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Scope, Unknown, Unsupported
 from omni_kit.pysource.eval.frame import Return
 from omni_kit.pysource.eval.python import listed
 from omni_kit.pysource.eval.values import is_iterable
@@ -23,7 +23,7 @@ _PASSED_OVER = (
     ast.While, ast.Try, ast.Assert, ast.Delete, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import,
     ast.Global, ast.Nonlocal, ast.Match,
 )  # fmt: skip
-_UNTOLD = (Unreadable, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_UNTOLD = (Unsupported, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Interpreter:
@@ -165,7 +165,7 @@ class Frame(python.Frame):
         """A loop over known items."""
         try:
             items = list(self.items(node.iter))
-        except Unreadable:
+        except Unsupported:
             made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
             # calls for their effect on the items, as on all parameters of a module, leave what is returned as it is
             self.undecided |= made or not all(isinstance(part, ast.Expr) for part in node.body)

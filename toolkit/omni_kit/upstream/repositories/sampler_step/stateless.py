@@ -3,11 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.stepping.flow import Unmoved
-from omni_kit.upstream.repositories.stepping.members import methods_of
-from omni_kit.upstream.repositories.stepping.objects import Owner, emptied, opened
+from omni_kit.upstream.repositories.sampler_step.members import methods_of
+from omni_kit.upstream.repositories.sampler_step.objects import Owner, emptied, opened
 
 _MODELS = frozenset({"forward"})  # what has one is a model, and samples nothing
 _MOST = 4
@@ -37,7 +37,7 @@ def _alone(source: SourceFile, cls: ast.ClassDef, method: ast.FunctionDef) -> Fu
         return method, None, f"is of {cls.name}, which is made of another class of theirs"
     try:
         return *opened(cls, method), ""
-    except Unmoved as reason:
+    except Unsupported as reason:
         return method, None, str(reason)
 
 
@@ -49,7 +49,7 @@ def _without(source: SourceFile, function: ast.FunctionDef) -> ast.FunctionDef:
             break
         try:
             function = emptied(function, *held)
-        except Unmoved:
+        except Unsupported:
             break
     return function
 

@@ -4,14 +4,15 @@ import ast
 import copy
 from collections.abc import Sequence
 
-from omni_kit.upstream.repositories.stepping.flow import Unmoved, is_switch
+from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.flow import is_switch
 
 
 def answered(body: Sequence[ast.stmt], target: ast.expr | None) -> list[ast.stmt]:
     """Statements that give a target what the body returns; None for what nobody reads.
 
     Raises:
-        Unmoved: it returns in the middle of a loop.
+        Unsupported: it returns in the middle of a loop.
     """
     told: list[ast.stmt] = []
     for place, node in enumerate(body):
@@ -26,7 +27,7 @@ def answered(body: Sequence[ast.stmt], target: ast.expr | None) -> list[ast.stmt
             then, other = answered([*node.body, *rest], target), answered([*node.orelse, *rest], target)
             return [*told, ast.If(node.test, then or [ast.Pass()], other)]
         if _returns(node):
-            raise Unmoved(f"returns from inside a `{type(node).__name__.lower()}` in line {node.lineno}")
+            raise Unsupported(f"returns from inside a `{type(node).__name__.lower()}` in line {node.lineno}")
         told.append(node)
     return told
 

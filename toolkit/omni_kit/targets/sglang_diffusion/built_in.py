@@ -1,7 +1,7 @@
 """What SGLang has itself: pipelines, denoisers and autoencoders, read from its source with their places.
 
 SGLang is read where it is installed, and in a checkout that is written to. Where it is not there, what a version had is
-read from a record: `python -m omni_kit.targets.sglang_diffusion.own` writes it from the installed SGLang.
+read from a record: `python -m omni_kit.targets.sglang_diffusion.built_in` writes it from the installed SGLang.
 """
 
 import ast
