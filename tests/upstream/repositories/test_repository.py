@@ -19,3 +19,16 @@ def test_imports_of_a_file_that_imports_nothing_say_where_they_start(tmp_path: P
     (tmp_path / "models" / "net.py").write_text("import torch\n")
     (tmp_path / "train.py").write_text(f"{line}\n")
     assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()
+
+
+@pytest.mark.parametrize(("line", "root"), [
+    ("from .parts import Block", "."),
+    ("from parts import Block", "models"),
+])  # fmt: skip
+def test_relative_imports_need_folders_around_them(tmp_path: Path, line: str, root: str) -> None:
+    """A package without an `__init__.py` is one, too."""
+    (tmp_path / "README.md").write_text("a repository\n")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "parts.py").write_text("class Block: ...\n")
+    (tmp_path / "models" / "net.py").write_text(f"{line}\n")
+    assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()

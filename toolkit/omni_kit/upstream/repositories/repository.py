@@ -94,6 +94,8 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
         package = package.parent
     ends = within.resolve() if within is not None else _outermost(package)
     roots = [package, *(above for above in package.parents if above.is_relative_to(ends))]
+    depth = _relative_depth(file)  # a package needs no __init__.py to be one
+    roots = [one for one in roots if len(file.resolve().relative_to(one).parts) > depth] or roots
     wanted = _imported(file)
     candidates = [Repository(REPOSITORY, _without_src(root)) for root in roots]
     found = [sum(one.module_file(name) is not None for name in wanted) for one in candidates]
@@ -124,6 +126,15 @@ def _outermost(folder: Path) -> Path:
     if (of_git := next((one for one in near if (one / ".git").exists()), None)) is not None:
         return of_git
     return next((one for one in reversed(near) if any((one / name).is_file() for name in _OF_ROOTS)), folder)
+
+
+def _relative_depth(file: Path) -> int:
+    """How many folders must enclose a file for its relative imports to mean anything; 0 where it has none."""
+    with suppress(OSError, SyntaxError, UnicodeDecodeError):
+        return max(
+            (node.level for node in ast.walk(parse_file(file)[1]) if isinstance(node, ast.ImportFrom)), default=0
+        )
+    return 0
 
 
 def _imported(file: Path) -> set[str]:
