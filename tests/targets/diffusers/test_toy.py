@@ -22,8 +22,11 @@ ARGUMENTS = {
     ("assert head_dim % 32 == 0", 32),
     ("assert head_dim % 4 == 0", 20),
     ("assert dim % 8 == 0", 20),
+    ("norm = nn.GroupNorm(32, hidden_size // 2)", 16),
+    ("norm = nn.GroupNorm(num_groups=8, num_channels=hidden_size)", 20),
+    ("norm = nn.GroupNorm(groups, hidden_size)", 20),
 ])  # fmt: skip
-def test_heads_are_multiples_of_what_code_wants(code: str, head: int) -> None:
+def test_heads_are_as_wide_as_code_wants(code: str, head: int) -> None:
     toy, _ = toy_of(ARGUMENTS, {}, [ast.parse(code)])
     assert toy["hidden_size"] == toy["num_heads"] * head
 

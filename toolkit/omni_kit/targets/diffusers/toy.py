@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, IS_HEADS, as_wide, toy_denoiser
+from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -55,8 +55,8 @@ def toy_of(
     given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
     _leave_later_layers(small, aliases, code)
-    if HEAD_DIM % (multiple := _multiple_of_heads(code)):
-        small = as_wide(small, HEADS * multiple * (HEAD_DIM // multiple or 1))
+    if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
+        small = as_wide(small, multiple * (INNER // multiple or 1))
     return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
 
 
@@ -91,6 +91,15 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
     found = [one.right.value for one in rests if isinstance(one.op, ast.Mod) and isinstance(one.right, ast.Constant)
              and _IS_HEAD.search(ast.unparse(one.left))]  # fmt: skip
     return math.lcm(*(one for one in found if isinstance(one, int) and one > 0))
+
+
+def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
+    """What norms over a fixed number of groups want the width to be a multiple of; half of it may be normed."""
+    calls = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
+    norms = [one for one in calls if "GroupNorm" in ast.unparse(one.func)]
+    groups = [one for call in norms for one in (*call.args[:1], *(word.value for word in call.keywords
+              if word.arg == "num_groups")) if isinstance(one, ast.Constant)]  # fmt: skip
+    return math.lcm(*(2 * one.value for one in groups if isinstance(one.value, int) and one.value > 0))
 
 
 def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
