@@ -82,9 +82,9 @@ above = $(if $(wildcard $(1)/__init__.py),$(dir $(patsubst %/,%,$(abspath $(1)))
 MORE_PATHS := $${PYTHONPATH:+:$$PYTHONPATH}
 
 # Every causal language model through the whole path: which are proven, and why the others are not. On another version
-# that is unpacked at TRANSFORMERS, with the tokenizers that it needs next to it (pip install --no-deps --target PATH);
-# TYPES='llama mixtral ...' takes these alone. Both write to .venv.
-INTO_MODELS := $(if $(TRANSFORMERS)$(TYPES),$(VENV)/models.md,docs/models.md)
+# that is unpacked at TRANSFORMERS, with the tokenizers that it needs next to it (pip install --no-deps --target PATH),
+# written to .venv. TYPES='llama mixtral ...' renews the rows of these alone.
+INTO_MODELS := $(if $(TRANSFORMERS),$(VENV)/models.md,docs/models.md)
 coverage-models: $(READY)
 	$(if $(TRANSFORMERS),PYTHONPATH=$(call above,$(TRANSFORMERS))$(MORE_PATHS) )$(BIN)/python -m omni_kit.coverage language $(TYPES) --into $(INTO_MODELS)
 

@@ -25,6 +25,7 @@ from omni_kit.patchgen.imports import bound_by
 from omni_kit.patchgen.project import find_configs
 from omni_kit.patchgen.run import prepare
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
+from omni_kit.patchgen.upgrade.versions import version_at
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -125,23 +126,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parent", type=Path)
     parser.add_argument("theirs", type=Path)
-    parser.add_argument("--from", dest="old", type=Path, required=True)
-    parser.add_argument("--to", dest="new", type=Path)
+    parser.add_argument("--from", dest="old", required=True)
+    parser.add_argument("--to", dest="new", default=None)
     parser.add_argument("--list", action="store_true", help="name every function that differs")
     parser.add_argument("--parity", action="store_true", help="run each function that differs")
     parser.add_argument("--only", default="", metavar="MODEL", help="run only the files with this in their path")
     given = parser.parse_args()
+    old, new = (version_at("transformers", one) if one else None for one in (given.old, given.new))
+    assert old is not None
     with tempfile.TemporaryDirectory() as folder:
         ours = Path(shutil.copytree(given.parent, Path(folder) / "ours"))
         started = time.perf_counter()
         configs = find_configs(ours)
-        result = upgrade_configs(list(configs), given.old, given.new)
+        result = upgrade_configs(list(configs), old, new)
         seconds = time.perf_counter() - started
         counts: Counter[str] = Counter()
         verdicts: dict[Path, dict[tuple[str, str], str]] = {}
         judged: Counter[str] = Counter()
         checkout = Path(shutil.copytree(given.theirs / "veomni", Path(folder) / "theirs" / "veomni")).parent
-        for config, outcome in zip(prepare(configs, None, given.new), result.configs, strict=True):
+        for config, outcome in zip(prepare(configs, None, new), result.configs, strict=True):
             assert config.output is not None
             place = config.output.relative_to(ours.resolve())
             sides = [functions((root / place).read_text(encoding="utf-8")) for root in (given.parent, given.theirs)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omni_kit.coverage import denoisers
-from omni_kit.coverage.case import Case
+from omni_kit.coverage.case import Case, renewed
 from omni_kit.coverage.language import cover_one, names, page
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.processes.workers import Sides
@@ -103,6 +103,15 @@ def test_a_denoiser_whose_conditions_were_not_tried_is_not_proven(name: str, sid
 def test_the_sample_is_of_what_is_covered() -> None:
     assert {*PROVEN, *TO_FINISH, *REFUSED} <= set(names())
     assert {*DENOISERS, *DENOISERS_TO_FINISH, *UNTRIED} <= set(denoisers.names())
+
+
+def test_rows_are_renewed_and_the_others_kept() -> None:
+    old = [Case("b", "llm", "fault", "A | B"), Case("c", "moe | x", "proven", "3e-07"), Case("d", "", "refused", "no")]
+
+    found = renewed(page(old), [Case("b", "llm", "proven", "1e-07"), Case("a", "vlm", "no toy", "none")])
+
+    assert found == [Case("a", "vlm", "no toy", "none"), Case("b", "llm", "proven", "1e-07"), *old[1:]]
+    assert renewed(page(old), []) == old
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:

@@ -22,6 +22,6 @@ $(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt environmen
 test-sglang: $(SGLANG)/.ready
 	$(SGLANG)/bin/python -m pytest tests/targets/sglang_diffusion
 
-# Every pipeline of diffusers through the whole path; NAMES='LTXPipeline ...' takes these alone, and writes to .venv-sglang.
+# Every pipeline of diffusers through the whole path; NAMES='LTXPipeline ...' takes these alone, and updates their rows.
 coverage-sglang: $(SGLANG)/.ready
-	$(SGLANG)/bin/python -m omni_kit.coverage served $(NAMES) --into $(if $(NAMES),$(SGLANG)/served.md,docs/served.md)
+	$(SGLANG)/bin/python -m omni_kit.coverage served $(NAMES) --into docs/served.md

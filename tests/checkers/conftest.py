@@ -1,5 +1,6 @@
 """Shared subjects: a scaffolded plugin, VeOmni's own directories, and copies of both to break."""
 
+import ast
 import importlib.util
 import shutil
 from collections.abc import Callable, Mapping
@@ -9,6 +10,8 @@ import pytest
 
 from omni_checkers import Finding, Report, check
 from omni_kit.patchgen import run_config
+from omni_kit.pysource import source
+from omni_kit.pysource.source import read_text
 from omni_kit.scaffold import new_model
 
 Edits = Mapping[str, str | tuple[str, str] | None]
@@ -104,3 +107,25 @@ def status_in(report: Report, rule: str) -> str:
     """The same, of a report."""
     result = next(result for result in report.results if result.rule == rule)
     return f"{result.status}: {result.reason}" if result.reason else result.status
+
+
+@pytest.fixture(autouse=True)
+def parsed_once(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of the same text at the same place of two tests have one tree: most of each subject is as it was."""
+    base = tmp_path_factory.getbasetemp()
+    monkeypatch.setattr(source, "_parsed", lambda path, mtime_ns: _parsed(path, mtime_ns, base))
+
+
+_PARSED = source._parsed
+_trees: dict[tuple[tuple[str, ...], str], tuple[str, ast.Module]] = {}
+
+
+def _parsed(path: Path, mtime_ns: int, base: Path) -> tuple[str, ast.Module]:
+    if not path.is_relative_to(base):
+        return _PARSED(path, mtime_ns)
+    key = path.relative_to(base).parts[1:], read_text(path)
+    if key not in _trees:
+        if len(_trees) == 128:
+            _trees.clear()
+        _trees[key] = _PARSED(path, mtime_ns)
+    return _trees[key]

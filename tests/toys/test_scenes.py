@@ -11,6 +11,15 @@ def test_a_model_meets_no_medium_that_it_does_not_take() -> None:
         assert letters == {*kinds, "T", "L"}
 
 
+def test_media_that_no_forward_takes_together_stand_in_scenes_of_their_own() -> None:
+    scenes = [rows for rows in SCENES.values() if with_kinds(rows, "I|V")]
+
+    assert ("TIT",) in scenes
+    assert ("TVT",) in scenes
+    assert not any({*"IV"} <= {*"".join(rows)} for rows in scenes)
+    assert all(with_kinds(rows, "I|V") for rows in APART["an image here, a film there"])
+
+
 def test_samples_of_every_medium_are_packed_with_others() -> None:
     for kinds in ("I", "IV", "IVS"):
         several = [rows for rows in SCENES.values() if len(rows) > 1 and with_kinds(rows, kinds)]

@@ -16,6 +16,7 @@ from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, kinds_untried, 
 from omni_kit.toys.tensors import Tensors
 
 TEXT = list(range(40, 90))
+NOT_TAKEN = ("mm_token_type_ids", "labels")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +179,8 @@ def test_media_of_each_kind_stand_between_tokens_of_their_own(config: Any, image
 def toy(name: str) -> Any:
     config = AutoConfig.for_model(name)
     if config.vision_config is None:  # a class that sees where its config has a tower
-        config = type(config)(vision_config={}, text_config={})
+        parts = [part for part in ("vision_config", "text_config", "audio_config") if hasattr(config, part)]
+        config = type(config)(**{part: {} for part in parts})
     small = type(config).from_dict(toy_config(config.to_dict()))
     return transformers.AutoModelForImageTextToText.from_config(small).eval()
 
@@ -214,7 +216,38 @@ def test_films_of_placed_patches_have_frames_where_pictures_have_none() -> None:
     assert batch["pixel_values_videos"].shape == (1, 3, *batch["pixel_values"].shape[1:])
 
 
-@pytest.mark.parametrize(("name", "untried"), [("gemma4", ["sounds"]), ("video_llava", [])])
+def test_one_placeholder_for_pictures_and_films_keeps_them_apart() -> None:
+    model = toy("glm4v")
+
+    both, films = media_inputs(model, TEXT), media_inputs(model, TEXT, rows=("TVT",))
+
+    assert kinds_taken(model, TEXT) == "I|V"
+    assert "pixel_values_videos" not in both
+    assert (films["mm_token_type_ids"][films["input_ids"] == model.config.image_token_id] == 2).all()
+
+
+def test_a_film_has_places_for_what_forward_adds_to_its_features() -> None:
+    model = toy("llava_onevision")
+    batch = media_inputs(model, TEXT, rows=("TVTVT",))
+
+    with torch.no_grad():
+        named = {name: tensor for name, tensor in samples_of(batch)[0].items() if name not in NOT_TAKEN}
+        assert model(**named).logits.isfinite().all()
+    assert kinds_taken(model, TEXT) == "IV"
+
+
+def test_sounds_come_with_a_mask_of_their_frames() -> None:
+    model = toy("gemma4")
+    batch = media_inputs(model, TEXT, rows=("TST", "TSTST"))
+    first, second = samples_of(batch)
+
+    assert kinds_taken(model, TEXT) == "IVS"
+    assert batch["input_features"].shape == (3, 32, 128)
+    assert batch["input_features_mask"].sum(-1).tolist() == [24, 20, 32]
+    assert (len(first["input_features"]), len(second["input_features"])) == (1, 2)
+
+
+@pytest.mark.parametrize(("name", "untried"), [("glm4v", ["images beside videos"]), ("video_llava", [])])
 def test_media_without_a_known_form_are_named(name: str, untried: list[str]) -> None:
     assert kinds_untried(toy(name), TEXT) == untried
 

@@ -53,3 +53,32 @@ def test_older_findings_do_not_count(plugin: Path) -> None:
 def test_exit_codes(status: str, code: int) -> None:
     stage = StageResult("parity", status)  # type: ignore[arg-type]
     assert Bump("a 1", "a 2", [ModelUpgrade("a", stages=[stage])]).exit_code == code
+
+
+def test_a_resumed_run_reports_what_the_first_one_merged(plugin: Path) -> None:
+    where = find_library("transformers").root
+    first = upgrade(plugin, where, where, compare=False)
+    (outcome,) = first.models[0].configs
+    kept = [one.as_json() for one in outcome.patches]
+    kept[0] |= {"status": "merged", "reason": "1 line of upstream's came in, 0 went"}
+    kept.append({"target": "OlmoeGone.forward", "status": "dropped", "reason": "upstream does the same since 6.0"})
+    outcome.continue_from(kept)
+    assert (first.models[0].count("merged"), first.models[0].count("dropped")) == (1, 1)
+    assert "OlmoeGone.forward: upstream does the same" in first.markdown()
+    assert first.verdict.startswith("0 of 1 model verified")
+
+
+def test_a_resumed_run_takes_over_the_stages_of_unchanged_models(plugin: Path) -> None:
+    where = find_library("transformers").root
+    said: list[str] = []
+    upgrade(plugin, where, where, say=said.append)
+    assert "forward: pass" in said
+    said.clear()
+    again = upgrade(plugin, where, where, resume=True, say=said.append).models[0]
+    assert "forward: pass" not in said
+    assert [(one.stage, one.status) for one in again.stages] == [
+        ("patchgen", "passed"), ("check", "passed"), ("parity", "passed"),
+    ]  # fmt: skip
+    (plugin / "README.md").write_text("Changed.\n", encoding="utf-8")
+    changed = upgrade(plugin, where, where, resume=True, compare=False).models[0]
+    assert changed.stages[-1].status == "not tested"

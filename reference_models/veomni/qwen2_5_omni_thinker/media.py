@@ -221,7 +221,8 @@ def process_sample(sample: dict, processor, position_id_func, max_seq_len: int |
             marked[by_token[name]] = mark
             input_ids = input_ids.masked_fill(by_token[name], 0)
             labels = labels.masked_fill(by_token[name], constants.IGNORE_INDEX)
-    found = position_id_func(marked[None], attention_mask=by_token["attention_mask"][None], **made)["position_ids"]
+    told = {name: by_token[name][None] for name in ("attention_mask", "mm_token_type_ids") if name in by_token}
+    found = position_id_func(marked[None], **told, **made)["position_ids"]
     positions = found[:, 0] if found.dim() == 3 else found[0]
     return [{**made, **by_token, "input_ids": input_ids, "labels": labels, "position_ids": positions.clone()}]
 

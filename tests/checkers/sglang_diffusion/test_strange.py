@@ -36,9 +36,9 @@ def test_no_rule_fails(file: str, how: str, plugin: Plugin) -> None:
     if file == PIPELINE and (how == "empty" or not _is_python(text)):
         pytest.skip("then there is no pipeline")
     path = plugin({file: text})
-    for rule in RULES:
-        result = judge(path, get_target("sglang-diffusion"), [rule])[rule.id]
-        assert "failed:" not in result.reason
+    verdicts = judge(path, get_target("sglang-diffusion"), RULES)
+    assert set(verdicts) == {rule.id for rule in RULES}
+    assert not [verdict.reason for verdict in verdicts.values() if "failed:" in verdict.reason]
 
 
 def _is_python(text: str) -> bool:

@@ -22,7 +22,8 @@ def defaults(library: Library) -> Models:
      ("gpt_oss", "moe"), ("mixtral", "moe"), ("qwen2_vl", "vlm"), ("siglip", "vlm"), ("jamba", "moe"),
      ("codegen", "llm"), ("bert", "other"), ("roberta", "other"), ("bart", "other"), ("t5", "other"),
      ("mamba", "other"), ("rwkv", "other"), ("xlstm", "other"), ("qwen3_vl_moe", "vlm-moe"),
-     ("qwen3_omni_moe", "omni-moe"), ("llama4", "vlm-moe")],
+     ("qwen3_omni_moe", "omni-moe"), ("llama4", "vlm-moe"),
+     ("chameleon", "vlm"), ("granite_speech", "vlm"), ("emu3", "llm"), ("whisper", "other"), ("evolla", "other")],
 )  # fmt: skip
 def test_kind(defaults: Models, model_type: str, kind: str) -> None:
     assert profile(defaults(model_type)).kind == kind

@@ -102,6 +102,7 @@ def _render(result: "Bump", diff: str, console: Console) -> None:
     for model in result.models:
         shown.add_row(*map(escape, model.row()))
     console.print(shown)
+    console.print(result.verdict)
     for title, rows in result.sections():
         console.print(f"[bold]{title}[/bold]")
         for row in rows:

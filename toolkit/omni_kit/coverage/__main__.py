@@ -6,7 +6,7 @@ from pathlib import Path
 
 import omni_kit.coverage
 from omni_kit.coverage import denoisers, handwritten, language, ports, served
-from omni_kit.coverage.case import in_shares
+from omni_kit.coverage.case import in_shares, renewed
 from omni_kit.coverage.facts import CHECKED, Facts, all_names, collect, names_of, quick_names
 from omni_kit.coverage.versions import LEAST_EXPLAINED, compare, page
 from omni_kit.files import write_atomic
@@ -24,7 +24,9 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in _FAMILIES:
         family = commands.add_parser(name, help=f"bring every one of these models through the whole path: {name}")
-        family.add_argument("names", nargs="*", metavar="NAME", help="every one by default")
+        family.add_argument(
+            "names", nargs="*", metavar="NAME", help="every one by default; a page that --into names keeps other rows"
+        )
     ported = commands.add_parser("ports", help="port public repositories into diffusers; fetches them with git")
     ported.add_argument("names", nargs="*", metavar="OWNER/NAME", help="every one of the list by default")
     beside = commands.add_parser("handwritten", help="compare what is derived with the integrations that VeOmni ships")
@@ -49,7 +51,10 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
     """What to write, and the exit code."""
     if given.command in _FAMILIES:
         family = _FAMILIES[given.command]
-        return family.page(in_shares(given.names or family.names(), family.cover_one)), 0
+        cases = in_shares(given.names or family.names(), family.cover_one)
+        if given.names and given.into and given.into.is_file():
+            cases = renewed(given.into.read_text(encoding="utf-8"), cases)
+        return family.page(cases), 0
     if given.command == "ports":
         return ports.page([*ports.cover(ports.repositories(given.names))]), 0
     if given.command == "handwritten":

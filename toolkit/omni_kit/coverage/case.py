@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from omni_kit.counting import counted
 from omni_kit.errors import OmniKitError
@@ -17,6 +17,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.verify.card import Stage
 from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
 
+_CELLS = re.compile(r"(?<!\\)\|")
 _PROCESSES = 2
 _LONGEST = 300
 _TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested while to-dos are left
@@ -110,6 +111,19 @@ def as_markdown(
         *(f"| {case.name} | {case.about} | {case.outcome} | {_shown(case.reason)} |" for case in cases),
     ]
     return "\n".join(lines) + "\n"
+
+
+def renewed(page: str, cases: Sequence[Case]) -> list[Case]:
+    """The cases of a page that was written before, with newer ones in place of those of the same name; by name."""
+    rows = (_CELLS.split(line)[1:-1] for line in page.splitlines() if line.startswith("| "))
+    before = ([cell.strip() for cell in row] for row in rows)
+    known = {
+        name: Case(name, " | ".join(about), cast(Outcome, outcome), reason.replace("\\|", "|"))
+        for name, *about, outcome, reason in before
+        if outcome in get_args(Outcome)
+    }
+    known |= {case.name: case for case in cases}
+    return [known[name] for name in sorted(known)]
 
 
 def _shown(reason: str) -> str:

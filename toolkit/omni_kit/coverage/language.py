@@ -19,6 +19,7 @@ _MEANING: dict[Outcome, str] = {
     "proven": "what new-model writes passes `verify --quick`, with no edit by hand",
     "to finish": "new-model says what is left to do by hand, and until then `verify` fails",
     "refused": "new-model says why it would not be right, and writes nothing",
+    "not tested": "new-model writes it, and its levels were not run",
     "no toy": "transformers cannot build or run it small, so nothing could be compared",
     "fault": "something on the way failed",
 }

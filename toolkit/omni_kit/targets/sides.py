@@ -179,6 +179,14 @@ class Upstream(Builder, Protocol):
 
 
 @runtime_checkable
+class Tabulating(Upstream, Protocol):
+    """A reference side that also computes with tables that are no weights."""
+
+    def rounded_tables(self) -> AbstractContextManager[None]:
+        """Computes with the tables as float32 holds them while it is entered: what their rounding alone can do."""
+
+
+@runtime_checkable
 class Varying(Upstream, Protocol):
     """A reference side that knows other toys of what it made."""
 

@@ -2,9 +2,11 @@
 
 import html
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from omni_kit.patchgen.upgrade.outcome import ConfigOutcome, PatchStatus
+from omni_kit.counting import counted
+from omni_kit.patchgen.upgrade.outcome import PATCH_STATUSES, ConfigOutcome, PatchOutcome, PatchStatus
 
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
 HEAD = ("model", "carried", "merged", "dropped", "conflicts", "stages", "levels", "seconds")
@@ -72,8 +74,7 @@ class ModelUpgrade:
 
     def as_json(self) -> dict[str, Any]:
         """The model for machines."""
-        names: tuple[PatchStatus, ...] = ("carried", "merged", "dropped", "conflict")
-        counts = {"conflicts" if name == "conflict" else name: self.count(name) for name in names}
+        counts = {"conflicts" if name == "conflict" else name: self.count(name) for name in PATCH_STATUSES}
         return {
             "path": self.path,
             "proven": self.proven,
@@ -93,19 +94,20 @@ class ModelUpgrade:
         """The cells of the model in the table."""
         passed = sum(one.status == "passed" for one in self.stages)
         asked = sum(one.status != "not applicable" for one in self.stages)
-        counts = [str(self.count(name)) for name in ("carried", "merged", "dropped", "conflict")]
+        counts = [str(self.count(name)) if self.configs else "-" for name in PATCH_STATUSES]
         levels = next((one.levels for one in self.stages if one.levels), "-")
         return [self.path, *counts, f"{passed} of {asked}", levels, f"{self.seconds:.1f}"]
 
 
 @dataclass
 class Bump:
-    """All models of one upgrade, and what the framework's own code has to change."""
+    """All models of one upgrade, and what the framework's own code has to change; paths are relative to `root`."""
 
     before: str
     after: str
     models: list[ModelUpgrade] = field(default_factory=list)
     runtime: list[Leftover] = field(default_factory=list)
+    root: Path | None = None
 
     @property
     def proven(self) -> bool:
@@ -128,9 +130,17 @@ class Bump:
             "runtime": [one.as_json() for one in self.runtime],
         }
 
+    @property
+    def verdict(self) -> str:
+        """How many models are verified, and what else the upgrade needs, in one line without a full stop."""
+        verified = sum(one.proven for one in self.models)
+        line = f"{verified} of {counted(self.models, 'model')} verified"
+        return f"{line}; the framework's own code needs {counted(self.runtime, 'change')}" if self.runtime else line
+
     def markdown(self) -> str:
         """A report for the pull request."""
-        lines = [f"# {self.before} to {self.after}", "", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
+        lines = [f"# {self.before} to {self.after}", "", f"{self.verdict}.", ""]
+        lines += [f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
         lines += [f"| {' | '.join(one.row())} |" for one in self.models]
         for title, rows in self.sections():
             lines += ["", f"## {title}", "", *(f"- {row}" for row in rows)]
@@ -145,16 +155,20 @@ class Bump:
             for title, found in self.sections()
         ]
         title = html.escape(f"{self.before} to {self.after}")
-        return _PAGE.format(title=title, head=head, rows=rows, sections="\n".join(parts))
+        return _PAGE.format(
+            title=title, verdict=html.escape(self.verdict), head=head, rows=rows, sections="\n".join(parts)
+        )
 
     def sections(self) -> list[tuple[str, list[str]]]:
         """What the table leaves out, by title."""
         patches = [one for model in self.models for config in model.configs for one in config.patches]
         conflicts = [
-            f"{one.path}:{one.line} {one.target}: {one.reason} {' '.join(one.effects)}"
+            f"{self._place(one)} {one.target}: {one.reason} {' '.join(one.effects)}"
             for one in patches
             if one.status == "conflict"
         ]
+        merged = [f"{one.target}: {one.reason}" for one in patches if one.status == "merged"]
+        changed = [f"{model.path}: {', '.join(model.changed)}" for model in self.models if model.changed]
         dropped = [f"{one.target}: {one.reason}" for one in patches if one.status == "dropped"]
         failed = [
             f"{model.path}: {one.stage} {one.status}: {one.reason}"
@@ -172,13 +186,20 @@ class Bump:
         runtime = [f"{one.path}:{one.line} {one.what}" for one in self.runtime]
         found = [
             ("Conflicts to decide", conflicts),
+            ("Patches that upstream's changes were merged into", merged),
             ("Patches that upstream made unnecessary", dropped),
+            ("Other files that changed", changed),
             ("Stages that did not pass", failed),
             ("Remarks on stages that passed", older),
             ("Names and layouts to follow by hand", left),
             ("The framework's own code", runtime),
         ]
         return [(title, rows) for title, rows in found if rows]
+
+    def _place(self, patch: PatchOutcome) -> str:
+        inside = patch.path is not None and self.root is not None and patch.path.is_relative_to(self.root)
+        path = patch.path.relative_to(self.root) if inside and patch.path and self.root else patch.path
+        return f"{path}:{patch.line}"
 
 
 _PAGE = """<!doctype html>
@@ -189,6 +210,7 @@ table {{ border-collapse: collapse; }}
 th, td {{ border-bottom: 1px solid #ccc; padding: .3rem .8rem; text-align: left; }}
 </style></head><body>
 <h1>{title}</h1>
+<p>{verdict}.</p>
 <table><thead><tr>{head}</tr></thead><tbody>
 {rows}</tbody></table>
 {sections}

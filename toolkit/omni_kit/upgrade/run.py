@@ -5,10 +5,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.command import run_check
+from omni_kit import __version__
 from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
@@ -23,12 +25,9 @@ from omni_kit.record import ANSWERS, record_version
 from omni_kit.scaffold import update
 from omni_kit.targets.registry import find_integrations
 from omni_kit.upgrade.companions import follow_names
-from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult
+from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult, StageStatus
 from omni_kit.upgrade.runtime import broken_uses, own_files
 from omni_kit.upgrade.toys import follow_toys
-
-# Whether a stage passed, None where it could not run; why not; and for a comparison the levels that passed.
-_Verdict = tuple[bool | None, str] | tuple[bool | None, str, str]
 
 
 def upgrade(
@@ -48,7 +47,8 @@ def upgrade(
     Args:
         old, new: the directories of both versions' packages.
         write: False merges in memory and runs neither checks nor comparisons.
-        resume: take over the stages of an earlier run of models whose files have not changed since.
+        resume: take over what an earlier run made of the patches, and the stages of models whose files have not changed
+            since.
         compare: False leaves the comparison with upstream out; it counts as not tested.
         libraries: directories where the processes of a comparison find the newer version first.
         say: prints one line of progress.
@@ -71,7 +71,7 @@ class _Run:
     compare: bool
     libraries: Sequence[Path]
     say: Callable[[str], None]
-    _kept: dict[str, Any] = field(default_factory=dict)
+    _kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     _notes: list[str] = field(default_factory=list)
 
     def bump(self) -> Bump:
@@ -80,13 +80,13 @@ class _Run:
         configs = find_configs(self.path)
         if self.write and not self._findings.is_file():
             run_check(folders, write_baseline=self._findings)
+        self._kept = self._state() if self.resume else {}
         merged = self._merged(configs)
         names = [
             f"{self.library} {one.version}"
             for one in (find_library(self.library, self.old), find_library(self.library, self.new))
         ]
-        result = Bump(names[0], names[1])
-        self._kept = self._state() if self.resume else {}
+        result = Bump(names[0], names[1], root=self.path)
         for folder in folders:
             model = ModelUpgrade(self._shown(folder))
             model.configs = [one for one in merged if one.path.is_relative_to(folder)]
@@ -101,7 +101,13 @@ class _Run:
         if not configs:
             return []
         self.say(f"merging the patches of {counted(configs, 'config')}")
-        return upgrade_configs(list(configs), self.old, self.new, self.library, write=self.write).configs
+        outcomes = upgrade_configs(list(configs), self.old, self.new, self.library, write=self.write).configs
+        patches = self._kept.setdefault("patches", {})
+        for one in outcomes:
+            one.continue_from(patches.get(str(one.path), []))
+            patches[str(one.path)] = [patch.as_json() for patch in one.patches]
+        self._keep()
+        return outcomes
 
     def _model(self, model: ModelUpgrade, folder: Path) -> None:
         """The stages of one model."""
@@ -111,23 +117,26 @@ class _Run:
             versions = (find_library(self.library, one) for one in (self.old, self.new))
             model.changed += follow_toys(folder, self.path, *versions, write=self.write)
         if not model.configs and (folder / ANSWERS).is_file():
-            model.stages.append(_timed("update", lambda: self._updated(model, folder)))
+            model.stages.append(_timed("update", partial(self._updated, model, folder)))
         if not self.write:
             return
-        digest = _digest(folder, self.new)
-        earlier = self._kept.get(str(folder), {})
-        if earlier.get("digest") == digest and all(one["status"] == "passed" for one in earlier["stages"]):
+        models = self._kept.setdefault("models", {})
+        earlier = models.get(str(folder), {})
+        if earlier.get("digest") == self._digest(folder) and all(
+            one["status"] == "passed" for one in earlier["stages"]
+        ):
             model.stages += [StageResult(**one) for one in earlier["stages"]]
+            self._notes += earlier["notes"]
             return
-        ran = []
+        ran, before = [], len(self._notes)
         if model.configs:
-            ran.append(_timed("patchgen", lambda: self._generated(model, folder)))
-        ran.append(_timed("check", lambda: self._checked(folder)))
+            ran.append(_timed("patchgen", partial(self._generated, model, folder)))
+        ran.append(_timed("check", partial(self._checked, folder)))
         blocked = any(one.status == "failed" for one in ran if one.stage == "patchgen")
-        ran.append(_timed("parity", lambda: self._compared(folder, blocked)))
+        ran.append(_timed("parity", partial(self._compared, folder, blocked)))
         model.stages += ran
-        kept = [one.as_json() for one in ran]
-        self._kept[str(folder)] = {"digest": _digest(folder, self.new), "stages": kept}
+        stages = [one.as_json() for one in ran]
+        models[str(folder)] = {"digest": self._digest(folder), "stages": stages, "notes": self._notes[before:]}
 
     def _drift(self, model: ModelUpgrade) -> list[KeyDrift]:
         """What became of the parameters of the models that the configs patch."""
@@ -139,46 +148,49 @@ class _Run:
         except BadInput:
             return []
 
-    def _updated(self, model: ModelUpgrade, folder: Path) -> tuple[bool | None, str]:
+    def _updated(self, model: ModelUpgrade, folder: Path) -> StageResult:
         """Render a scaffold again from the newer library, merged with what people changed."""
         done = update(folder, dry_run=not self.write)
         model.changed += [one.path for one in done.changes if one.action == "update"]
         clashing = [one.path for one in done.changes if one.action == "conflict"]
         if clashing:
-            return False, f"both changed {', '.join(clashing)}: conflict markers are in the files"
-        return done.ok, "; ".join(done.notes)
+            why = f"both changed {', '.join(clashing)}: conflict markers are in the files"
+            return StageResult("update", "failed", why)
+        return StageResult("update", "passed" if done.ok else "failed", "; ".join(done.notes))
 
-    def _generated(self, model: ModelUpgrade, folder: Path) -> tuple[bool | None, str]:
+    def _generated(self, model: ModelUpgrade, folder: Path) -> StageResult:
         results = run_configs(
             [one.path for one in model.configs], transformers=self.new if self.library == "transformers" else None
         )
         wrong = [one for one in results if not one.ok]
-        if not wrong and record_version(folder, self.library, find_library(self.library, self.new).version):
+        if wrong:
+            first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
+            return StageResult("patchgen", "failed", f"{wrong[0].config}: {first.message}" if first else "")
+        if record_version(folder, self.library, find_library(self.library, self.new).version):
             model.changed.append(self._shown(folder / ANSWERS))
-        first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
-        return not wrong, f"{wrong[0].config}: {first.message}" if wrong and first else ""
+        return StageResult("patchgen", "passed")
 
-    def _checked(self, folder: Path) -> _Verdict:
+    def _checked(self, folder: Path) -> StageResult:
         """The rules; findings that the integration had before the upgrade do not count, and are reported."""
         report = run_check([folder], baseline=self._findings)
         errors = [one for one in report.findings if one.severity == "error"]
+        why = f"{counted(report.matched, 'finding')} older than this upgrade" if report.matched else ""
         if errors:
-            return report.ok, f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}"
-        return report.ok, f"{counted(report.matched, 'finding')} older than this upgrade" if report.matched else ""
+            why = f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}"
+        return StageResult("check", "passed" if report.ok else "failed", why)
 
-    def _compared(self, folder: Path, blocked: bool) -> _Verdict:
+    def _compared(self, folder: Path, blocked: bool) -> StageResult:
         if blocked or not self.compare:
-            return None, "the modeling file was not generated" if blocked else "parity was left out"
+            why = "the modeling file was not generated" if blocked else "parity was left out"
+            return StageResult("parity", "not tested", why)
         report = run_parity(folder, None, libraries=self.libraries, say=self.say)
         self._notes += report.notes
-        failed = [one for one in report.levels if one.status == "fail"]
-        open_levels = [one for one in report.levels if one.status not in ("pass", "fail")]
         passed = f"{sum(one.status == 'pass' for one in report.levels)} of {len(report.levels)}"
-        if failed:
-            return False, f"{failed[0].level}: {failed[0].reason}", passed
-        if open_levels:
-            return None, f"{open_levels[0].level}: {open_levels[0].reason}", passed
-        return True, "", passed
+        failed = [one for one in report.levels if one.status == "fail"]
+        others = [one for one in report.levels if one.status not in ("pass", "fail")]
+        why = next((f"{one.level}: {one.reason}" for one in (*failed, *others)), "")
+        status: StageStatus = "failed" if failed else "not tested" if others else "passed"
+        return StageResult("parity", status, why, levels=passed)
 
     def _runtime(self, owned: Sequence[tuple[str, Path]]) -> list[Leftover]:
         """The framework's own files: those around the integrations in a checkout, or the installed framework's."""
@@ -191,6 +203,14 @@ class _Run:
         stood_in = [one for one in found if f"({one.path}:{one.line})" in said]
         return [replace(one, what=f"{one.what}; parity took it from {self.old_version}") if one in stood_in else one
                 for one in found]  # fmt: skip
+
+    def _digest(self, folder: Path) -> str:
+        """What a model's stages depend on: its files, the newer version, and this program."""
+        found = hashlib.sha256(f"{self.new} {__version__}".encode())
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+        return found.hexdigest()
 
     @property
     def old_version(self) -> str:
@@ -222,26 +242,15 @@ class _Run:
             write_atomic(self._file, json.dumps(self._kept, indent=1))
 
 
-def _timed(name: str, run: Callable[[], _Verdict]) -> StageResult:
-    started, levels = time.perf_counter(), ""
+def _timed(name: str, run: Callable[[], StageResult]) -> StageResult:
+    started = time.perf_counter()
     try:
-        passed, reason, *compared = run()
-        levels = "".join(compared)
-        status: Any = "not tested" if passed is None else "passed" if passed else "failed"
+        result = run()
     except MissingRequirement as error:
-        status, reason = "not tested", error.message
+        result = StageResult(name, "not tested", error.message)
     except OmniKitError as error:
-        status, reason = "failed", error.message
-    return StageResult(name, status, reason, time.perf_counter() - started, levels)
-
-
-def _digest(folder: Path, new: Path) -> str:
-    """What a model's verdict hangs on: its files and the newer version."""
-    found = hashlib.sha256(str(new).encode())
-    for file in sorted(folder.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
-    return found.hexdigest()
+        result = StageResult(name, "failed", error.message)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _package_root(folder: Path) -> Path | None:
@@ -253,8 +262,8 @@ def _package_root(folder: Path) -> Path | None:
 
 
 def _installed(framework: str) -> Path | None:
-    """The directory of an installed framework's package; None where it is not installed, or is the library itself."""
+    """The directory of an installed framework's package, which a target's name begins with; None without one."""
     try:
-        return find_library(framework.replace("-", "_")).root
+        return find_library(framework.partition("-")[0]).root
     except OmniKitError:
         return None

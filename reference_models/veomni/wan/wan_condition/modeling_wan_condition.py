@@ -86,25 +86,23 @@ class WanConditionModel(PreTrainedModel):
             pipeline(**{name: value for name, value in asked.items() if name in taken and value is not None})
         given = {name: value for name, value in recorder.given.items() if name in _ARGUMENTS and name != "return_dict"}
         given = {name: value for name, value in given.items() if value is not None and not _nothing(value)}
-        self._check(given, latents, used, pipeline.scheduler)
-        clean = given.pop(_LATENTS)
-        del given[_STEP]
-        schedule = _schedule(pipeline.scheduler)
-        return {"latents": clean[0] if isinstance(clean, list) else clean, "noise_schedule": schedule, **given}
+        whole, step = given.pop(_LATENTS), given.pop(_STEP)
+        whole = whole[0] if isinstance(whole, list) else whole
+        clean = _leading(whole, latents)
+        self._check(clean, used, step, pipeline.scheduler)
+        beside = {} if clean.shape == whole.shape else {"concatenated": whole}
+        return {"latents": clean, "noise_schedule": _schedule(pipeline.scheduler), **beside, **given}
 
     @property
     def _steps(self) -> int:
         """All scheduler steps, so that this schedule contains every step of a shorter one."""
         return min(self.config.num_train_timesteps, self.scheduler.config.num_train_timesteps)
 
-    def _check(self, given, latents, used, scheduler) -> None:
+    def _check(self, clean, used, step, scheduler) -> None:
         """Raise if the pipeline behaves differently from the one this model was derived from."""
-        clean = given[_LATENTS][0] if isinstance(given[_LATENTS], list) else given[_LATENTS]
-        if len(used) != 1 or clean.numel() != latents.numel():
-            raise ValueError(
-                "WanPipeline passes its denoiser more than the latents that it prepared: finish _condition"
-            )
-        step = given[_STEP].flatten()[0].float()
+        if len(used) != 1 or clean is None:
+            raise ValueError("WanPipeline does not pass its denoiser the latents that it prepared: finish _condition")
+        step = step.flatten()[0].float()
         expected = _step(scheduler.timesteps[0].to(step.device)).float()
         if not torch.allclose(step, expected, rtol=1e-2, atol=1e-2 * abs(1.0) * 1000):
             raise ValueError(
@@ -147,16 +145,22 @@ class WanConditionModel(PreTrainedModel):
         self,
         latents,
         noise_schedule,
+        concatenated=None,
         encoder_hidden_states=None,
         encoder_hidden_states_image=None,
         attention_kwargs=None,
         **kwargs,
     ) -> dict[str, list[Any]]:
-        """Noise and targets for clean latents: every key is an argument of the transformer's forward."""
+        """Noise and targets for clean latents: every key is an argument of the transformer's forward.
+
+        Args:
+            concatenated: clean latents with the conditions that the pipeline concatenates behind them.
+        """
         noisy, steps, targets = [], [], []
-        for clean, schedule in zip(latents, noise_schedule, strict=True):
+        for clean, schedule, whole in zip(latents, noise_schedule, concatenated or latents, strict=True):
             self._seed_draw()
             sample, step, target = self._noised(*(one.to(self.generator.device) for one in (clean, schedule)))
+            sample = _leading_replaced(whole, sample)
             noisy.append(sample)
             steps.append(_step(step))
             targets.append(target)
@@ -287,6 +291,26 @@ def _preparing(pipeline, latents: torch.Tensor):
     changed = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     changed.__kwdefaults__ = method.__kwdefaults__
     return changed.__get__(pipeline), used
+
+
+def _leading(whole: torch.Tensor, latents: torch.Tensor) -> torch.Tensor | None:
+    """The part of a denoiser's input that is the latents: all of it, or what comes first along one axis."""
+    if whole.numel() == latents.numel():
+        return whole
+    values = latents.to(whole.dtype).flatten().sort().values
+    for axis in range(whole.dim()):
+        length, rest = divmod(latents.numel() * whole.shape[axis], whole.numel())
+        part = whole.narrow(axis, 0, length)
+        if not rest and torch.equal(part.flatten().sort().values, values.to(part.device)):
+            return part
+    return None
+
+
+def _leading_replaced(whole: torch.Tensor, latents: torch.Tensor) -> torch.Tensor:
+    """A denoiser's input with other latents."""
+    whole = whole.to(latents, copy=True)
+    whole[tuple(slice(length) for length in latents.shape)] = latents
+    return whole
 
 
 def _nothing(value) -> bool:

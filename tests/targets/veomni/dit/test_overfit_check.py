@@ -73,3 +73,18 @@ def test_a_shift_that_is_forced_to_zero_is_seen(tmp_path: Path) -> None:
     found = asked(tmp_path / "lumina")
     assert found.status == "fail"
     assert "process_condition: at 64x64 half of the noise levels lie below" in found.reason
+
+
+@pytest.mark.sweep
+def test_conditions_behind_the_latents_stay_as_they_are(tmp_path: Path) -> None:
+    """HunyuanVideo 1.5 concatenates channels of conditions, zeros for a prompt alone, with its latents."""
+    new_model("hunyuan", "HunyuanVideo15Transformer3DModel", target="veomni", into=tmp_path)
+    assert asked(tmp_path / "hunyuan").status == "pass"
+    file = tmp_path / "hunyuan" / "hunyuan_condition" / "modeling_hunyuan_condition.py"
+    text = file.read_text(encoding="utf-8")
+    right = "whole = whole.to(latents, copy=True)"
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, f"{right} + 1"), encoding="utf-8")
+    found = asked(tmp_path / "hunyuan")
+    assert found.status == "fail"
+    assert "the conditions behind the latents differ" in found.reason

@@ -132,6 +132,22 @@ def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("gemma4", ["input_features", "input_features_mask"]),
+        ("qwen2_5_omni_thinker", ["input_features", "feature_attention_mask"]),
+        ("gemma3n", None),
+    ],
+)
+def test_a_dummy_sound_is_made_where_its_size_is_known(name: str, inputs: list[str] | None) -> None:
+    model = model_of(name)
+
+    found = {one.kind: list(one.inputs) for one in dummies_of(model, find_merging(model))}
+
+    assert found.get("audio") == inputs
+
+
+@pytest.mark.parametrize(
     ("name", "padded"), [("aria", True), ("gemma4", True), ("llava", False), ("qwen2_5_omni_thinker", False)]
 )
 def test_towers_with_masks_of_padding_use_attention_that_gets_them(name: str, padded: bool) -> None:

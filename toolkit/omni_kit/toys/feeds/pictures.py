@@ -1,7 +1,8 @@
-"""How a class takes pictures and films: which tensors, in what shapes, and how many tokens each becomes.
+"""How a class takes pictures, films and sounds: which tensors, in what shapes, and how many tokens each becomes.
 
-The arguments of `get_image_features` and `get_video_features` say which tensors there are. Shapes are tried, the
-likeliest first; the model is asked how many tokens a picture becomes, because formulas in configs and towers disagree.
+The arguments of `get_image_features` and its like for videos and audio say which tensors there are. Shapes are tried,
+the likeliest first; the model is asked how many tokens a picture becomes, because formulas in configs and towers
+disagree.
 """
 
 import inspect
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.toys.feeds.sounds import sounds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
@@ -70,6 +72,9 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
     if tower(model, getter) is None:
         return
     names, film = _taken(model, getter), "video" in getter
+    if "audio" in getter:
+        yield from (Form(piece) for piece in sounds(model.config, names))
+        return
     pixels = _pixels(model, names[0], film)
     make = _Maker(pixels, model.config)
     grid = next((name for name in names if name.endswith("grid_thw")), None)
@@ -120,7 +125,8 @@ def _pixels(model: Any, name: str, film: bool) -> str:
 
 def _unsaid(model: Any, getter: str) -> dict[str, Any]:
     """Settings that forward takes from the tower's config, and the getter has to be given."""
-    vision, needed = model.config.vision_config, inspect.signature(tower(model, getter)).parameters.values()
+    vision = getattr(model.config, "vision_config", model.config)
+    needed = inspect.signature(tower(model, getter)).parameters.values()
     return {one.name: getattr(vision, one.name) for one in needed
             if one.default is one.empty and hasattr(vision, one.name)}  # fmt: skip
 
@@ -133,7 +139,7 @@ class _Maker:
     """Makes tensors of the sizes that a config names."""
 
     def __init__(self, pixels: str, config: Any) -> None:
-        self._pixels, self._config, self._vision = pixels, config, config.vision_config
+        self._pixels, self._config, self._vision = pixels, config, getattr(config, "vision_config", config)
         self._channels = _first(self._vision, "num_channels", "in_channels", "in_chans") or 3
         self._patch = _side(getattr(self._vision, "patch_size", None)) or 1
         self._merge = _first(config, "spatial_merge_size") or _first(self._vision, "spatial_merge_size") or _MERGE

@@ -87,66 +87,83 @@ def media_inputs(model: Any, text_tokens: list[int], *, rows: Rows = EVERYTHING)
 
 
 def kinds_taken(model: Any, text_tokens: list[int]) -> str:
-    """The letters of the media that a model takes: those with a placeholder, of which it accepted one in a text."""
-    return "".join(_media_of(model, text_tokens).taken)
+    """The letters of the media that a model takes: those with a placeholder, of which it accepted one in a text.
+
+    A bar stands between pictures and films that no forward takes together; see `with_kinds`.
+    """
+    media = _media_of(model, text_tokens)
+    return ("|" if media.apart else "").join(media.taken)
 
 
 def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
-    """The media that a model has a method and a placeholder for, and of which it accepted none."""
+    """The media that a model has a method and a placeholder for, and of which it accepted none, or not together."""
     media = _media_of(model, text_tokens)
-    offered = {"V": ("videos", media.tokens.video), "S": ("sounds", media.tokens.audio)}
-    return [
+    hears = getattr(model.config, "audio_config", model.config) is not None
+    offered = {"V": ("videos", media.tokens.video), "S": ("sounds", media.tokens.audio if hears else None)}
+    names = [
         name
         for letter, (name, token) in offered.items()
         if token is not None and letter not in media.taken and tower(model, GETTERS[letter]) is not None
     ]
+    return [*names, *(["images beside videos"] if media.apart else [])]
 
 
 @dataclass(frozen=True)
 class _Medium:
-    """How a model takes pictures, or films.
+    """How a model takes pictures, films or sounds.
 
     Attributes:
         getter: the method that makes features of them.
         token: what stands in the text for each feature: films may take that of pictures.
         by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
+        more: what forward adds to the features of a film, in tokens.
     """
 
     form: Form
     getter: str
     token: int
     by_frame: bool = False
+    more: int = 0
 
 
 @dataclass
 class _Media:
-    """The media of one model: letter -> how it takes them."""
+    """The media of one model.
+
+    Attributes:
+        taken: letter -> how it takes them; None for sounds in windows, with films that have some.
+        apart: one forward takes pictures or films, and not both: one placeholder stands for either.
+    """
 
     model: Any
     text: list[int]
     taken: dict[str, _Medium | None] = field(default_factory=dict)
+    apart: bool = False
 
     @property
     def tokens(self) -> MediaTokens:
         return MediaTokens.of(self.model.config)
 
 
-_KNOWN: WeakKeyDictionary[Any, dict[str, _Medium | None]] = WeakKeyDictionary()  # no value may refer to its model
+# What was found of each model; no value may refer to its model.
+_KNOWN: WeakKeyDictionary[Any, tuple[dict[str, _Medium | None], bool]] = WeakKeyDictionary()
+_RUNS = ((False, 0), (True, 0), (False, 1))  # by_frame and more of films
 GETTERS = {"I": "get_image_features", "V": "get_video_features", "S": "get_audio_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
     """What a model takes, found by trying, once."""
-    media = _Media(model, text, _KNOWN.get(model, {}))
+    media = _Media(model, text, *_KNOWN.get(model, ({}, False)))
     if model not in _KNOWN:
         image, video = media.tokens.image, media.tokens.video
         media.taken |= _first_accepted(media, "I", [image])
         media.taken |= _first_accepted(media, "V", [video, image]) if video is not None else {}
-        if {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",))):
-            del media.taken["V"]
+        media.apart = {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",)))
         if media.tokens.audio is not None and _window(model.config) is not None:
             media.taken["S"] = None
-        _KNOWN[model] = media.taken
+        else:
+            media.taken |= _first_accepted(media, "S", [media.tokens.audio])
+        _KNOWN[model] = media.taken, media.apart
     return media
 
 
@@ -154,8 +171,8 @@ def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dic
     """The first form of a kind of which the model accepts one and two in a text; nothing where it accepts none."""
     known = [token for token in tokens if token is not None]
     for form in forms(media.model, GETTERS[letter]):
-        for token, by_frame in product(known, (False, True) if letter == "V" else (False,)):
-            tried = {letter: _Medium(form, GETTERS[letter], token, by_frame)}
+        for token, how in product(known, _RUNS if letter == "V" else _RUNS[:1]):
+            tried = {letter: _Medium(form, GETTERS[letter], token, *how)}
             one = _Media(media.model, media.text, {**tried})
             try:
                 batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
@@ -184,6 +201,8 @@ def _accepted(model: Any, batch: Tensors) -> bool:
 
 
 def _written(media: _Media, rows: Rows) -> Tensors:
+    if media.apart and {*"IV"} <= {*"".join(rows)}:
+        rows = [row.replace("V", "") for row in rows]
     writer = _Writer(media)
     for row in rows:
         writer.write(row)
@@ -228,9 +247,13 @@ class _Writer:
         """The placeholder of the next piece, and how many of it."""
         medium = self._media.taken[letter]
         assert medium is not None
-        return medium.token, medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]))
+        count = medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]))
+        return medium.token, count + medium.more
 
     def _sound(self, row: _Row) -> None:
+        if self._media.taken["S"] is not None:
+            self._run(row, *self._counted("S"), 3, self._tokens.around_audio)
+            return
         count = _heard(self._media.model, self._media.model.config, self._frames(len(self._owners["S"])))
         self._films_before.append(self._owners["V"].count(len(self.rows) - 1))
         self._run(row, self._tokens.audio, count, 3, self._tokens.around_audio)
@@ -261,8 +284,8 @@ class _Writer:
         return found
 
     def sounds(self) -> Tensors:
-        """A spectrogram for each sound, all padded to the longest."""
-        if not (owners := self._owners["S"]):
+        """A spectrogram for each sound of a model that is told their lengths in windows, all padded to the longest."""
+        if not (owners := self._owners["S"]) or self._media.taken["S"] is not None:
             return {}
         clips = _spectrograms(self._media.model.config, [self._frames(number) for number in range(len(owners))])
         clips |= {"films_before": torch.tensor(self._films_before)}
@@ -337,8 +360,9 @@ def samples_of(inputs: Tensors) -> list[Tensors]:
 
 
 def media_of_sample(sample: Tensors) -> Tensors:
-    """The tensors of pictures and films of a sample: neither a token's nor a sound's."""
-    return {name: tensor for name, tensor in sample.items() if name not in (*BY_TOKEN, *_BESIDE)}
+    """The tensors of media of a sample: not a token's, nor those of a sound that `films_before` goes with."""
+    beside = _BESIDE if "films_before" in sample else ("video_second_per_grid",)
+    return {name: tensor for name, tensor in sample.items() if name not in (*BY_TOKEN, *beside)}
 
 
 def _sample(inputs: Tensors, row: int) -> Tensors:

@@ -10,7 +10,7 @@ from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.kinds import Kind, Signs, derive
 from omni_kit.upstream.profile import Experts, ModelProfile, Trait
 from omni_kit.upstream.skeleton import Parameter, Skeleton
-from omni_kit.upstream.transformers.autoclasses import auto_table
+from omni_kit.upstream.transformers.autoclasses import IMAGE_TEXT_TABLE, MULTIMODAL_TABLE, auto_table
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -77,8 +77,8 @@ def kind_of(model: UpstreamModel) -> tuple[Kind, str]:
         Signs(
             speaks=_speaks(model),
             silent=_silent(model),
-            sees=_has(model, "vision_config", "thinker_config"),
-            hears=_has(model, "audio_config", "thinker_config"),
+            sees=_has(model, "vision_config", "thinker_config") or _takes(model, "pixel_values", "image_patches"),
+            hears=_has(model, "audio_config", "thinker_config") or _takes(model, "input_features", "input_values"),
             experts=_has_experts(model),
         )
     )
@@ -108,6 +108,16 @@ def _silent(model: UpstreamModel) -> str:
 def _has(model: UpstreamModel, *keys: str) -> str:
     """The first of these parts that the config has."""
     return next((f"{model.config.origin}: {key}" for key in keys if model.config.has(key)), "")
+
+
+def _takes(model: UpstreamModel, *names: str) -> str:
+    """Where the forward of a class that transformers lists as answering in text to media takes one of these."""
+    tables = (auto_table(model.library, table) for table in (IMAGE_TEXT_TABLE, MULTIMODAL_TABLE))
+    forward = model.source.method(model.class_name, "forward")
+    if forward is None or all(model.class_name not in table.values() for table in tables):
+        return ""
+    taken = (one for one in (*forward.args.args, *forward.args.kwonlyargs) if one.arg in names)
+    return next((model.source.where(one) for one in taken), "")
 
 
 def text_config(model: UpstreamModel) -> ModelConfig:

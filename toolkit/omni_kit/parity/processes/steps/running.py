@@ -1,7 +1,7 @@
 """Steps that run the loaded model."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 
 from omni_kit.parity.processes.side import Pairs, Side
 from omni_kit.parity.processes.step import Step
+from omni_kit.targets.sides import Tabulating
 from omni_kit.toys.weights import nudged
 
 
@@ -31,14 +32,15 @@ class Run(Step[dict[str, list[str]]]):
 
 @dataclass(frozen=True)
 class RunNudged(Step[None]):
-    """As `Run`, with every weight moved to the next float32 number: what rounding alone can do to this model."""
+    """As `Run`, with every weight moved to the next float32 number, and tables rounded: what rounding alone can do."""
 
     inputs: Path
     out: Path
 
     def take(self, side: Side) -> None:
         """See `Step.take`."""
-        with nudging(side.model):
+        tables = side.builder.rounded_tables() if isinstance(side.builder, Tabulating) else nullcontext()
+        with nudging(side.model), tables:
             side.run(side.model, self.inputs, self.out)
 
 

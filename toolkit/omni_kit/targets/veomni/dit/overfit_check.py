@@ -77,6 +77,10 @@ class TrainingBatch:
         """What forward calls the time."""
         return next(name for name in self.arguments if name in STEP_NAMES)
 
+    def noisy(self, ready: Mapping[str, Any]) -> torch.Tensor:
+        """The noisy latents of the first sample, without the conditions that are concatenated behind them."""
+        return _front(_first(ready[self.arguments[0]]), _first(ready[_CLEAN]))
+
     @cached_property
     def denoiser(self) -> Any:
         """The pipeline's transformer."""
@@ -101,9 +105,7 @@ def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], coun
     Such a sample's target cannot be told from its latents: schedules that end at noise level 0 draw it now and then.
     """
     drawn = [condition.process_condition(**given) for _ in range(count)]
-    noised = [
-        one for one in drawn if not _near(_first(one[taught.arguments[0]]).flatten(), _first(one[_CLEAN]).flatten())
-    ]
+    noised = [one for one in drawn if not _near(taught.noisy(one).flatten(), _first(one[_CLEAN]).flatten())]
     if not noised:
         raise ValueError(f"{count} draws add no noise to the latents")
     return noised
@@ -136,7 +138,7 @@ def _repeated(taught: TrainingBatch, condition: Any) -> Iterator[str]:
     drawn = []
     for number in (1, 2, 1):
         condition.begin_step(number)
-        drawn.append(_first(condition.process_condition(**taught.given)[taught.arguments[0]]))
+        drawn.append(taught.noisy(condition.process_condition(**taught.given)))
     if torch.equal(drawn[0], drawn[1]):
         yield "steps 1 and 2 draw the same noise, so training never sees other noise"
     if not torch.equal(drawn[0], drawn[2]):
@@ -152,6 +154,10 @@ def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
     settings = {name: getattr(condition.config, name, None) for name in ("guidance_scale", "max_sequence_length")}
     expected = _passed(taught.pipeline, SIZES[0], STEPS, settings)
     ready = taught.ready[0]
+    latents = taught.arguments[0]
+    whole, theirs, clean = (_first(one) for one in (ready[latents], [expected[latents]], ready[_CLEAN]))
+    if whole.shape != clean.shape and (said := _off_overlap(*(_behind(one, clean) for one in (whole, theirs)))):
+        yield f"{latents}: the conditions behind the latents differ from what the pipeline passes: {said}"
     for name in taught.arguments[1:]:
         if name == taught.step or not (wanted := _tensors(expected.get(name))):
             continue
@@ -303,7 +309,8 @@ def _learned(
         found = float(np.interp(at, *on_schedule))
         one = sign / max(found, _NO_NOISE) if flows else found
         other = -one if flows else float(np.interp(at, times, clean))
-        answered: torch.Tensor = one * given + other * first.expand_as(given)
+        noisy = _front(given, first)
+        answered: torch.Tensor = one * noisy + other * first.expand_as(noisy)
         return answered
 
     return answer, _CLOSE if flows else _GUESSED
@@ -311,13 +318,14 @@ def _learned(
 
 def _weights(taught: TrainingBatch, ready: Mapping[str, Any]) -> tuple[float, float, float]:
     """The time of a draw, and how much of its target noisy and clean latents are."""
-    noisy, target, clean = (_first(ready[name]).double().flatten() for name in (taught.arguments[0], _TARGET, _CLEAN))
+    found = (taught.noisy(ready), _first(ready[_TARGET]), _first(ready[_CLEAN]))
+    noisy, target, clean = (one.double().flatten() for one in found)
     given = torch.stack([noisy, clean], dim=1)
-    found = torch.linalg.lstsq(given, target[:, None]).solution
-    if not _near((given @ found)[:, 0], target):
+    weights = torch.linalg.lstsq(given, target[:, None]).solution
+    if not _near((given @ weights)[:, 0], target):
         raise ValueError("a target is not a sum of noisy and clean latents")
     time = torch.as_tensor(ready[taught.step][0]).float().flatten()[0]
-    return float(time), float(found[0]), float(found[1])
+    return float(time), float(weights[0]), float(weights[1])
 
 
 def _answering(
@@ -379,6 +387,17 @@ def _first(values: Any) -> torch.Tensor:
     """Of the first sample, also where latents come in a list."""
     one = values[0]
     return torch.as_tensor(one[0] if isinstance(one, list) else one)
+
+
+def _front(whole: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
+    """What comes first of a transformer's input, as much of it as there is of clean latents, whatever its batch."""
+    return whole[:, *(slice(length) for length in clean.shape[1:])]
+
+
+def _behind(whole: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
+    """What follows in it."""
+    axis = next((place for place in range(1, clean.dim()) if whole.shape[place] != clean.shape[place]), 1)
+    return whole.narrow(axis, clean.shape[axis], whole.shape[axis] - clean.shape[axis])
 
 
 def _near(one: torch.Tensor, other: torch.Tensor, close: float = _CLOSE) -> bool:

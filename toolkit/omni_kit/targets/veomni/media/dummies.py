@@ -15,7 +15,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
 _MERGES = ("spatial_merge_size", "downsample_factor", "merge_size")
 _POOLED = "pooling_kernel_size"
-_LENGTHS = "audio_feature_lengths"
+_LENGTHS, _SUBSAMPLED = "audio_feature_lengths", "subsampling_conv_channels"
 _SMALL_PICTURES = re.compile(r"(\w+, ){4}\w+ = \w+\.shape")
 
 
@@ -102,13 +102,20 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
 
 
 def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
-    """A spectrogram of one window, of a tower that is told in frames how much it takes at once."""
+    """A spectrogram of one window, of a tower that is told in frames how much it takes at once.
+
+    Of one that halves frames and bins twice, and has as many bins as channels, the frames that become one feature.
+    """
     hearing = model.built_config.get("audio_config")
-    if _LENGTHS not in one.inputs or not isinstance(hearing, ConfigView) or not hearing.has("n_window"):
+    if not isinstance(hearing, ConfigView):
         return
-    frames = "2 * config.audio_config.n_window"
-    yield one.inputs[0], f"torch.ones(1, config.audio_config.num_mel_bins, {frames}, **options)"
-    yield "feature_attention_mask", f'torch.ones(1, {frames}, dtype=torch.long, device=options["device"])'
+    if _LENGTHS in one.inputs and hearing.has("n_window"):
+        frames = "2 * config.audio_config.n_window"
+        yield one.inputs[0], f"torch.ones(1, config.audio_config.num_mel_bins, {frames}, **options)"
+        yield "feature_attention_mask", f'torch.ones(1, {frames}, dtype=torch.long, device=options["device"])'
+    elif hearing.has(_SUBSAMPLED) and len(one.inputs) == 2:
+        yield one.inputs[0], f"torch.ones(1, 4, config.audio_config.{_SUBSAMPLED}[0], **options)"
+        yield one.inputs[1], _ones("1, 4")
 
 
 def _ones(shape: str) -> str:

@@ -10,6 +10,7 @@ from omni_kit.toys.feeds.vision import evened, media_of_sample, modality_masks, 
 from omni_kit.toys.tensors import Tensors
 
 _TYPED = ("token_type_ids",)  # what upstream's processors say of each token, to models that take it
+_IMAGE = 1  # the type of tokens that stand for an image
 _PLAIN = 2  # dimensions of what has a row for each picture or patch
 # What the pipeline writes in place of placeholder tokens before it asks for positions.
 _MARKS = {"image_mask": "IMAGE_INPUT_INDEX", "video_mask": "VIDEO_INPUT_INDEX", "audio_mask": "AUDIO_INPUT_INDEX"}
@@ -138,6 +139,9 @@ def _positions(model: Any, inputs: Tensors, media: Tensors, masks: Tensors) -> t
     if "audio_feature_lengths" in media:
         known["audio_seqlens"] = media["audio_feature_lengths"]
         known["second_per_grids"] = inputs.get("video_second_per_grid")
+    types = inputs["mm_token_type_ids"]
+    if "image_mask" in masks and bool((types[masks["image_mask"]] != _IMAGE).any()):  # a film has the same placeholder
+        known["mm_token_type_ids"] = types
     positions: torch.Tensor = model.get_position_id_func()(**known)["position_ids"]
     if positions.dim() == 3:  # [axes, 1, tokens]
         positions = positions.transpose(0, 1)

@@ -88,16 +88,20 @@ class _Planner:
                 ties.
         """
         model_type, name = self.model.config.model_type, self.model.class_name
-        if self.subject.kind in MULTIMODAL:
+        with_media = self.subject.kind in MULTIMODAL
+        if with_media or causal_head(self.model) != name:
             refuse_encoder_decoder(self.model)
-            refuse_attention_of_its_own(self.model)
-            _ = self.merging  # which raises where it is not recognised
-        elif causal_head(self.model) != name:
+        if not with_media and causal_head(self.model) != name:
+            where = self.model.source.where(self.model.source.classes[name])
             raise Refusal(
-                f"{model_type} is of kind '{self.subject.kind}', and {name} does not generate text token by token",
-                "name a class that does in architectures of config.json, or pass the model_type",
+                f"{model_type} is of kind '{self.subject.kind}': {name} ({where}) is not among transformers' causal "
+                "language models, and takes no pixel_values, input_features or input_values",
+                "name another class in architectures of config.json, or pass another model_type",
             )
         refuse_without_loss(self.model)
+        if with_media:
+            refuse_attention_of_its_own(self.model)
+            _ = self.merging  # which raises where it is not recognised
         refuse_other_ties(self.model)
 
     @cached_property

@@ -13,6 +13,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 _MIXES_TOKENS = re.compile(
     r"(conv1d|short_conv|\.conv)\.weight$|A_log$|dt_bias$|time_decay$|\.D$|recurrent_param$|rg_lru"
 )
+_OF_IMAGES = ("Conv2d", "Conv3d")
 _ATTENDS = re.compile(r"(full|sliding|chunked|compressed_\w+)_?\w*attention|attention")
 
 
@@ -54,7 +55,8 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
     """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
     source = model.source
     place = source.where(source.tree)
-    mixing = next((p for p in _of_text(model.skeleton.parameters) if _MIXES_TOKENS.search(p.name)), None)
+    layers = (p for p in _of_text(model.skeleton.parameters) if p.owner not in _OF_IMAGES)
+    mixing = next((p for p in layers if _MIXES_TOKENS.search(p.name)), None)
     if mixing is not None:
         yield f"{mixing.owner} mixes neighbouring tokens across sequences", mixing.where
     types = model.find("layer_types", "layers_block_type")

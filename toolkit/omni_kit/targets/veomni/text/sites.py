@@ -359,7 +359,10 @@ def refuse_without_loss(model: UpstreamModel) -> None:
     found, name = model.source.resolve_class(model.class_name), model.class_name
     forward = ClassRef(*found).method("forward") if found is not None else None
     if forward is None:
-        raise Refusal(f"{name} has no forward: there is nothing to train by")
+        where = model.source.where(model.source.classes[name])
+        kinds = [kind for _, part, kind in model.skeleton.submodels if _takes_labels(model, part)]
+        help_ = f"pass its part that has one: {kinds[0]}" if kinds else ""
+        raise Refusal(f"{name} ({where}) has no forward: there is nothing to train by", help_)
     cls, node = forward
     if read_loss(cls.source, node).calls or own_loss(node) is not None:
         return
@@ -370,6 +373,11 @@ def refuse_without_loss(model: UpstreamModel) -> None:
         )
     where = cls.source.where(node)
     raise Refusal(f"no loss from labels was recognised in {name}.forward ({where}): there is nothing to train by")
+
+
+def _takes_labels(model: UpstreamModel, part: str) -> bool:
+    forward = model.source.method(part, "forward") if part in model.source.classes else None
+    return forward is not None and any(one.arg == "labels" for one in forward.args.args)
 
 
 def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:

@@ -1,6 +1,7 @@
 """Two samples for a diffusion transformer, by the arguments that its forward names."""
 
 import inspect
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,25 +26,36 @@ _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77
 
 
 def denoiser_inputs(model: Any) -> Tensors:
+    """Two samples for a diffusion transformer of diffusers; see `searched_inputs`."""
+    return searched_inputs(model)[0]
+
+
+def searched_inputs(model: Any, most: float = math.inf) -> tuple[Tensors, int]:
     """Two samples for a diffusion transformer of diffusers, by the arguments that its forward names.
 
+    Args:
+        most: how many inputs are tried before the model is taken to accept none.
+
     Returns:
-        For each sample, what forward takes, and `training_target`, of the shape of its answer: velocities.
+        For each sample, what forward takes, and `training_target`, of the shape of its answer: velocities. And how many
+        inputs were tried for the sample that took most.
 
     Raises:
         BadInput: forward requires something that there is no rule for.
     """
     inputs: Tensors = {}
     chosen: Chosen | None = None
+    tried = 0
     for index in range(_SAMPLES):
-        sample, answer, chosen = _sample(model, index, chosen)
+        trial, sample, answer, chosen = _sample(model, index, chosen, most)
         sample[TARGET] = SCALE * shuffled_ramp(f"denoiser {index} target", answer.shape)
         inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
-    return inputs
+        tried = max(tried, trial.tried)
+    return inputs, tried
 
 
-def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, torch.Tensor, Chosen]:
-    """The inputs of a sample, what the model answers to them, and what was chosen: as `before` where that will do."""
+def _sample(model: Any, index: int, before: Chosen | None, most: float) -> tuple[Trial, Tensors, torch.Tensor, Chosen]:
+    """The trial and inputs of a sample, what the model answers, and what was chosen: as `before` where that will do."""
     sizes = Sizes(index, _config(model), widths_of(model))
     latents, choices, alike = _choices(model, sizes)
 
@@ -55,12 +67,12 @@ def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, tor
         made = {name: option(laid) for name, option in options if option is not None}
         return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
 
-    trial = Trial(model, choices, make, alike)
+    trial = Trial(model, choices, make, alike, most)
     chosen = before if before and trial.reach(before).answer is not None else trial.settle(_taken(model, trial))
-    reach = trial.reach(chosen)
-    if reach.answer is None:
+    answer = trial.reach(chosen).answer
+    if answer is None:
         raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
-    return make(chosen), reach.answer, chosen
+    return trial, make(chosen), answer, chosen
 
 
 def _config(model: Any) -> Mapping[str, Any]:

@@ -6,9 +6,10 @@ whatever is wrong with the others. Operations alone would not do: how many there
 """
 
 import inspect
+import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,6 +47,10 @@ class Reach:
     as_latents: bool = True
 
 
+class _Exhausted(Exception):
+    """As many inputs were tried as may be."""
+
+
 @dataclass
 class Trial:
     """Chooses for every argument.
@@ -54,12 +59,14 @@ class Trial:
         choices: for each argument what it may be, the likeliest first; None leaves it out.
         make: the inputs of a sample, of what was chosen.
         alike: arguments that have one role, where there are several.
+        most: how many inputs are tried before the model is taken to accept none.
     """
 
     model: Any
     choices: Choices
     make: Maker
     alike: Sequence[Sequence[str]] = ()
+    most: float = math.inf
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _any_shape: bool = False
 
@@ -77,8 +84,21 @@ class Trial:
         """The first choice with which the model answers, found one argument at a time; the furthest if there is none.
 
         It is looked for from everything that may be given, and then from as little as may be; an answer that is not
-        laid out as the latents are will do only where there is no other.
+        laid out as the latents are will do only where there is no other. Once `most` were tried, the search ends with
+        the furthest.
         """
+        try:
+            return self._searched()
+        except _Exhausted:
+            key = max(self._known, key=lambda one: self._known[one].far)
+            return dict(zip(self.choices, key, strict=True)), replace(self._known[key], answer=None)
+
+    @property
+    def tried(self) -> int:
+        """How many inputs the model has been called with."""
+        return len(self._known)
+
+    def _searched(self) -> tuple[Chosen, Reach]:
         found = self._run()
         if found[1].answer is None and found[1].far[0] == _END - 1:
             self._any_shape = True
@@ -92,7 +112,7 @@ class Trial:
         return found if found[1].answer is not None else max(found, self._from(least), key=_succeeded)
 
     def _from(self, chosen: Chosen) -> tuple[Chosen, Reach]:
-        best = self.reach(chosen)
+        best = self._within_bounds(chosen)
         for _ in range(_ROUNDS):
             if best.answer is not None:
                 break
@@ -100,6 +120,12 @@ class Trial:
             if chosen == before:
                 break
         return chosen, best
+
+    def _within_bounds(self, chosen: Chosen) -> Reach:
+        """As `reach`; raises _Exhausted once `most` inputs were tried."""
+        if self.tried >= self.most:
+            raise _Exhausted
+        return self.reach(chosen)
 
     def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one change: the first with which the model answers, or else the one that comes furthest.
@@ -109,7 +135,7 @@ class Trial:
         for most in (_LIKELY, None):
             found = chosen, best
             for tried in self._changes(chosen, most):
-                reach = self.reach(tried)
+                reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
                 if reach.far > found[1].far:
