@@ -218,7 +218,7 @@ OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
     ((TURNED,), "its formula uses the halves in reverse order"),
     ((OTHERWISE,), "its formula uses the halves in reverse order"),
     (((JOINED, f"{JOINED}\n            prompt_embeds = -prompt_embeds"),), "it changes prompt_embeds after doubling"),
-    (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it reads prompt_embeds besides"),
+    (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it also reads prompt_embeds"),
     ((("t.expand(latent_model_input.shape[0])", "t.expand(4 if self.do_classifier_free_guidance else 2)"),),
      "it does more in its guidance branch"),
 ])  # fmt: skip
