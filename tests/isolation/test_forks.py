@@ -226,4 +226,5 @@ def test_a_fork_does_not_name_who_started_it(logs: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("OMNI_KIT_CACHE", str(logs / "cache"))
     with worker(logs, "json.tool") as one:
         told = one.ask(Evaluate(tells))
+    told = told.replace(sys.prefix, "")  # a checkout may have the project's name
     assert "omni_kit" not in told.lower().replace("-", "_")

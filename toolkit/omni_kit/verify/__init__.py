@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Again", "Card", "Stage", "verify", "verify_again"]
 
-_HOMES = {"Again": "again", "verify_again": "again", "Card": "card", "Stage": "card", "verify": "run"}
+_HOMES = {"Again": "rerun", "verify_again": "rerun", "Card": "card", "Stage": "card", "verify": "run"}
 
 
 def __getattr__(name: str) -> Any:

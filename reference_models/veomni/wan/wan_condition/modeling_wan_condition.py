@@ -160,7 +160,8 @@ class WanConditionModel(PreTrainedModel):
         for clean, schedule, whole in zip(latents, noise_schedule, concatenated or latents, strict=True):
             self._seed_draw()
             sample, step, target = self._noised(*(one.to(self.generator.device) for one in (clean, schedule)))
-            sample = _leading_replaced(whole, sample)
+            if concatenated is not None:
+                sample = _leading_replaced(whole, sample)
             noisy.append(sample)
             steps.append(_step(step))
             targets.append(target)
