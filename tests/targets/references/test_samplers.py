@@ -1,4 +1,4 @@
-"""What rounding may do to the tables of a diffusion process that are no weights."""
+"""Float32 rounding of the tables of a diffusion process."""
 
 import numpy as np
 import pytest

@@ -31,14 +31,14 @@ class Reader(Session):
         """Goes through the statements of a file.
 
         Raises:
-            Unsupported: the effect of one of them cannot be told, or it is no Python.
+            Unsupported: the file is not valid Python, or the effect of a statement cannot be determined.
         """
         before = self._values.position
         try:
             frame = Frame(self._values, path, module.__name__, Scope(vars(module)), AT_MODULE)
             frame.run(read_module(path.stem, path).tree.body)
         except BadInput as error:
-            raise Unsupported(f"is no Python: {error.message}") from error
+            raise Unsupported(f"is not valid Python: {error.message}") from error
         except RecursionError as error:
             raise Unsupported("is nested too deeply") from error
         finally:

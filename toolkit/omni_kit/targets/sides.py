@@ -180,10 +180,10 @@ class Upstream(Builder, Protocol):
 
 @runtime_checkable
 class Tabulating(Upstream, Protocol):
-    """A reference side that also computes with tables that are no weights."""
+    """A reference side whose results also depend on precomputed tables, not only on weights."""
 
     def rounded_tables(self) -> AbstractContextManager[None]:
-        """Computes with the tables as float32 holds them while it is entered: what their rounding alone can do."""
+        """Round the tables to float32 inside the context, to measure the effect of that rounding alone."""
 
 
 @runtime_checkable

@@ -18,6 +18,13 @@ def asked(package: Path) -> LevelResult:
     return found
 
 
+def changed(file: Path, right: str, wrong: str) -> None:
+    """Replace the one place in a generated file that is right."""
+    text = file.read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+
+
 def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
     found = asked(WAN)
     assert found.status == "pass"
@@ -38,10 +45,7 @@ def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
 def test_what_is_left_out_is_seen(part: str, right: str, wrong: str, said: str, tmp_path: Path) -> None:
     package = tmp_path / "wan"
     shutil.copytree(WAN, package, ignore=shutil.ignore_patterns("__pycache__"))
-    file = package / f"wan_{part}" / f"modeling_wan_{part}.py"
-    text = file.read_text(encoding="utf-8")
-    assert text.count(right) == 1
-    file.write_text(text.replace(right, wrong), encoding="utf-8")
+    changed(package / f"wan_{part}" / f"modeling_wan_{part}.py", right, wrong)
     found = asked(package)
     assert found.status == "fail"
     assert said in found.reason
@@ -52,9 +56,7 @@ def test_a_shift_that_is_not_the_pipelines_is_seen(tmp_path: Path) -> None:
     new_model("cog", "CogView4Pipeline", target="veomni", into=tmp_path)
     assert asked(tmp_path / "cog").status == "pass"
     file = tmp_path / "cog" / "cog_condition" / "modeling_cog_condition.py"
-    text = file.read_text(encoding="utf-8")
-    assert "sigmas[: len(timesteps)]])" in text
-    file.write_text(text.replace("sigmas[: len(timesteps)]])", "timesteps / 1000])"), encoding="utf-8")
+    changed(file, "sigmas[: len(timesteps)]])", "timesteps / 1000])")
     found = asked(tmp_path / "cog")
     assert found.status == "fail"
     assert "process_condition: at 64x64 noise level" in found.reason
@@ -65,11 +67,8 @@ def test_a_shift_that_is_forced_to_zero_is_seen(tmp_path: Path) -> None:
     new_model("lumina", "Lumina2Pipeline", target="veomni", into=tmp_path)
     assert asked(tmp_path / "lumina").status == "pass"
     file = tmp_path / "lumina" / "lumina_condition" / "modeling_lumina_condition.py"
-    text = file.read_text(encoding="utf-8")
     right = "beside = {} if clean.shape == whole.shape"
-    assert text.count(right) == 1
-    unshifted = "pipeline.scheduler.set_timesteps(self._steps, mu=0.0)\n        "
-    file.write_text(text.replace(right, unshifted + right), encoding="utf-8")
+    changed(file, right, f"pipeline.scheduler.set_timesteps(self._steps, mu=0.0)\n        {right}")
     found = asked(tmp_path / "lumina")
     assert found.status == "fail"
     assert "process_condition: at 64x64 half of the noise levels lie below" in found.reason
@@ -81,10 +80,8 @@ def test_conditions_behind_the_latents_stay_as_they_are(tmp_path: Path) -> None:
     new_model("hunyuan", "HunyuanVideo15Transformer3DModel", target="veomni", into=tmp_path)
     assert asked(tmp_path / "hunyuan").status == "pass"
     file = tmp_path / "hunyuan" / "hunyuan_condition" / "modeling_hunyuan_condition.py"
-    text = file.read_text(encoding="utf-8")
     right = "whole = whole.to(latents, copy=True)"
-    assert text.count(right) == 1
-    file.write_text(text.replace(right, f"{right} + 1"), encoding="utf-8")
+    changed(file, right, f"{right} + 1")
     found = asked(tmp_path / "hunyuan")
     assert found.status == "fail"
     assert "the conditions behind the latents differ" in found.reason

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.nodes import argument, calls
+from omni_kit.pysource.reads import literal
 from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
@@ -94,12 +96,10 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
 
 
 def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
-    """What norms over a fixed number of groups want the width to be a multiple of; half of it may be normed."""
-    calls = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
-    norms = [one for one in calls if "GroupNorm" in ast.unparse(one.func)]
-    groups = [one for call in norms for one in (*call.args[:1], *(word.value for word in call.keywords
-              if word.arg == "num_groups")) if isinstance(one, ast.Constant)]  # fmt: skip
-    return math.lcm(*(2 * one.value for one in groups if isinstance(one.value, int) and one.value > 0))
+    """The multiple that the width must be for norms over a fixed number of groups; half of the width may be normed."""
+    norms = (call for part in code for call in calls(part) if "GroupNorm" in ast.unparse(call.func))
+    groups = (literal(one) for call in norms if (one := argument(call, 0, "num_groups")) is not None)
+    return math.lcm(*(2 * one for one in groups if isinstance(one, int) and one > 0))
 
 
 def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:

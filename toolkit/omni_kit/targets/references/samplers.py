@@ -58,10 +58,10 @@ class SamplerBuilder(RepositoryBuilder):
 
     @contextmanager
     def rounded_tables(self) -> Iterator[None]:
-        """Cumulative products become float32 numbers, as diffusers' schedulers hold them.
+        """Round cumulative products to float32, the precision of diffusers' schedulers.
 
-        Authors often keep theirs in float64. One minus a product near 1 is then known to four digits less in
-        float32, which is no fault of a port.
+        Authors often keep these products in float64. Near 1, `1 - product` loses four digits in float32, and a
+        correct port shows that difference.
         """
         exact = np.cumprod, torch.cumprod
 

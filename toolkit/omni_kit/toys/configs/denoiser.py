@@ -79,8 +79,10 @@ _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
 _IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed")
-_IS_WIDTH_OF_PATCHES, _WIDE = re.compile(r"^patch_\w+_dim$"), 64  # no patch is as large
-_IS_AXES_COUNT, _MOST_AXES = re.compile(r"dims?$"), 3
+_IS_WIDTH_OF_PATCHES = re.compile(r"^patch_\w+_dim$")
+_WIDE = 64  # no patch is as large
+_IS_AXES_COUNT = re.compile(r"dims?$")
+_MOST_AXES = 3
 _IS_LAYERS_OF_TEXT = re.compile(r"^(llama|text)\w*_layers$")
 
 
@@ -136,7 +138,7 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
         return type(value)(min(side, AT_MOST["sample_size"]) for side in value)
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return value
-    if value <= _MOST_AXES and _IS_AXES_COUNT.search(key):  # whether convolutions go over rows, pictures or films
+    if value <= _MOST_AXES and _IS_AXES_COUNT.search(key):  # 1-D, 2-D or 3-D convolutions
         return value
     rule = next((rule for matches, rule in _RULES if matches(key)), None)
     return value if rule is None else rule(key, value, free)

@@ -284,7 +284,7 @@ class _Writer:
         return found
 
     def sounds(self) -> Tensors:
-        """A spectrogram for each sound of a model that is told their lengths in windows, all padded to the longest."""
+        """A spectrogram per sound, padded to the longest, for a model that takes sounds in windows."""
         if not (owners := self._owners["S"]) or self._media.taken["S"] is not None:
             return {}
         clips = _spectrograms(self._media.model.config, [self._frames(number) for number in range(len(owners))])

@@ -102,9 +102,10 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
 
 
 def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
-    """A spectrogram of one window, of a tower that is told in frames how much it takes at once.
+    """The smallest spectrogram that an audio tower accepts.
 
-    Of one that halves frames and bins twice, and has as many bins as channels, the frames that become one feature.
+    One window for a tower with a window size (`n_window`). For a tower that downsamples frames and bins twice and has
+    as many bins as channels, the four frames of one feature.
     """
     hearing = model.built_config.get("audio_config")
     if not isinstance(hearing, ConfigView):

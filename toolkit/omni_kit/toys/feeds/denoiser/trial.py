@@ -83,9 +83,8 @@ class Trial:
     def run(self) -> tuple[Chosen, Reach]:
         """The first choice with which the model answers, found one argument at a time; the furthest if there is none.
 
-        It is looked for from everything that may be given, and then from as little as may be; an answer that is not
-        laid out as the latents are will do only where there is no other. Once `most` were tried, the search ends with
-        the furthest.
+        The search starts from all arguments, then from the required ones. An output with another layout than the
+        latents counts only where no other input works. After `most` inputs, the search returns the furthest.
         """
         try:
             return self._searched()
