@@ -706,3 +706,48 @@ def test_two_functions_of_one_name_are_two(tmp_path: Path) -> None:
     assert found.text.count("def scaled(") == 1
     assert found.text.count("scaled(x):\n    return x * 3") == 1
     assert "scaled(other_scaled(" in found.text or "_scaled(scaled(" in found.text
+
+
+HANDED_ON = (
+    NAMESPACE.replace("self.proj =", "self.inner = Inner(args)\n        self.proj =")
+    + """
+
+class Inner(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.gain = args.get("gain", 2.0)
+"""
+)
+
+
+def test_a_namespace_that_is_handed_on_is_the_config(tmp_path: Path) -> None:
+    found = ported(tmp_path, HANDED_ON)
+    assert "def __init__(self, width, out, scale, gain=2.0, patch=2):" in found.text
+    assert "args = self.config" in found.text
+    assert "= args.width" not in found.text
+
+
+MAPPING = """
+class Net(nn.Module):
+    def __init__(self, width=8, out=4):
+        super().__init__()
+        self.proj = nn.Linear(width, out)
+        self.text = nn.Linear(width, out)
+
+    def forward(self, x, t, cond):
+        more = cond.get("more", 0.0)
+        return self.proj(x) + self.text({text}).mean(1) + more
+"""
+
+
+def test_items_of_a_mapping_are_arguments(tmp_path: Path) -> None:
+    found = ported(tmp_path, MAPPING.format(text='cond["words"]'))
+    assert "def forward(self, hidden_states, timestep, encoder_hidden_states, more=None" in found.text
+    assert "self.text(encoder_hidden_states)" in found.text
+    assert found.forward.names["cond{words}"] == "encoder_hidden_states"
+    assert "cond" not in found.text.partition("def forward")[2].replace("encoder", "")
+
+
+def test_a_mapping_that_is_handed_on_stays(tmp_path: Path) -> None:
+    found = ported(tmp_path, MAPPING.format(text="self.words(cond)"))
+    assert "def forward(self, hidden_states, timestep, encoder_hidden_states, return_dict" in found.text

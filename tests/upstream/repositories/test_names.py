@@ -1,10 +1,13 @@
 """A guarded import that leaves nothing to use is no choice of the authors'."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.names import lacks_alternative
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
+from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 
 TRY = "try:\n    import flash_attn\n    from flash_attn import flash_attn_func\nexcept ImportError{handler}\n"
 USE = "\n\ndef attend(q, k, v):\n    {use}return flash_attn_func(q, k, v)\n"
@@ -41,3 +44,36 @@ FLAG = "try:\n    import flash_attn\n    HAS = True\nexcept ImportError:\n    HA
 def test_a_flag_that_is_asserted_leaves_no_alternative(used: str, lacks: bool) -> None:
     tree = ast.parse(FLAG + used)
     assert lacks_alternative(tree.body[0], tree) is lacks
+
+
+def written(place: Path, text: str) -> SourceFile:
+    (place / "model.py").write_text(text)
+    return read_source(Library("repository", place), place / "model.py")
+
+
+SWITCHED = """import os
+from torch.nn import functional as F
+attend = F.scaled_dot_product_attention
+if {test}:
+    from sageattention import sageattn
+    attend = sageattn
+"""
+
+
+@pytest.mark.parametrize("test", ["os.environ.get('SAGE', '0') == '1'", "os.getenv('SAGE')"])
+def test_what_an_unset_variable_switches_on_is_not_read(tmp_path: Path, test: str) -> None:
+    found = resolve(written(tmp_path, SWITCHED.format(test=test)), "attend")
+    assert found == "torch.nn.functional.scaled_dot_product_attention"
+
+
+@pytest.mark.parametrize("test", ["os.environ.get('SAGE', '1') == '1'", "F.is_fast()", "os.environ['SAGE']"])
+def test_another_switch_stays_with_both_ways(tmp_path: Path, test: str) -> None:
+    found = resolve(written(tmp_path, SWITCHED.format(test=test)), "attend")
+    assert isinstance(found, Defined)
+    assert isinstance(found.node, ast.If)
+
+
+def test_a_second_name_means_the_first(tmp_path: Path) -> None:
+    source = written(tmp_path, "class Block: ...\nLayer = Block\nsize = 4\nwide = size\n")
+    assert resolve(source, "Layer") == Defined(source, "Block", source.classes["Block"])
+    assert getattr(resolve(source, "wide"), "name", "") == "wide"

@@ -52,7 +52,8 @@ def test_what_no_command_line_gives_has_no_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [
     "self.inner = Inner(args)",
-    "self.width = args.get('width', 4)",
+    "self.width = args.pop('width', 4)",
+    "self.inner = nn.Linear(args, 4)",
     "self.width = args.model.width",
     "self.depth = args.depth",
     "args.scale = 2",
@@ -61,3 +62,44 @@ def test_an_object_that_is_used_otherwise_stays(tmp_path: Path, more: str) -> No
     found = find_reference(written(tmp_path, more, PARSER))
     assert found.namespace is None
     assert [*found.arguments] == ["args", "depth"]
+
+
+HANDED_ON = """
+from torch import nn
+
+
+class Inner(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.options = options
+        self.norm = nn.LayerNorm(options["width"], eps=options.get("eps", 1e-6))
+
+    def forward(self, x):
+        return self.norm(x) * self.options["scale"]
+
+
+class Net(nn.Module):
+    def __init__(self, size, config):
+        super().__init__()
+        depth = config["depth"]
+        self.layers = nn.ModuleList([Inner(config) for _ in range(depth)])
+        {more}
+
+    def forward(self, x, t):
+        return self.layers[0](x)
+"""
+
+
+def test_reads_are_followed_to_the_classes_within(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(HANDED_ON.replace("{more}", "pass"))
+    found = find_reference(f"{tmp_path}/model.py::Net")
+    assert found.namespace is not None
+    assert found.namespace.argument == "config"
+    assert {name: one.default for name, one in found.arguments.items() if not one.required} == {"eps": 1e-6}
+    assert [*found.arguments] == ["depth", "width", "eps", "scale", "size"]
+
+
+@pytest.mark.parametrize("more", ["self.last = nn.Sequential(*config)", "self.last = Inner(**config)", "print(config)"])
+def test_an_object_that_goes_elsewhere_stays(tmp_path: Path, more: str) -> None:
+    (tmp_path / "model.py").write_text(HANDED_ON.replace("{more}", more))
+    assert find_reference(f"{tmp_path}/model.py::Net").namespace is None

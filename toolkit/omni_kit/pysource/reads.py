@@ -22,6 +22,31 @@ def attributes_read(tree: ast.AST, owner: str) -> frozenset[str]:
     return frozenset(_names(tree, owner))
 
 
+def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
+    """The literal keys under which a function reads an argument that it uses as a mapping, and in no other way.
+
+    Returns:
+        key -> whether the mapping must have it: `get` does without. Empty where the argument is used otherwise.
+    """
+    above = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+    found: dict[str, bool] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Name) or node.id != argument:
+            continue
+        match above[node]:
+            case ast.Subscript(slice=ast.Constant(value=str(key)), ctx=ast.Load()):
+                found[key] = True
+            case ast.Attribute(attr="get") as get:
+                match above[get]:
+                    case ast.Call(args=[ast.Constant(value=str(key)), *_]):
+                        found.setdefault(key, False)
+                    case _:
+                        return {}
+            case _:
+                return {}
+    return found if all(key.isidentifier() for key in found) else {}
+
+
 def attributes_set(tree: ast.AST) -> set[str]:
     """The names that are set as `self.name` below a node."""
     return {

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -174,7 +173,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
     settings, namespace = reference.settings, reference.namespace
     if namespace is not None:
-        read = SimpleNamespace(**{name: values.pop(name) for name in namespace.fields if name in values})
+        read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
         values = {namespace.argument: read, **values}
     stay_on_cpu()
     try:
@@ -189,6 +188,16 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
         raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})") from error
+
+
+class _Fields(dict[str, Any]):
+    """A config whose fields are items and attributes, as the loaders of configs make them."""
+
+    def __getattr__(self, name: str) -> Any:
+        """The field of that name."""
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

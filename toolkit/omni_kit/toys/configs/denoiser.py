@@ -66,7 +66,7 @@ AT_MOST: Mapping[str, int] = {
     "motion_encoder_size": 16,
 }
 # How large pictures are, as authors call it: a model may have positions for that size alone.
-IS_SIDE = re.compile(r"^(input|img|image|latent)_(size|resolution)$|^resolution$")
+IS_SIDE = re.compile(r"^(input|img|image|im|latent)_(size|resolution)$|^resolution$")
 _SIDE = 4  # in patches
 # How many words a text has, or how many frames a film, where a model has parameters for so many.
 IS_TEXT_LENGTH = re.compile(

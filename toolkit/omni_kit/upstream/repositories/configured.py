@@ -98,6 +98,12 @@ class _Worded(Domain):
         init = _method(home, "__init__")
         return evaluate(_only(_kept(init, name), name), self, home=(home, init))
 
+    def item(self, base: Any, key: Any, frame: Frame) -> Any:
+        """See `Domain`."""
+        if base == _WHOLE and isinstance(key, str):
+            return _Words(f'config["{key}"]')
+        return super().item(base, key, frame)
+
     def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
         """See `Domain`."""
         if name not in _OPERATORS or len(operands) != 2:

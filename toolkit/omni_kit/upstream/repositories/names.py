@@ -1,9 +1,12 @@
 """What a name in a file means: something that the authors wrote, or something that they import."""
 
 import ast
+import copy
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
+from omni_kit.pysource.eval import Domain, Unsupported, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
@@ -42,10 +45,19 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
     if (block := guarded(source).get(head)) is not None:
         return block
     if head in (own := definitions(source)):
-        return None if rest else Defined(source, head, own[head])
+        aliased = _aliased(source, own[head], rest, seen)
+        return aliased or (None if rest else Defined(source, head, own[head]))
     if (imported := source.imports.get(head)) is not None:
         return _imported(source, imported, head, rest, seen)
     return _inside(source, head, rest, seen) or _starred(source, name, seen)
+
+
+def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
+    """What an assignment of a name gives another name to: `attend = F.scaled_dot_product_attention`."""
+    name = dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    found = resolve(source, f"{name}.{rest}" if rest else name, seen) if name else None
+    plain = isinstance(found, Defined) and isinstance(found.node, ast.ClassDef | ast.FunctionDef)
+    return found if plain or isinstance(found, str) else None
 
 
 def _imported(
@@ -127,7 +139,9 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
     """
     found: dict[str, Defined] = {}
     for node in source.tree.body:
-        if not isinstance(node, ast.Try | ast.If) or _is_program(node) or lacks_alternative(node, source.tree):
+        if not isinstance(node, ast.Try | ast.If) or _is_program(node) or _is_switched_off(node):
+            continue
+        if lacks_alternative(node, source.tree):
             continue
         imported = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
         own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
@@ -188,6 +202,32 @@ def _tested(tree: ast.Module) -> set[str]:
 def _is_program(node: ast.stmt) -> bool:
     """Whether a statement is what a file does when it is run: an importer sees nothing of it."""
     return isinstance(node, ast.If) and any(getattr(one, "id", "") == "__name__" for one in ast.walk(node.test))
+
+
+def _is_switched_off(node: ast.stmt) -> bool:
+    """Whether a statement is what a variable of the environment switches on, which is not set."""
+    if not isinstance(node, ast.If) or node.orelse:
+        return False
+    unset = _Unset()
+    test = unset.visit(copy.deepcopy(node.test))
+    with suppress(Unsupported):
+        return unset.found and not evaluate(test, Domain())
+    return False
+
+
+class _Unset(ast.NodeTransformer):
+    """Reads of variables of the environment as their defaults."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`os.environ.get(NAME, DEFAULT)`, `os.getenv(NAME, DEFAULT)`."""
+        self.generic_visit(node)
+        if not (dotted(node.func) or "").endswith(("environ.get", "getenv")):
+            return node
+        self.found = True
+        return node.args[1] if len(node.args) > 1 else ast.copy_location(ast.Constant(None), node)
 
 
 def _modules(source: SourceFile, node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -1,58 +1,189 @@
-"""A constructor that takes an object only to read its attributes: the `args` of a command line, or a loaded config."""
+"""A constructor that takes an object only to read its fields: the `args` of a command line, or a loaded config."""
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+
+
+@dataclass(frozen=True)
+class Read:
+    """A field that is read.
+
+    Attributes:
+        where: file:line of one read.
+        default: what `get` or `getattr` takes in its place; UNKNOWN where the field must be there.
+    """
+
+    where: str
+    default: Any = UNKNOWN
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """An argument of which a class reads attributes, and nothing else.
+    """An argument of which the class, and the classes and functions that it hands it on to, read fields by name.
 
     Attributes:
-        argument: what the constructor calls it.
-        fields: attribute -> file:line of a read.
+        argument: the name that the constructor has for it.
+        fields: name -> its read.
     """
 
     argument: str
-    fields: dict[str, str]
+    fields: Mapping[str, Read]
 
 
 def namespace_of(cls: ClassRef) -> Namespace | None:
-    """Return the constructor's first argument if it is a namespace; None where the class uses it in another way.
+    """Return the constructor's first required argument that is a namespace; None where it has none.
 
-    To call an attribute, to read an attribute of one, and to pass the object on are other ways. An attribute that has
-    the name of another argument could not become an argument itself.
+    Fields are read as attributes, as items under a literal text, by `get` or by `getattr`. An argument that is used in
+    another way is no namespace, nor is one with a field that has the name of another argument.
     """
     found = cls.method("__init__")
     if found is None:
         return None
-    home, init = found
-    positional = [*init.args.posonlyargs, *init.args.args]
-    names = [one.arg for one in (*positional, *init.args.kwonlyargs)][1:]
-    if len(positional) - len(init.args.defaults) < 2:
-        return None
-    methods = [item for item in home.node.body if isinstance(item, ast.FunctionDef)]
-    uses = [use for method in methods for use in _uses(method, names[0], constructs=method is init)]
-    fields = {use.attr: home.source.where(use) for use in uses if use is not None}
-    alone = None not in uses and not fields.keys() & set(names)
-    return Namespace(names[0], fields) if fields and alone else None
+    init = found[1]
+    positional = [one.arg for one in (*init.args.posonlyargs, *init.args.args)]
+    named = zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
+    required = positional[1 : len(positional) - len(init.args.defaults)]
+    required += [one.arg for one, default in named if default is None]
+    names = {*positional, *(one.arg for one in init.args.kwonlyargs)}
+    for argument in required:
+        reader = _Reader()
+        plain = reader.follow(_Place(found[0].source, init, cls, found[0]), argument)
+        if plain and reader.fields and not reader.fields.keys() & names:
+            return Namespace(argument, reader.fields)
+    return None
 
 
-def _uses(method: ast.FunctionDef, argument: str, constructs: bool) -> Iterator[ast.Attribute | None]:
-    """The attributes that a method reads of an argument, or of `self.argument`; None for each other use."""
-    kept = f"self.{argument}"
-    above = {child: node for node in ast.walk(method) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(method):
-        own = isinstance(node, ast.Name) and node.id == argument and constructs
-        if not own and not (isinstance(node, ast.Attribute) and ast.unparse(node) == kept):
-            continue
+@dataclass(frozen=True)
+class _Place:
+    """A function, or a method of a class; `home` is the class whose body has the method."""
+
+    source: SourceFile
+    function: ast.FunctionDef
+    cls: ClassRef | None = None
+    home: ClassRef | None = None
+
+
+@dataclass
+class _Reader:
+    """Collects the fields that are read of one object, wherever it is handed on to."""
+
+    fields: dict[str, Read] = field(default_factory=dict)
+    _seen: set[tuple[ast.AST, str]] = field(default_factory=set)
+
+    def follow(self, place: _Place, argument: str) -> bool:
+        """Whether a function does nothing with an argument but read its fields, keep it, and hand it on."""
+        if (place.function, argument) in self._seen:
+            return True
+        self._seen.add((place.function, argument))
+        kept = {f"self.{attribute}" for attribute in _kept(place.function, argument)}
+        holders = [(place, argument)]
+        if kept and place.cls is not None:
+            homes = [one for one in place.cls.mro if isinstance(one, ClassRef)]
+            methods = [(one, item) for one in homes for item in one.node.body if isinstance(item, ast.FunctionDef)]
+            holders += [
+                (_Place(one.source, item, place.cls, one), holder) for holder in kept for one, item in methods
+            ]  # fmt: skip
+        return all(self._only_read(where, holder) for where, holder in holders)
+
+    def _only_read(self, place: _Place, holder: str) -> bool:
+        above = {child: node for node in ast.walk(place.function) for child in ast.iter_child_nodes(node)}
+        mentions = [
+            node for node in ast.walk(place.function)
+            if isinstance(node, ast.Name | ast.Attribute) and dotted(node) == holder
+            and isinstance(node.ctx, ast.Load)
+        ]  # fmt: skip
+        return all(self._is_read(place, node, above) for node in mentions)
+
+    def _is_read(self, place: _Place, node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> bool:
         parent = above[node]
-        if isinstance(parent, ast.Assign) and ast.unparse(parent) == f"{kept} = {argument}":
-            continue
-        read = isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load)
-        called = isinstance(above.get(parent), ast.Call) and getattr(above[parent], "func", None) is parent
-        plain = read and not called and not isinstance(above.get(parent), ast.Attribute)
-        yield parent if plain and isinstance(parent, ast.Attribute) else None
+        if isinstance(parent, ast.Assign):
+            return parent.value is node and all(_own(target) for target in parent.targets)
+        call = above[parent] if isinstance(parent, ast.keyword) else parent
+        if isinstance(call, ast.Call) and node is not call.func:
+            named = _named(call, 1) if dotted(call.func) == "getattr" and call.args[0] is node else None
+            return self._note(place, call, named) if named is not None else self._handed_on(place, call, node)
+        further = above.get(parent)
+        called = isinstance(further, ast.Call) and further.func is parent
+        if called and isinstance(further, ast.Call):
+            got = isinstance(parent, ast.Attribute) and parent.attr == "get"
+            return got and self._note(place, further, _named(further, 0))
+        if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
+            return not isinstance(further, ast.Attribute) and self._note(place, parent, (parent.attr, UNKNOWN))
+        if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load) and parent.value is node:
+            key = literal(parent.slice)
+            deeper = isinstance(further, ast.Attribute) or (
+                isinstance(further, ast.Subscript) and isinstance(literal(further.slice), str)
+            )
+            return isinstance(key, str) and not deeper and self._note(place, parent, (key, UNKNOWN))
+        return False
+
+    def _note(self, place: _Place, node: ast.expr, named: tuple[str, Any] | None) -> bool:
+        if named is None:
+            return False
+        name, default = named
+        known = self.fields.get(name)
+        if known is None or known.default is UNKNOWN:
+            self.fields[name] = Read(known.where if known is not None else place.source.where(node), default)
+        return name.isidentifier()
+
+    def _handed_on(self, place: _Place, call: ast.Call, node: ast.expr) -> bool:
+        """Whether what a call goes to only reads it as well."""
+        for callee, bound in _callees(place, call):
+            given = [one.arg for one in (*callee.function.args.posonlyargs, *callee.function.args.args)][bound:]
+            spread = any(isinstance(one, ast.Starred) for one in call.args)
+            by_place = dict(zip(call.args, given, strict=False)) if not spread else {}
+            by_name = {one.value: one.arg for one in call.keywords}
+            argument = by_place.get(node) or by_name.get(node)
+            return argument is not None and self.follow(callee, argument)
+        return False
+
+
+def _kept(function: ast.FunctionDef, argument: str) -> set[str]:
+    """The attributes of `self` that a function sets to an argument itself."""
+    nodes = (one for one in ast.walk(function) if isinstance(one, ast.Assign) and dotted(one.value) == argument)
+    return {attribute for one in nodes for target in one.targets if (attribute := _own(target))}
+
+
+def _own(target: ast.expr) -> str:
+    """The name of an attribute of `self`; empty for anything else."""
+    return target.attr if isinstance(target, ast.Attribute) and dotted(target.value) == "self" else ""
+
+
+def _named(call: ast.Call, place: int) -> tuple[str, Any] | None:
+    """The field that `get` or `getattr` is asked for, and its default."""
+    name = literal(call.args[place]) if len(call.args) > place else None
+    default = literal(call.args[place + 1]) if len(call.args) > place + 1 else UNKNOWN
+    return (name, default) if isinstance(name, str) and not call.keywords else None
+
+
+def _callees(place: _Place, call: ast.Call) -> Iterator[tuple[_Place, int]]:
+    """What a call runs, if the authors wrote it, and how many of its arguments are given without being named."""
+    name = dotted(call.func) or ""
+    if place.cls is not None and name.startswith("self.") and name.count(".") == 1:
+        found = place.cls.method(name.removeprefix("self."))
+        yield from [(_Place(found[0].source, found[1], place.cls, found[0]), 1)] if found is not None else []
+    elif place.cls is not None and place.home is not None and _is_super(call.func, place.function.name):
+        for one in place.cls.after(place.home):
+            if isinstance(one, ClassRef) and (method := one.defines(place.function.name)) is not None:
+                yield _Place(one.source, method, place.cls, one), 1
+                return
+    elif name and isinstance(meant := resolve(place.source, name), Defined):
+        if isinstance(meant.node, ast.FunctionDef):
+            yield _Place(meant.source, meant.node), 0
+        elif isinstance(meant.node, ast.ClassDef):
+            cls = ClassRef(meant.source, meant.node)
+            made = cls.method("__init__")
+            yield from [(_Place(made[0].source, made[1], cls, made[0]), 1)] if made is not None else []
+
+
+def _is_super(function: ast.expr, method: str) -> bool:
+    own = isinstance(function, ast.Attribute) and function.attr == method and isinstance(function.value, ast.Call)
+    return own and dotted(function.value.func) == "super"  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import items_read
 from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
@@ -59,7 +60,7 @@ class Reference:
 
     @cached_property
     def namespace(self) -> Namespace | None:
-        """The argument of which the class only reads attributes; None where it has none."""
+        """The argument of which the class only reads fields; None where it has none."""
         return namespace_of(self.cls) if self.settings is None else None
 
     @cached_property
@@ -77,12 +78,13 @@ class Reference:
         if self.namespace is None:
             return own
         given = options(self.repository, self.namespace.fields)
-        values = given.values if given is not None else {}
+        values = {name: read.default for name, read in self.namespace.fields.items() if read.default is not UNKNOWN}
+        values |= given.values if given is not None else {}
         choices = given.choices if given is not None else {}
         annotations = {name: f"Literal[{', '.join(map(repr, listed))}]" for name, listed in choices.items()}
         fields = {
-            name: Argument(name, values.get(name, UNKNOWN), name not in values, annotations.get(name, ""), where)
-            for name, where in self.namespace.fields.items()
+            name: Argument(name, values.get(name, UNKNOWN), name not in values, annotations.get(name, ""), read.where)
+            for name, read in self.namespace.fields.items()
         }
         return {**fields, **{name: one for name, one in own.items() if name != self.namespace.argument}}
 
@@ -131,8 +133,17 @@ class Reference:
 
     @cached_property
     def forward(self) -> Mapping[str, Argument]:
-        """What forward takes."""
-        return arguments(self.cls, "forward")
+        """What forward takes. Of a mapping that it reads by literal keys alone each item is one: `cond{text}`."""
+        own = self.cls.method("forward")
+        found: dict[str, Argument] = {}
+        for name, one in arguments(self.cls, "forward").items():
+            items = items_read(own[1], name) if own is not None else {}
+            for key, needed in items.items():
+                part = f"{name}{{{key}}}"
+                found[part] = Argument(part, None, needed, "", one.where)
+            if not items:
+                found[name] = one
+        return found
 
     @cached_property
     def closure(self) -> Closure:

@@ -106,37 +106,100 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
 
 
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
-    """The class with an argument for each attribute that it reads of its namespace."""
+    """The class with an argument for each field of its namespace.
+
+    What the constructor reads is the argument; what it hands on as a whole is the model's registered config.
+    """
     fields = [reference.arguments[name] for name in namespace.fields]
+    argument = namespace.argument
+    kept: set[str] = set()
 
     def flat(init: cst.FunctionDef) -> cst.FunctionDef:
         given = init.params
-        first, others = given.params[0], given.params[2:]
-        ordered = sorted([*map(_parameter, fields), *others], key=lambda one: one.default is not None)
-        body = [
-            one for one in body_of(init) if code(one).strip() != f"self.{namespace.argument} = {namespace.argument}"
-        ]
-        body = [visited(one, _Flat({namespace.argument: ""})) for one in body]
+        positional, named = [[one for one in listed if one.name.value != argument]
+                             for listed in (given.params[1:], given.kwonly_params)]  # fmt: skip
+        ordered = sorted([*map(_parameter, fields), *positional], key=lambda one: one.default is not None)
+        body = []
+        for one in body_of(init):
+            target, between, value = code(one).strip().partition(" = ")
+            if between and value == argument and target.startswith("self."):
+                kept.add(target)
+            else:
+                body.append(one)
+        changed = _reassigned(body, argument) & namespace.fields.keys()
+        body = [visited(one, _Flat(argument, set(namespace.fields) - changed)) for one in body]
         body = [one for one in body if code(one).strip() not in {f"{name} = {name}" for name in namespace.fields}]
-        return init.with_changes(params=given.with_changes(params=[first, *ordered]), body=cst.IndentedBlock(body))
+        if any(isinstance(one, cst.Name) and one.value == argument for part in body for one in _walk(part)):
+            made = [at for at, one in enumerate(body) if "super(" in code(one)]
+            body.insert(made[0] + 1 if made else after_docstring(body), statement(f"{argument} = self.config"))
+        params = given.with_changes(params=[given.params[0], *ordered], kwonly_params=named)
+        return init.with_changes(params=params, body=cst.IndentedBlock(body))
 
-    return visited(with_method(node, "__init__", flat), _Flat({f"self.{namespace.argument}": "self.config"}))
+    return visited(with_method(node, "__init__", flat), _Config(kept))
+
+
+def _reassigned(body: Sequence[cst.BaseStatement], argument: str) -> set[str]:
+    """The variables that a constructor sets, those left out that are a field as it is."""
+    tree = ast.parse("".join(map(code, body)))
+    stored = [one for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    plain = {id(target) for one in ast.walk(tree) if isinstance(one, ast.Assign)
+             for target in one.targets if ast.unparse(target) == _field(one.value, argument)}  # fmt: skip
+    return {one.id for one in stored if id(one) not in plain}
+
+
+def _field(read: ast.expr, argument: str) -> str:
+    """The field that an expression reads of an argument; empty of any other expression."""
+    if isinstance(read, ast.Attribute) and ast.unparse(read.value) == argument:
+        return read.attr
+    if isinstance(read, ast.Subscript) and ast.unparse(read.value) == argument:
+        return str(getattr(read.slice, "value", ""))
+    if isinstance(read, ast.Call) and read.args:
+        holder = {f"{argument}.get": 0, "getattr": 1}.get(ast.unparse(read.func))
+        if holder is not None and (not holder or ast.unparse(read.args[0]) == argument):
+            return str(getattr(read.args[holder], "value", ""))
+    return ""
 
 
 class _Flat(cst.CSTTransformer):
-    """Attributes of one thing as attributes of another, or as variables."""
+    """Fields of an argument as variables."""
 
-    def __init__(self, holders: dict[str, str]) -> None:
-        self.holders = holders
+    def __init__(self, argument: str, names: Collection[str]) -> None:
+        self.argument = argument
+        self.names = names
+
+    def _read(self, updated: cst.BaseExpression) -> cst.BaseExpression:
+        text = code(updated)
+        name = _field(ast.parse(f"({text})", mode="eval").body, self.argument) if self.argument in text else ""
+        return cst.Name(name) if name in self.names else updated
+
+    def leave_Attribute(  # noqa: N802
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
+        """`config.name`."""
+        return self._read(updated_node)
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """`config["name"]`."""
+        return self._read(updated_node)
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """`config.get("name")`, or `getattr(config, "name")`."""
+        return self._read(updated_node)
+
+
+class _Config(cst.CSTTransformer):
+    """Attributes that held the namespace as the config that a model of diffusers has."""
+
+    def __init__(self, kept: Collection[str]) -> None:
+        self.kept = kept
 
     def leave_Attribute(  # noqa: N802
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
         """One of them."""
-        holder = self.holders.get(code(updated_node.value))
-        if holder is None:
-            return updated_node
-        return expression(f"{holder}.{updated_node.attr.value}") if holder else updated_node.attr
+        return expression("self.config") if code(updated_node) in self.kept else updated_node
 
 
 def _spelled_out(

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -11,6 +11,7 @@ from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
     code,
+    expression,
     method,
     names_used,
     own_attribute,
@@ -60,7 +61,7 @@ def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = Fal
     names = list(taken)
     step = next((name for name in names if STEP.match(name)), "")
     latents = next((name for name in names if name != step), "")
-    others = [name for name in names if name not in (step, latents, labels)]
+    others = sorted((n for n in names if n not in (step, latents, labels)), key=lambda name: not taken[name].required)
     text = next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
     if not text and not labels:
         plain = [n for n in others if (worded or len(n) > 1) and taken[n].required and not _IS_NO_TEXT.search(n)]
@@ -88,11 +89,67 @@ def port_forward(
         return done
     used = names_used(own)
     done.names = {old: new for old, new in roles_of(taken, labels, worded).items() if old == new or new not in used}
+    own = _with_items(own, taken, used, done.names)
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
     changed = _answering(visited(own, Renamed(done.names), looped), done)
     done.blocks, done.todo = looped.found, done.todo + looped.todo
     root.node = with_method(root.cls, "forward", lambda _: changed)
     return done
+
+
+_ITEM = re.compile(r"(\w+)\{(\w+)\}")
+
+
+def _with_items(
+    own: cst.FunctionDef, taken: Mapping[str, Argument], used: Collection[str], names: dict[str, str]
+) -> cst.FunctionDef:
+    """The forward with the items of a mapping as arguments; `names` gets their names where diffusers has none."""
+    items = {name: match for name in taken if (match := _ITEM.fullmatch(name))}
+    for name, match in items.items():
+        key = match[2] if match[2] not in used else f"{match[1]}_{match[2]}"
+        names.setdefault(name, key)
+    if not items:
+        return own
+    given: dict[str, list[cst.Param]] = {}
+    for name, match in items.items():
+        default = None if taken[name].required else cst.Name("None")
+        given.setdefault(match[1], []).append(cst.Param(cst.Name(names[name]), default=default))
+    listed = [part for one in own.params.params for part in given.get(one.name.value, [one])]
+    ordered = sorted(listed, key=lambda one: one.default is not None)
+    named = [part for one in own.params.kwonly_params for part in given.get(one.name.value, [one])]
+    read = {(match[1], match[2]): names[name] for name, match in items.items()}
+    params = own.params.with_changes(params=ordered, kwonly_params=named)
+    return visited(own.with_changes(params=params), _Items(read))
+
+
+class _Items(cst.CSTTransformer):
+    """Items of mappings as variables."""
+
+    def __init__(self, read: Mapping[tuple[str, str], str]) -> None:
+        self.read = read
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """`cond["text"]`."""
+        match ast.parse(f"({code(updated_node)})", mode="eval").body:
+            case ast.Subscript(value=ast.Name(id=holder), slice=ast.Constant(value=str(key))) if (
+                holder,
+                key,
+            ) in self.read:
+                return cst.Name(self.read[holder, key])
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """`cond.get("text")`; with a default, that one where the argument is None."""
+        match ast.parse(f"({code(updated_node)})", mode="eval").body:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=holder), attr="get"), args=[ast.Constant(value=str(key)), *default]
+            ) if (holder, key) in self.read:
+                name = self.read[holder, key]
+                other = ast.unparse(default[0]) if default else "None"
+                return cst.Name(name) if other == "None" else expression(f"({other} if {name} is None else {name})")
+        return updated_node
 
 
 def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:

@@ -118,7 +118,9 @@ class ConvertedBuilder:
         """A sample by diffusers' names: what comes behind a name, as in "text[0]", stays."""
         found = {}
         for name, tensor in sample.items():
-            head = next((old for old in self._names if name == old or name.startswith((f"{old}[", f"{old}("))), "")
+            head = next(
+                (old for old in self._names if name == old or name.startswith((f"{old}[", f"{old}(", f"{old}{{"))), ""
+            )
             found[self._names[head] + name.removeprefix(head) if head else name] = tensor
         return found
 

@@ -1,8 +1,10 @@
 """Two samples for a diffusion transformer, by the arguments that its forward names."""
 
+import ast
 import inspect
 import math
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,10 +13,11 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.reads import items_read
 from omni_kit.toys.feeds.denoiser.arguments import TARGET
 from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
 from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, Role
-from omni_kit.toys.feeds.denoiser.roles import options_of, role_of
+from omni_kit.toys.feeds.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.feeds.denoiser.trial import Chosen, Trial
 from omni_kit.toys.tensors import Tensors
@@ -147,7 +150,7 @@ def _arguments(model: Any) -> list[Argument]:
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
-    return [
+    whole = [
         Argument(
             one.name,
             _annotated(one, forward),
@@ -158,6 +161,16 @@ def _arguments(model: Any) -> list[Argument]:
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     ]
+    return [part for one in whole for part in _items(one, forward)]
+
+
+def _items(argument: Argument, forward: Any) -> list[Argument]:
+    """The items of an argument that is a mapping, as forward reads them; the argument itself where it is none."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(forward))).body[0]
+    keys = items_read(tree, argument.name) if isinstance(tree, ast.FunctionDef) else {}
+    if not keys or role_of(argument) in WHOLE:
+        return [argument]
+    return [Argument(f"{argument.name}{{{key}}}", "", needed, argument.sigmas) for key, needed in keys.items()]
 
 
 def _annotated(one: inspect.Parameter, forward: Any) -> str:

@@ -16,9 +16,10 @@ Fill = Callable[[Sizes, tuple[int, ...]], torch.Tensor]
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a forward.
+    """An argument of a forward, or an item of one that is a mapping.
 
     Attributes:
+        name: of an item with its key, as samples have it: `cond{text}`.
         annotation: as written.
         required: it has no default.
         sigmas: times are given as parts of one, not of a thousand.
@@ -30,6 +31,11 @@ class Argument:
     required: bool
     sigmas: bool
     rank: int | None = None
+
+    @property
+    def own_name(self) -> str:
+        """The name; of an item of a mapping its key: `text` of `cond{text}`."""
+        return self.name.rstrip("}").rpartition("{")[2]
 
     @property
     def is_whole(self) -> bool:

@@ -39,6 +39,9 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"latents|(pose|control|audio)_hidden_states$|^noise", image_conditions.latents),
     )
 )
+WHOLE = (scalars.added, scalars.nothing)
+"""Roles of mappings that are made as a whole."""
+
 # Numbers, pairs of them by default, and switches, of which those that are data have roles.
 _PLAIN = re.compile(r"(<class ')?(int|bool|float|str|tuple)('>)?( \| None)?")
 
@@ -46,7 +49,7 @@ _PLAIN = re.compile(r"(<class ')?(int|bool|float|str|tuple)('>)?( \| None)?")
 def role_of(argument: Argument) -> Role | None:
     """What role an argument plays; that of an embedding where its name does not say; None where it is no data."""
     for pattern, role in _ROLES:
-        if pattern.search(argument.name):
+        if pattern.search(argument.own_name):
             return role
     if argument.is_whole:
         return scalars.tokens
