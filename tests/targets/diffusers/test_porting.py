@@ -742,10 +742,10 @@ class Net(nn.Module):
 
 def test_items_of_a_mapping_are_arguments(tmp_path: Path) -> None:
     found = ported(tmp_path, MAPPING.format(text='cond["words"]'))
-    assert "def forward(self, hidden_states, timestep, encoder_hidden_states, more=None" in found.text
+    assert "def forward(self, hidden_states, timestep, encoder_hidden_states, cond_more=None" in found.text
     assert "self.text(encoder_hidden_states)" in found.text
     assert found.forward.names["cond{words}"] == "encoder_hidden_states"
-    assert "cond" not in found.text.partition("def forward")[2].replace("encoder", "")
+    assert "more = 0.0 if cond_more is None else cond_more" in found.text
 
 
 def test_a_mapping_that_is_handed_on_stays(tmp_path: Path) -> None:
