@@ -743,7 +743,7 @@ class Net(nn.Module):
 def test_items_of_a_mapping_are_arguments(tmp_path: Path) -> None:
     found = ported(tmp_path, MAPPING.format(text='cond["words"]'))
     assert "def forward(self, hidden_states, timestep, encoder_hidden_states, cond_more=None" in found.text
-    assert "self.text(encoder_hidden_states)" in found.text
+    assert "self.proj_out(encoder_hidden_states)" in found.text
     assert found.forward.names["cond{words}"] == "encoder_hidden_states"
     assert "more = 0.0 if cond_more is None else cond_more" in found.text
 
@@ -751,3 +751,11 @@ def test_items_of_a_mapping_are_arguments(tmp_path: Path) -> None:
 def test_a_mapping_that_is_handed_on_stays(tmp_path: Path) -> None:
     found = ported(tmp_path, MAPPING.format(text="self.words(cond)"))
     assert "def forward(self, hidden_states, timestep, encoder_hidden_states, return_dict" in found.text
+
+
+def test_an_import_by_way_of_another_file_is_made_where_it_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text("from diffusers.models.normalization import RMSNorm\n")
+    attn = "class Attn(nn.Module):\n    def __init__(self, dim):\n        self.norm = RMSNorm(dim, 1e-6)\n"
+    text = ported(tmp_path, attn + NET, f"{HEAD}from layers import RMSNorm\n").text
+    assert "from diffusers.models.normalization import RMSNorm" in text
+    assert "from layers" not in text

@@ -116,13 +116,11 @@ def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
         return written, _IMPORTS[written]
     head = name.partition(".")[0]
     imported = one.source.imports.get(head)
-    if imported is None:  # a star brought it, or it stands in a base's file
-        return name, _importing(head, absolute.removesuffix(name.removeprefix(head)))
-    if imported.name is None:
+    if imported is not None and imported.name is None:
         known = f" as {head}" if head != imported.module.partition(".")[0] else ""
         return name, f"import {imported.module}{known}"
-    known = f" as {head}" if head != imported.name else ""
-    return name, f"from {imported.module} import {imported.name}{known}"
+    # The absolute name, not the import of the file: that may go by another file of the authors', or by a star.
+    return name, _importing(head, absolute.removesuffix(name.removeprefix(head)))
 
 
 def _importing(name: str, absolute: str) -> str:
