@@ -122,6 +122,7 @@ def test_there_is_a_width_for_every_argument() -> None:
 
 def test_counts_of_axes_stay_and_wide_patches_shrink() -> None:
     toy = toy_denoiser({"dims": 2, "pos_dim": 3, "patch_size": 2, "patch_mixer_dim": 512, "patch_dim": 4})
+    assert toy_denoiser({"patch_size": 16})["patch_size"] == 4
     assert (toy["dims"], toy["pos_dim"], toy["patch_size"], toy["patch_dim"]) == (2, 3, 2, 4)
     assert toy["patch_mixer_dim"] < 128
 

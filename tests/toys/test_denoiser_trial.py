@@ -247,3 +247,32 @@ def test_a_variant_that_takes_as_many_inputs_is_accepted() -> None:
     feed = DenoiserBatchBuilder()
     first, second = (feed.batch(Words(), lambda batch: batch) for _ in range(2))
     assert first.keys() == second.keys()
+
+
+class OverLines(Small):
+    """Binds what it calls with only for masks of one shape each."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        timestep: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        if attention_mask is not None and attention_mask.ndim == 4:
+            of_places = attention_mask.float()
+        if encoder_attention_mask is not None and encoder_attention_mask.ndim == 3:
+            of_text = encoder_attention_mask.float()
+        return self.mixed(
+            hidden_states + timestep[:, None, None, None],
+            of_places.mean() * torch.ones(1, 1, 6),
+        ) + self.mixed(
+            hidden_states,
+            of_text.mean() * torch.ones(1, 1, 6),
+        )
+
+
+def test_a_call_over_several_lines_comes_after_its_arguments() -> None:
+    first = samples_of(denoiser_inputs(OverLines()))[0]
+    assert first["attention_mask"].dim() == 4
+    assert first["encoder_attention_mask"].dim() == 3

@@ -79,6 +79,8 @@ _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
 _IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed")
+_IS_PATCH = re.compile(r"^patch(_size)?$")
+_LARGEST_PATCH = 4
 _IS_WIDTH_OF_PATCHES = re.compile(r"^patch_\w+_dim$")
 _WIDE = 64  # no patch is as large
 _IS_AXES_COUNT = re.compile(r"dims?$")
@@ -157,6 +159,7 @@ _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (SIZES.__contains__, lambda key, value, free: SIZES[key]),
     (WHOLE.__contains__, lambda key, value, free: INNER),
     (_IS_WIDTH_OF_PATCHES.search, lambda key, value, free: next(free) if value >= _WIDE else value),
+    (_IS_PATCH.search, lambda key, value, free: min(value, _LARGEST_PATCH)),
     (_IS_NO_WIDTH.search, lambda key, value, free: value),
     (_IS_WIDTH.search, lambda key, value, free: next(free)),
 )

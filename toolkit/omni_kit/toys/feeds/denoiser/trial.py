@@ -7,9 +7,9 @@ whatever is wrong with the others. Operations alone would not do: how many there
 
 import inspect
 import math
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -226,10 +226,18 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
 
 
 def _line(model: Any, error: BaseException) -> int:
-    """The line of the model's own forward that an error came from; 0 where it was not begun."""
+    """The line of the model's own forward up to which it was read when an error came; 0 where it was not begun.
+
+    Of a call over several lines that is its last one: what computes its arguments stands before.
+    """
     code = inspect.unwrap(type(model).forward).__code__
-    frames = traceback.walk_tb(error.__traceback__)
-    return next((line for frame, line in frames if frame.f_code is code), 0)
+    place = error.__traceback__
+    while place is not None:
+        if place.tb_frame.f_code is code:
+            _, last, _, _ = next(islice(code.co_positions(), place.tb_lasti // 2, None))
+            return last or place.tb_lineno
+        place = place.tb_next
+    return 0
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
