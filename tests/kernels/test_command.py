@@ -183,6 +183,17 @@ def test_an_integration_whose_kernels_nobody_chooses_is_refused() -> None:
     assert "no configurable kernels" in answer["error"]
 
 
+def test_a_package_that_the_measuring_process_lacks_is_named_with_its_command(tmp_path: Path) -> None:
+    plugin = tmp_path / "my_qwen3_moe"
+    shutil.copytree(QWEN3_MOE, plugin)
+    package = plugin / "__init__.py"
+    package.write_text("import no_such_package_of_kernels\n" + package.read_text(encoding="utf-8"), encoding="utf-8")
+    code, answer = run_cli("kernels", str(plugin), "--device", "cpu", "--size", "1m")
+    assert code == 3
+    assert "no_such_package_of_kernels is not installed" in answer["error"]
+    assert answer["hint"] == "pip install no_such_package_of_kernels"
+
+
 def test_the_config_of_another_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 1}', encoding="utf-8")
     code, answer = run_cli("kernels", str(QWEN3_MOE), "--config", str(tmp_path / "config.json"))
