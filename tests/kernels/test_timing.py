@@ -66,13 +66,13 @@ def test_a_contender_whose_interval_decides_gets_no_further_round() -> None:
     found = interleaved(bench, SLOW, given, rounds=3)
     assert found.measured["awful"].ms == 500
     counts = {name: bench.asked.count({"loss": name}) for name in given}
-    assert counts == {"awful": 1, "near": 3, "same": 1}
+    assert counts == {"awful": 1, "near": 1, "same": 1}
     interleaved(bench, SLOW, given, rounds=3, closely=True)
     assert bench.asked.count({"loss": "awful"}) == 4
 
 
 def test_where_steps_vary_an_interval_takes_longer_to_decide() -> None:
-    bench = StandIns(COSTS, jitter=(0.0, 12.0))
+    bench = StandIns(COSTS, jitter=(0.0, 24.0))
     interleaved(bench, SLOW, {"near": {"loss": "near"}}, rounds=3)
     assert bench.asked.count({"loss": "near"}) == 3
 

@@ -4,7 +4,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from omni_kit.targets.sides import Ability, Bindable, Candidate, KernelChoice
 
 _LONGEST_PROOF = 4096  # tokens: the reference keeps every expert's answer to every token
 _FINAL_ROUNDS = 3
+_LONG = 250.0  # ms of a step: one round fewer
 _LATEST = 1.1  # of the seconds: nothing is measured once more after that
 _SMALL = 0.1  # of upstream's step: no other kernel is proven for a slot that takes less
 
@@ -143,18 +143,26 @@ class _Work:
             self._notes.append("proven for one sequence per step; for packed sequences, pass --micro-batch 2 or more")
         if not choices:
             raise BadInput(f"{self._candidate.path} leaves no choice", "its slots have no kernels")
-        with suppress(Broken):
-            self._step = self._room.sample(UPSTREAM).typical
+        upstream = self._upstream()
         proven = {choice.setting: self._proven(choice, choices) for choice in choices}
         default = {choice.setting: self._start(choice, proven[choice.setting]) for choice in choices}
         try:
-            upstream = self._upstream(default)
             found = self._search(default, proven, upstream).run()
             found, upstream = self._confirmed(default, found, upstream)
         except Broken as error:
             self._notes.append(f"the default could not be timed: {error}")
             return replace(report, slots=tuple(untimed(choices, proven)), notes=self._notes)
         return self._report(report, choices, proven, found, upstream)
+
+    def _upstream(self) -> Measured | None:
+        """Upstream's step, by which what matters and what fits is judged until it is timed next to the default."""
+        try:
+            sample = self._room.sample(UPSTREAM)
+        except Broken as error:
+            self._notes.append(f"upstream's own step could not be timed: {error}")
+            return None
+        self._step = sample.typical
+        return Measured(sample.typical, sample.gb, 0.0)
 
     def _frame(self, source: str) -> KernelReport:
         """What is known before anything runs."""
@@ -222,17 +230,6 @@ class _Work:
         self._notes.append(f"{choice.slot}: {choice.default}, the default, {why}; {instead} replaces it")
         return instead
 
-    def _upstream(self, default: Mapping[str, str]) -> Measured | None:
-        """Upstream's step next to the default's.
-
-        Raises:
-            Broken: the default could not be timed.
-        """
-        found = interleaved(self._room, default, {"upstream": UPSTREAM}, rounds=1)
-        if why := found.broken.get("upstream"):
-            self._notes.append(f"upstream's own step could not be timed: {why}")
-        return found.measured.get("upstream")
-
     def _search(
         self, default: Mapping[str, str], proven: Mapping[str, Sequence[KernelResult]], upstream: Measured | None
     ) -> Search:
@@ -264,8 +261,9 @@ class _Work:
         while True:
             given = {name: found.choices[name] for name in contenders}
             zero = found.measured[DEFAULT].ms
+            rounds = _FINAL_ROUNDS if zero < _LONG else _FINAL_ROUNDS - 1
             last = interleaved(
-                self._room, default, {"upstream": UPSTREAM, **given}, rounds=_FINAL_ROUNDS, zero=zero, closely=True
+                self._room, default, {"upstream": UPSTREAM, **given}, rounds=rounds, zero=zero, closely=True
             )
             upstream = last.measured.get("upstream", upstream)
             limit = self._limit(last.baseline.gb, upstream)

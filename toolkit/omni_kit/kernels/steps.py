@@ -21,7 +21,7 @@ from omni_kit.toys.tensors import Tensors
 _T = TypeVar("_T")
 _LONG = 1000.0  # ms: nobody will choose it
 _ENOUGH = 600.0  # ms of steps, of which a few are enough
-_FEWEST = 3
+_FEWEST = 2
 
 
 def _able(side: Side, protocol: type[_T]) -> _T:

@@ -11,7 +11,6 @@ from typing import Generic, Protocol, TypeVar
 C = TypeVar("C")
 _Bench = TypeVar("_Bench", contravariant=True)
 _BETWEEN = 4  # contenders between two runs of the baseline
-_APART = 0.02  # of the baseline: a larger difference decides
 ALIKE = 0.005  # of the baseline: a smaller difference is none, however quiet the machine is
 
 
@@ -120,8 +119,8 @@ def interleaved(
     """Each round takes every contender, a few at a time with the baseline before and after them.
 
     Args:
-        rounds: how many at most; a contender gets no further one once the interval of its difference is beyond 2 % of
-            the baseline on one side of it, or within half a percent on both.
+        rounds: how many at most; a contender gets no further one once the whole interval of its difference is more
+            than half a percent of the baseline from it, or less.
         closely: all get every round, whatever their intervals say.
         zero: the ms of the baseline from earlier rounds, so that figures of all rounds can stand in one table.
 
@@ -148,7 +147,7 @@ def interleaved(
                 if sample is not None:
                     differences[name].append(sample.typical - middle)
                     peaks[name] = max(peaks[name], sample.gb)
-                    doubt = drift + max(sample.spread, before.spread, after.spread)
+                    doubt = drift + max(sample.spread, before.spread, after.spread) / 2
                     if not closely and _decided(sample.typical - middle, doubt, middle):
                         told.add(name)
     level = statistics.median(sample.typical for sample in own) if zero is None else zero
@@ -159,7 +158,7 @@ def interleaved(
 
 def _decided(difference: float, doubt: float, level: float) -> bool:
     """Whether a difference is clear, or clearly none."""
-    return abs(difference) - doubt > _APART * level or abs(difference) + doubt < ALIKE * level
+    return abs(difference) - doubt > ALIKE * level or abs(difference) + doubt < ALIKE * level
 
 
 def _in_groups(names: list[str]) -> list[list[str]]:
