@@ -20,7 +20,7 @@ from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
 _LONG = 1000.0  # ms: nobody will choose it
-_ENOUGH = 600.0  # ms of steps, of which a few are enough
+_ENOUGH = 1000.0  # ms of steps, of which a few are enough
 _FEWEST = 2
 
 

@@ -18,7 +18,16 @@ from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline,
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
-from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, long_inputs, prediction_of, samples_of
+from omni_kit.toys.feeds.denoiser import (
+    TARGET,
+    answer,
+    as_arguments,
+    ask,
+    denoised,
+    long_inputs,
+    prediction_of,
+    samples_of,
+)
 from omni_kit.toys.feeds.protocol import BatchBuilder, CallScenario
 from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
@@ -184,13 +193,15 @@ class DiffusersBuilder:
         return long_inputs(model, sequences, length)
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
-        """The tensors of all samples in the dtype of the model."""
+        """All samples in the dtype of the model: `arguments` of its calls, and the `samples` with their targets."""
         dtype = cast(Any, model).dtype
-        return {name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()}
+        samples = samples_of({name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()})
+        return {"arguments": [as_arguments(sample) for sample in samples], "samples": samples}
 
     def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
         """The mean squared error of velocities, a sample at a time."""
-        return denoised(samples_of(dict(batch)), lambda sample: ask(model, sample))["loss"]
+        answers = iter([answer(model, given) for given in batch["arguments"]])
+        return denoised(batch["samples"], lambda sample: next(answers))["loss"]
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""
