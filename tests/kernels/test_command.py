@@ -177,10 +177,35 @@ def test_bad_usage_is_told_before_anything_runs(arguments: tuple[str, str], said
     assert said in answer["error"]
 
 
+def test_a_wrapper_of_diffusers_is_measured_like_a_language_model(tmp_path: Path) -> None:
+    wan = QWEN3_MOE.parent / "wan"
+    shutil.copyfile(wan / "toy_config.json", tmp_path / "config.json")
+    given = ("--config", str(tmp_path / "config.json"), "--sequence", "24", "--steps", "1", "--seconds", "1")
+    code, answer = run_cli("kernels", str(wan), "--device", "cpu", *given)
+    validate(answer)
+    assert code == 3
+    assert answer["model"]["model_type"] == "WanTransformer3DModel"
+    assert answer["upstream"]["ms"] > 0
+    assert answer["default"]["ms"] > 0
+    assert _kernel(answer, "attn", "sdpa")["status"] == "plain"
+    assert answer["recommended"]["ops_implementation"] == {"attn_implementation": "sdpa"}
+
+
 def test_an_integration_whose_kernels_nobody_chooses_is_refused() -> None:
-    code, answer = run_cli("kernels", str(QWEN3_MOE.parent / "wan"))
+    code, answer = run_cli("kernels", str(QWEN3_MOE.parents[1] / "diffusers" / "lumen"))
     assert code == 2
     assert "no configurable kernels" in answer["error"]
+
+
+def test_a_package_that_the_measuring_process_lacks_is_named_with_its_command(tmp_path: Path) -> None:
+    plugin = tmp_path / "my_qwen3_moe"
+    shutil.copytree(QWEN3_MOE, plugin)
+    package = plugin / "__init__.py"
+    package.write_text("import no_such_package_of_kernels\n" + package.read_text(encoding="utf-8"), encoding="utf-8")
+    code, answer = run_cli("kernels", str(plugin), "--device", "cpu", "--size", "1m")
+    assert code == 3
+    assert "no_such_package_of_kernels is not installed" in answer["error"]
+    assert answer["hint"] == "pip install no_such_package_of_kernels"
 
 
 def test_the_config_of_another_model_is_refused(tmp_path: Path) -> None:

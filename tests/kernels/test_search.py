@@ -89,7 +89,7 @@ def _rounds(noise: float, **ms: tuple[float, float]) -> Rounds[Mapping[str, str]
 
 def test_a_recommendation_that_loses_when_measured_again_gives_way_to_the_runner_up() -> None:
     found = _found("a", default=(69.7, 10.0), a=(64.0, 10.5), b=(65.8, 10.3), c=(90.0, 9.0))
-    assert found.finalists(11.3) == ["a", "b", "c"]
+    assert found.finalists(11.3) == ["a", "b"]
     again = found.confirmed(_rounds(0.4, default=(69.7, 10.0), a=(71.8, 10.5), b=(65.9, 10.3)), 11.3)
     assert again.recommended == "b"
     assert (again.measured["a"].ms, again.measured["b"].ms) == (71.8, 65.9)
@@ -124,13 +124,33 @@ def test_a_kernel_that_crashes_is_named_and_never_chosen() -> None:
     assert bench.asked.count({**START, "loss": "chunked"}) == 1
 
 
-def test_it_stops_when_nothing_more_gains_over_noise() -> None:
-    found = search(StandIns(COSTS)).run()
-    assert found.stopped == "every slot that matters was chosen"
-    only_loss = StandIns(
-        {**COSTS, "norm": {"kernel": (0.0, 0.0), "plain": (1.0, 1.0)}}, jitter=(0.0, 4.0, 2.0, 1.0, 3.0)
-    )
-    assert "nothing more gained" in search(only_loss, limit=13.5).run().stopped
+def test_it_stops_when_no_combination_can_be_faster() -> None:
+    bench = StandIns(COSTS)
+    found = search(bench).run()
+    assert found.stopped == "no combination that is left can be expected to be faster"
+    assert "loss=plain, norm=kernel" in found.measured
+    assert {"loss": "fused", "norm": "kernel", "rope": "plain"} not in bench.asked  # rope does not matter
+
+
+def test_kernels_that_change_nothing_are_not_combined() -> None:
+    costs = {
+        "loss": {"slow": (60.0, 0.0), "quick": (0.0, 0.0), "no quicker": (60.1, 0.0)},
+        "norm": {"plain": (14.0, 0.0), "kernel": (0.0, 0.0), "no kernel": (14.1, 0.0)},
+    }
+    bench = StandIns(costs)
+    start = {"loss": "slow", "norm": "plain"}
+    found = Search(bench, start, {slot: list(one) for slot, one in costs.items()}, rounds=3, clock=bench.clock).run()
+    assert found.choices[found.recommended] == {"loss": "quick", "norm": "kernel"}
+    assert len(found.measured) == 6
+    assert len(bench.asked) < 15
+
+
+def test_a_faster_choice_that_fits_claims_to_be_measured_again() -> None:
+    found = _found("a", default=(69.7, 10.0), a=(64.0, 10.5), b=(65.8, 10.3), c=(60.0, 12.0))
+    again = found.confirmed(_rounds(0.4, default=(69.7, 10.0), a=(71.8, 10.5)), 11.3)
+    assert again.recommended == DEFAULT
+    assert again.claimants(11.3) == ["b"]
+    assert found.claimants(11.3) == []
 
 
 def test_it_stops_after_its_seconds() -> None:

@@ -60,15 +60,21 @@ def test_a_baseline_that_crashes_ends_it() -> None:
         interleaved(StandIns(COSTS, crashing=frozenset({"slow"})), SLOW, {}, rounds=1)
 
 
-def test_of_a_large_difference_one_round_tells_enough() -> None:
-    bench = StandIns(COSTS)
-    given = {"a": {"loss": "awful"}, "m": {"loss": "near"}}
+def test_a_contender_whose_interval_decides_gets_no_further_round() -> None:
+    bench = StandIns({"loss": {"slow": (40.0, 0.0), "awful": (400.0, 0.0), "near": (39.0, 0.0), "same": (40.1, 0.0)}})
+    given = {name: {"loss": name} for name in ("awful", "near", "same")}
     found = interleaved(bench, SLOW, given, rounds=3)
-    assert found.measured["a"].ms == 500
-    assert bench.asked.count({"loss": "awful"}) == 1
-    assert bench.asked.count({"loss": "near"}) == 3
+    assert found.measured["awful"].ms == 500
+    counts = {name: bench.asked.count({"loss": name}) for name in given}
+    assert counts == {"awful": 1, "near": 1, "same": 1}
     interleaved(bench, SLOW, given, rounds=3, closely=True)
     assert bench.asked.count({"loss": "awful"}) == 4
+
+
+def test_where_steps_vary_an_interval_takes_longer_to_decide() -> None:
+    bench = StandIns(COSTS, jitter=(0.0, 24.0))
+    interleaved(bench, SLOW, {"near": {"loss": "near"}}, rounds=3)
+    assert bench.asked.count({"loss": "near"}) == 3
 
 
 def test_figures_of_later_rounds_stand_in_one_table_with_those_of_the_first() -> None:

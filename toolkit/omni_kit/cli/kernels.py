@@ -33,8 +33,11 @@ def kernels_command(
         typer.Option("--size", metavar="1b", help="Without --config: scale the model to this number of parameters."),
     ] = "1b",
     device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to measure on.")] = "cuda",
-    sequence: Annotated[int, typer.Option("--sequence", min=2, help="Tokens per sequence.")] = 4096,
-    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences per step.")] = 1,
+    sequence: Annotated[
+        int,
+        typer.Option("--sequence", min=2, help="Tokens per sequence; of a diffusion transformer, patches per sample."),
+    ] = 4096,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences, or samples, per step.")] = 1,
     memory: Annotated[
         float | None,
         typer.Option("--memory", metavar="GB", help="Memory limit of a step in GB; by default upstream's own use."),
@@ -57,9 +60,10 @@ def kernels_command(
     one that is wrong is named and left out, and so is one that ends its process.
 
     Then a step (forward and backward, random weights) is timed with other
-    choices: one slot at a time, then greedily, then the best few together, each
-    in rounds with the default before and after it. It ends when nothing more
-    gains over noise, or when the seconds are over. Upstream's own step is timed too.
+    choices: one slot at a time, then the combinations that may be the fastest,
+    in rounds with the default before and after a few of them. The search ends
+    when no combination that is left can be expected to be faster, or when the
+    seconds are over. Upstream's own step is timed too.
 
     An integration that is slower than upstream, and larger, too, is exit code 1.
     Where there is no such device, the command says what could be measured, and

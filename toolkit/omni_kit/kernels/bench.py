@@ -7,7 +7,7 @@ from typing import Any
 
 from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.worker import StepError, Worker
-from omni_kit.kernels.steps import Choices, Make, Prove, Scale, Time
+from omni_kit.kernels.steps import Choices, Feed, Make, Prove, Scale, Time
 from omni_kit.kernels.timing import Broken, Sample
 from omni_kit.parity.processes.step import R, Step
 from omni_kit.parity.processes.steps import Open
@@ -92,20 +92,31 @@ class Room:
             StepError: the kernel raised, or ended its process.
         """
         sequences, length = self._shape
-        step = Prove(setting, chosen, sequences, max(2, min(length, longest // sequences)), timed)
-        return self._ask(_CANDIDATE, step)
+        inputs = self._inputs(max(2, min(length, longest // sequences)))
+        return self._ask(_CANDIDATE, Prove(setting, chosen, inputs, timed))
 
     def sample(self, contender: Mapping[str, str]) -> Sample:
         """See `Bench.sample`; `UPSTREAM` is upstream's own step."""
         own = contender is UPSTREAM
         try:
-            step = Time(*self._shape, _WARM, self._steps, {} if own else contender)
+            step = Time(self._inputs(self._shape[1]), _WARM, self._steps, {} if own else contender)
             said = self._ask(_UPSTREAM if own else _CANDIDATE, step)
         except StepError as error:
             raise Broken(str(error)) from error
         if "error" in said:
             raise Broken(said["error"])
         return Sample(tuple(said["ms"]), float(said["gb"]))
+
+    def _inputs(self, length: int) -> Path:
+        """Return the file of what both sides are fed, of sequences of this length; upstream makes it once.
+
+        Raises:
+            StepError: it cannot.
+        """
+        file = self._where / f"inputs_{length}.safetensors"
+        if not file.exists():
+            self._ask(_UPSTREAM, Feed(self._shape[0], length, file))
+        return file
 
     def _ask(self, name: str, step: Step[R]) -> R:
         """Asks a process that has made its model.

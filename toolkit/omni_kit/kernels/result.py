@@ -145,10 +145,20 @@ def shape_class(config: Mapping[str, Any]) -> dict[str, Any]:
     experts = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     count = next((text[key] for key in experts if isinstance(text.get(key), int)), 0)
     return {
-        "model_type": str(config.get("model_type", "")),
-        "hidden_size": text.get("hidden_size"),
+        "model_type": kind_of(config),
+        "hidden_size": text.get("hidden_size") or _joined_heads(text),
         "experts": count,
     }
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """Return the model_type of a config, or its class of diffusers."""
+    return str(config.get("model_type") or config.get("_class_name", ""))
+
+
+def _joined_heads(config: Mapping[str, Any]) -> int | None:
+    heads, width = config.get("num_attention_heads"), config.get("attention_head_dim")
+    return heads * width if isinstance(heads, int) and isinstance(width, int) else None
 
 
 @dataclass(frozen=True)

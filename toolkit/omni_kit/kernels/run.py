@@ -4,7 +4,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.worker import StepError
 from omni_kit.kernels.bench import UPSTREAM, Room
-from omni_kit.kernels.result import USABLE, KernelReport, KernelResult, Point, SlotResult, shape_class
+from omni_kit.kernels.result import USABLE, KernelReport, KernelResult, Point, SlotResult, kind_of, shape_class
 from omni_kit.kernels.search import DEFAULT, Found, Search
 from omni_kit.kernels.timing import Broken, Measured, interleaved
 from omni_kit.kernels.verdicts import slot_result, untimed, verdict
@@ -21,6 +20,8 @@ from omni_kit.targets.sides import Ability, Bindable, Candidate, KernelChoice
 
 _LONGEST_PROOF = 4096  # tokens: the reference keeps every expert's answer to every token
 _FINAL_ROUNDS = 3
+_LONG = 250.0  # ms of a step: one round fewer
+_LATEST = 1.1  # of the seconds: nothing is measured once more after that
 _SMALL = 0.1  # of upstream's step: no other kernel is proven for a slot that takes less
 
 
@@ -85,7 +86,9 @@ def find_kernels(
                 work = _Work(candidate, room, asked, say)
                 return work.measured(source) if here else work.listed(source)
             except StepError as error:
-                raise MissingRequirement(f"nothing could be measured: {error}", "see `omni-kit parity`") from error
+                what, _, install = str(error).partition(": pip install ")
+                hint = f"pip install {install}" if install else "see `omni-kit parity`"
+                raise MissingRequirement(f"nothing could be measured: {what}", hint) from error
 
 
 def _present(device: str) -> bool:
@@ -140,12 +143,10 @@ class _Work:
             self._notes.append("proven for one sequence per step; for packed sequences, pass --micro-batch 2 or more")
         if not choices:
             raise BadInput(f"{self._candidate.path} leaves no choice", "its slots have no kernels")
-        with suppress(Broken):
-            self._step = self._room.sample(UPSTREAM).typical
+        upstream = self._upstream()
         proven = {choice.setting: self._proven(choice, choices) for choice in choices}
         default = {choice.setting: self._start(choice, proven[choice.setting]) for choice in choices}
         try:
-            upstream = self._upstream(default)
             found = self._search(default, proven, upstream).run()
             found, upstream = self._confirmed(default, found, upstream)
         except Broken as error:
@@ -153,14 +154,25 @@ class _Work:
             return replace(report, slots=tuple(untimed(choices, proven)), notes=self._notes)
         return self._report(report, choices, proven, found, upstream)
 
+    def _upstream(self) -> Measured | None:
+        """Upstream's step, by which what matters and what fits is judged until it is timed next to the default."""
+        try:
+            sample = self._room.sample(UPSTREAM)
+        except Broken as error:
+            self._notes.append(f"upstream's own step could not be timed: {error}")
+            return None
+        self._step = sample.typical
+        return Measured(sample.typical, sample.gb, 0.0)
+
     def _frame(self, source: str) -> KernelReport:
         """What is known before anything runs."""
         asked = self._asked
         parameters = self._room.scale(source, 0 if asked.config else asked.size)
         config = json.loads((self._room.config_dir / "config.json").read_text(encoding="utf-8"))
-        if (own := _model_type(self._candidate.source)) != (given := str(config.get("model_type"))):
+        if (own := _model_type(self._candidate.source)) != (given := kind_of(config)):
             raise BadInput(f"{asked.config} is of model_type '{given}', the integration of '{own}'", "give its own")
-        model = {**shape_class(config), "parameters": parameters, "layers": config.get("num_hidden_layers")}
+        layers = config.get("num_hidden_layers") or config.get("num_layers")
+        model = {**shape_class(config), "parameters": parameters, "layers": layers}
         run = {name: getattr(asked, name) for name in ("sequence", "micro_batch", "dtype", "device", "steps")}
         self._say(f"{model['model_type']}: {parameters / 1e9:.2f}B parameters, {asked.sequence} tokens, {asked.dtype}")
         return KernelReport(str(self._candidate.path), model, run, (), asked=asked.device)
@@ -218,17 +230,6 @@ class _Work:
         self._notes.append(f"{choice.slot}: {choice.default}, the default, {why}; {instead} replaces it")
         return instead
 
-    def _upstream(self, default: Mapping[str, str]) -> Measured | None:
-        """Upstream's step next to the default's.
-
-        Raises:
-            Broken: the default could not be timed.
-        """
-        found = interleaved(self._room, default, {"upstream": UPSTREAM}, rounds=1)
-        if why := found.broken.get("upstream"):
-            self._notes.append(f"upstream's own step could not be timed: {why}")
-        return found.measured.get("upstream")
-
     def _search(
         self, default: Mapping[str, str], proven: Mapping[str, Sequence[KernelResult]], upstream: Measured | None
     ) -> Search:
@@ -251,15 +252,34 @@ class _Work:
     def _confirmed(
         self, default: Mapping[str, str], found: Found, upstream: Measured | None
     ) -> tuple[Found, Measured | None]:
-        """Measure the default, the recommended choice, its runners-up and upstream once more, in the same rounds."""
-        limit = self._limit(found.measured[DEFAULT].gb, upstream)
-        contenders = {name: found.choices[name] for name in found.finalists(limit)}
-        zero = found.measured[DEFAULT].ms
-        last = interleaved(
-            self._room, default, {"upstream": UPSTREAM, **contenders}, rounds=_FINAL_ROUNDS, zero=zero, closely=True
-        )
-        upstream = last.measured.get("upstream", upstream)
-        return found.confirmed(last, self._limit(last.baseline.gb, upstream)), upstream
+        """Measure the default, the recommended choice, its runner-up and upstream once more, in the same rounds.
+
+        Where the recommended choice then is slower than one that was not measured again, that one is, too.
+        """
+        confirmed: set[str] = set()
+        contenders = found.finalists(self._limit(found.measured[DEFAULT].gb, upstream))
+        while True:
+            given = {name: found.choices[name] for name in contenders}
+            zero = found.measured[DEFAULT].ms
+            rounds = _FINAL_ROUNDS if zero < _LONG else _FINAL_ROUNDS - 1
+            last = interleaved(
+                self._room, default, {"upstream": UPSTREAM, **given}, rounds=rounds, zero=zero, closely=True
+            )
+            upstream = last.measured.get("upstream", upstream)
+            limit = self._limit(last.baseline.gb, upstream)
+            found = found.confirmed(last, limit)
+            confirmed |= {*contenders, *last.broken}
+            left = [name for name in found.claimants(limit) if name not in confirmed and name != DEFAULT]
+            if not left:
+                return found, upstream
+            if self._spent() > _LATEST:
+                self._notes.append(f"not measured again for lack of time, though faster in the search: {left[0]}")
+                return found, upstream
+            contenders = [name for name in (found.recommended, left[0]) if name != DEFAULT]
+
+    def _spent(self) -> float:
+        """Return the share of the seconds that is spent."""
+        return (time.monotonic() - self._begun) / self._asked.seconds
 
     def _limit(self, gb: float, upstream: Measured | None) -> float | None:
         """Return the GB that a choice may take, given what the default takes; None for no limit."""
@@ -309,4 +329,4 @@ class _Work:
 def _model_type(source: str) -> str:
     """What an integration's toy is made from: a name, or a config that says it."""
     path = Path(source)
-    return str(json.loads(path.read_text(encoding="utf-8")).get("model_type")) if path.is_file() else source
+    return kind_of(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else source

@@ -1,7 +1,8 @@
-"""The search: one slot at a time from the default, then greedily, then the best few together.
+"""The search: one slot at a time from the default, then the combinations that may be faster than the best so far.
 
-It stops where nothing that is left to try gained more than noise, at the latest after `MOST` choices or the seconds
-that it was given. Slots that make no difference beyond noise keep the default.
+What a combination takes is expected from what its kernels change alone. The search ends by itself once no combination
+that is left can be expected to be the fastest, even if its kernels gain `_SYNERGY` together; at the latest after `MOST`
+choices or the seconds that it was given. Slots that make no difference beyond noise keep the default.
 """
 
 import itertools
@@ -11,15 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from omni_kit.counting import counted
 from omni_kit.kernels.pareto import pareto
-from omni_kit.kernels.timing import Bench, Measured, Rounds, interleaved
+from omni_kit.kernels.timing import ALIKE, Bench, Measured, Rounds, interleaved
 
 Choice = Mapping[str, str]
 MOST = 48
-_TOGETHER = 3  # slots
+_TOGETHER = 5  # slots that are combined
 _BEST = 3  # kernels of each of them
+_SYNERGY = 0.15  # of the fastest step: what kernels may gain together over what they gain alone
 _AT_ONCE = 8
-_FINALISTS = 3  # that are measured again beside the default
-_NOISE_SHARE = 0.005  # of a step: what is closer is not told apart, however quiet the machine was
+_FEW = 3  # combinations of one comparison
+_FINALISTS = 2  # that are measured again next to the default
 _NOISE_GB = 0.05
 DEFAULT = "default"
 
@@ -51,10 +53,18 @@ class Found:
 
     def finalists(self, limit: float | None) -> list[str]:
         """Return the choices to measure again: the recommended one, then the fastest others within `limit` GB."""
-        fitting = [name for name, one in self.measured.items() if limit is None or one.gb <= limit]
-        ranked = sorted(fitting, key=lambda name: self.measured[name].ms)
-        names = dict.fromkeys([self.recommended, *ranked])
+        names = dict.fromkeys([self.recommended, *self._fitting(limit)])
         return [name for name in names if name != DEFAULT][:_FINALISTS]
+
+    def claimants(self, limit: float | None) -> list[str]:
+        """Return the choices that fit and are faster than the recommended one, which these figures do not support."""
+        best = self.measured[self.recommended]
+        fits = limit is None or best.gb <= limit
+        return [name for name in self._fitting(limit) if not fits or self.measured[name].ms < best.ms - self.noise]
+
+    def _fitting(self, limit: float | None) -> list[str]:
+        fitting = [name for name, one in self.measured.items() if limit is None or one.gb <= limit]
+        return sorted(fitting, key=lambda name: self.measured[name].ms)
 
     def confirmed(self, last: Rounds[Choice], limit: float | None) -> "Found":
         """Return the search with the figures of its last rounds, and the recommendation that follows from these.
@@ -63,7 +73,7 @@ class Found:
         default loses to it, unless the default does not fit and the choice is smaller.
         """
         again = {DEFAULT: last.baseline, **{name: one for name, one in last.measured.items() if name in self.choices}}
-        noise = max(last.noise, _NOISE_SHARE * last.baseline.ms)
+        noise = max(last.noise, ALIKE * last.baseline.ms)
         measured = {**self.measured, **again}
         changes = {name: _changes(self.choices[name], self.choices[DEFAULT]) for name in again}
         best = _recommended(again, changes, limit, noise)
@@ -95,7 +105,6 @@ class Search:
     _measured: dict[str, Measured] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)
     _noise: float = 0.0
-    _zero: float | None = None
     _begun: float = 0.0
 
     def run(self) -> Found:
@@ -111,8 +120,7 @@ class Search:
         matters = frozenset(slot for slot in self.kernels if self._matters(slot, singles))
         stopped = "no slot makes a difference beyond noise"
         if matters:
-            stopped = self._greedy(matters)
-            self._time(self._together(matters, singles))
+            stopped = self._combined(matters, singles)
         if self._spent():
             stopped = f"stopped after {counted(self._measured, 'choice')} and {self.clock() - self._begun:.0f} s"
         return Found(
@@ -139,8 +147,8 @@ class Search:
         self._choices.setdefault(name, dict(choice))
         return name
 
-    def _time(self, names: Iterable[str]) -> None:
-        """Times those that were not yet; a few in each comparison, so that its rounds lie close together."""
+    def _time(self, names: Iterable[str], against: str = DEFAULT) -> None:
+        """Time those that were not yet; a few in each comparison, so that its rounds lie close together."""
         new = [name for name in dict.fromkeys(names) if name not in self._measured and name not in self._broken]
         for start in range(0, max(len(new), 0 if self._measured else 1), _AT_ONCE):
             if self._spent():
@@ -148,17 +156,18 @@ class Search:
             some = new[start : start + _AT_ONCE]
             found = interleaved(
                 self.bench,
-                self.default,
+                self._choices[against],
                 {name: self._choices[name] for name in some},
                 rounds=self.rounds,
-                zero=self._zero,
+                zero=self._measured[against].ms if against in self._measured else None,
             )
-            self._zero = found.baseline.ms if self._zero is None else self._zero
-            self._noise = max(self._noise, found.noise, _NOISE_SHARE * self._zero)
             self._measured.setdefault(DEFAULT, found.baseline)
-            self._measured |= found.measured
+            base = self._measured[DEFAULT].ms
+            self._noise = max(self._noise, found.noise, ALIKE * base)
+            self._measured |= {name: replace(one, against=one.ms - base) for name, one in found.measured.items()}
             self._broken |= found.broken
-            for name, one in found.measured.items():
+            for name in found.measured:
+                one = self._measured[name]
                 self.say(f"{name}: {one.ms:.1f} ms ({one.against:+.1f}), {one.gb:.2f} GB")
 
     def _matters(self, slot: str, singles: Mapping[tuple[str, str], str]) -> bool:
@@ -167,40 +176,35 @@ class Search:
         found = [self._measured[name] for (own, _), name in singles.items() if own == slot and name in self._measured]
         return any(abs(one.against) > self._noise or abs(one.gb - base.gb) > _NOISE_GB for one in found)
 
-    def _greedy(self, matters: frozenset[str]) -> str:
-        """Takes what gains most, then what gains most next to it, and so on; says why it ended."""
-        best, left = dict(self.default), set(matters)
-        while left:
-            tried = {self._named({**best, slot: kernel}): (slot, kernel) for slot, kernel in self._hopeful(left, best)}
-            self._time(tried)
-            ranked = sorted((name for name in tried if name in self._measured), key=self._rank)
-            if not ranked or not self._better(ranked[0], self._named(best)):
-                return f"nothing more gained over noise ({self._noise:.2f} ms)"
-            slot, kernel = tried[ranked[0]]
-            best[slot] = kernel
-            left.discard(slot)
-            if self._spent():
-                break
-        return "every slot that matters was chosen"
+    def _combined(self, matters: frozenset[str], singles: Mapping[tuple[str, str], str]) -> str:
+        """Time the combinations that may be the fastest, the likeliest first; return why that ended."""
+        expected = self._expected(matters, singles)
+        while not self._spent():
+            best = self._recommended()
+            left = [name for name in expected if name not in self._measured and name not in self._broken]
+            hopeful = [name for name in left if self._hopeful(expected[name], best)]
+            if not hopeful:
+                return "no combination that is left can be expected to be faster"
+            self._time(sorted(hopeful, key=lambda name: self._ranked(expected[name]))[:_FEW], best)
+        return ""
 
-    def _hopeful(self, left: set[str], best: Choice) -> list[tuple[str, str]]:
-        """What did not lose both time and memory when it was alone."""
+    def _hopeful(self, expected: Measured, best: str) -> bool:
+        """Whether a combination may beat the best so far, where its kernels gain more together than alone."""
+        over, fastest = self._ranked(self._measured[best])
+        return expected.ms - _SYNERGY * fastest < fastest or self._ranked(expected)[0] < over - _NOISE_GB
+
+    def _expected(self, matters: frozenset[str], singles: Mapping[tuple[str, str], str]) -> dict[str, Measured]:
+        """Combination -> what it would take if its kernels changed as much together as they do alone."""
         base = self._measured[DEFAULT]
-        hopeful = []
-        for slot, kernel in self._others():
-            alone = self._measured.get(self._named({**self.default, slot: kernel}))
-            worse = alone is None or (alone.against > self._noise and alone.gb > base.gb - _NOISE_GB)
-            if slot in left and not worse:
-                hopeful.append((slot, kernel))
-        return hopeful
-
-    def _together(self, matters: frozenset[str], singles: Mapping[tuple[str, str], str]) -> list[str]:
-        """The kernels that nothing beats in their slot, of the slots that matter most, in every combination."""
         alone = {slot: self._alone(slot, singles) for slot in matters}
         slots = sorted(matters, key=lambda slot: max(abs(one.against) for one in alone[slot].values()), reverse=True)
-        fixed = self._choices[self._recommended()]
-        combined = itertools.product(*(self._unbeaten(alone[slot]) for slot in slots[:_TOGETHER]))
-        return [self._named({**fixed, **dict(zip(slots, kernels, strict=False))}) for kernels in combined]
+        found: dict[str, Measured] = {}
+        for kernels in itertools.product(*(self._unbeaten(slot, alone[slot]) for slot in slots[:_TOGETHER])):
+            changed = dict(zip(slots, kernels, strict=False))
+            parts = [alone[slot][kernel] for slot, kernel in changed.items()]
+            ms, gb = sum(one.against for one in parts), sum(one.gb - base.gb for one in parts)
+            found[self._named({**self.default, **changed})] = Measured(base.ms + ms, base.gb + gb, ms)
+        return found
 
     def _alone(self, slot: str, singles: Mapping[tuple[str, str], str]) -> dict[str, Measured]:
         """Kernel -> what was measured of it, everything else as by default; the fastest first."""
@@ -209,21 +213,22 @@ class Search:
         known[self.default[slot]] = self._measured[DEFAULT]
         return dict(sorted(known.items(), key=lambda item: item[1].ms))
 
-    def _unbeaten(self, alone: Mapping[str, Measured]) -> list[str]:
-        """The first few than which no other is faster and at most as large."""
+    def _unbeaten(self, slot: str, alone: Mapping[str, Measured]) -> list[str]:
+        """Return the first few that no other beats in time or memory and equals in the other; of ties, the default."""
+        own = alone[self.default[slot]]
 
         def beats(one: Measured, other: Measured) -> bool:
-            return one.ms < other.ms - self._noise and one.gb <= other.gb + _NOISE_GB
+            faster, smaller = one.ms < other.ms - self._noise, one.gb < other.gb - _NOISE_GB
+            return (faster and one.gb <= other.gb + _NOISE_GB) or (smaller and one.ms <= other.ms + self._noise)
 
-        return [name for name, own in alone.items() if not any(beats(one, own) for one in alone.values())][:_BEST]
+        def ties(one: Measured) -> bool:
+            return one is not own and abs(one.ms - own.ms) <= self._noise and abs(one.gb - own.gb) <= _NOISE_GB
 
-    def _rank(self, name: str) -> tuple[float, float]:
-        return _rank(self._measured[name], self.limit(self._measured[DEFAULT].gb))
+        left = [name for name, one in alone.items() if not ties(one)]
+        return [name for name in left if not any(beats(one, alone[name]) for one in alone.values())][:_BEST]
 
-    def _better(self, name: str, other: str) -> bool:
-        over, ms = self._rank(name)
-        before, earlier = self._rank(other)
-        return over < before - _NOISE_GB or (over <= before and ms < earlier - self._noise)
+    def _ranked(self, one: Measured) -> tuple[float, float]:
+        return _rank(one, self.limit(self._measured[DEFAULT].gb))
 
     def _recommended(self) -> str:
         changes = {name: _changes(self._choices[name], self.default) for name in self._measured}

@@ -11,6 +11,7 @@ import torch
 from omni_kit.kernels.proof import errors_of, milliseconds
 from omni_kit.kernels.stopwatch import stopwatch_for
 from omni_kit.kernels.timing import timed
+from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.builder import TargetFault
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
@@ -18,8 +19,9 @@ from omni_kit.targets.sides import Choosing, KernelCall, Scaling, Sized
 from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
-_SEED = 0
-_LONG = 500.0  # ms
+_LONG = 1000.0  # ms: nobody will choose it
+_ENOUGH = 1000.0  # ms of steps, of which a few are enough
+_FEWEST = 2
 
 
 def _able(side: Side, protocol: type[_T]) -> _T:
@@ -70,6 +72,21 @@ class Make(Step[str]):
 
 
 @dataclass(frozen=True)
+class Feed(Step[None]):
+    """Writes inputs that both sides are fed, made by upstream's."""
+
+    sequences: int
+    length: int
+    out: Path
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        scaling = _able(side, Scaling)  # type: ignore[type-abstract]
+        save_tensors(scaling.inputs(side.model, self.sequences, self.length), self.out)
+        _release()
+
+
+@dataclass(frozen=True)
 class Prove(Step[dict[str, Any]]):
     """Feeds a kernel and its reference what the model feeds the kernel.
 
@@ -79,8 +96,7 @@ class Prove(Step[dict[str, Any]]):
 
     setting: str
     chosen: Mapping[str, str]
-    sequences: int
-    length: int
+    inputs: Path
     timed: bool = False
 
     def take(self, side: Side) -> dict[str, Any]:
@@ -88,7 +104,7 @@ class Prove(Step[dict[str, Any]]):
         choosing = _able(side, Choosing)  # type: ignore[type-abstract]
         side.model = choosing.choose(side.model, self.chosen)
         dtype = next(side.model.parameters()).dtype
-        calls = choosing.kernel_calls(side.model, self.setting, batch_for(side.model, self.sequences, self.length))
+        calls = choosing.kernel_calls(side.model, self.setting, _inputs(side, self.inputs))
         errors: list[dict[str, Any]] = []
         ms = 0.0
         for call in calls:
@@ -105,12 +121,11 @@ class Prove(Step[dict[str, Any]]):
 class Time(Step[dict[str, Any]]):
     """Trains for some steps without an optimizer; answers `ms` of each after the `warm` ones, and the peak in `gb`.
 
-    Where a step takes long, only the last of the `warm` ones is timed: nobody will choose it. Memory that ran out is an
+    Of long steps, fewer are timed, and of very long ones only the last of the `warm` ones. Memory that ran out is an
     answer, too: `error`.
     """
 
-    sequences: int
-    length: int
+    inputs: Path
     warm: int
     steps: int
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -120,18 +135,19 @@ class Time(Step[dict[str, Any]]):
         if self.chosen:
             side.model = _able(side, Choosing).choose(side.model, self.chosen)  # type: ignore[type-abstract]
         model, sized = side.model, _able(side, Sized)  # type: ignore[type-abstract]
-        batch = sized.batch(model, batch_for(model, self.sequences, self.length))
+        batch = sized.batch(model, _inputs(side, self.inputs))
         watch = stopwatch_for(next(model.parameters()).device)
 
         def step() -> None:
             model.zero_grad(set_to_none=True)
-            torch.autograd.backward(model(**batch).loss)
+            torch.autograd.backward(sized.loss(model, batch))
 
         gc.disable()  # a collection in the middle of a step would be taken for its time
         try:
             found = timed(step, watch, warm=self.warm - 1, steps=1)
             if found.typical < _LONG:
-                found = timed(step, watch, warm=0, steps=self.steps)
+                enough = max(_FEWEST, int(_ENOUGH / found.typical))
+                found = timed(step, watch, warm=0, steps=min(self.steps, enough))
         except torch.OutOfMemoryError:
             found = None
         finally:
@@ -141,13 +157,9 @@ class Time(Step[dict[str, Any]]):
         return {"error": "out of memory"} if found is None else {"ms": list(found.ms), "gb": found.gb}
 
 
-def batch_for(model: Any, sequences: int, length: int) -> Tensors:
-    """Tokens by chance, alike on both sides: `input_ids`, `attention_mask` and `labels`, each [sequences, length]."""
-    device = next(model.parameters()).device
-    words = int(model.get_input_embeddings().weight.shape[0])
-    generator = torch.Generator().manual_seed(_SEED)
-    ids = torch.randint(words // 2, (sequences, length), generator=generator).to(device)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.clone()}
+def _inputs(side: Side, file: Path) -> Tensors:
+    device = next(side.model.parameters()).device
+    return {name: tensor.to(device) for name, tensor in load_tensors(file).items()}
 
 
 def _release() -> None:

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 C = TypeVar("C")
 _Bench = TypeVar("_Bench", contravariant=True)
 _BETWEEN = 4  # contenders between two runs of the baseline
-_FAR = 0.2  # of the baseline: of a difference this large, one round tells enough
+ALIKE = 0.005  # of the baseline: a smaller difference is none, however quiet the machine is
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,16 @@ class Sample:
     @property
     def typical(self) -> float:
         """The lower quartile: what disturbs a step only ever makes it longer."""
-        return statistics.quantiles(self.ms, n=4, method="inclusive")[0] if len(self.ms) > 1 else self.ms[0]
+        return self._quartiles[0]
+
+    @property
+    def spread(self) -> float:
+        """The distance between the quartiles: how far `typical` may be from that of other steps."""
+        return self._quartiles[2] - self._quartiles[0]
+
+    @property
+    def _quartiles(self) -> list[float]:
+        return statistics.quantiles(self.ms, n=4, method="inclusive") if len(self.ms) > 1 else [self.ms[0]] * 3
 
 
 class Stopwatch(Protocol):
@@ -110,8 +119,9 @@ def interleaved(
     """Each round takes every contender, a few at a time with the baseline before and after them.
 
     Args:
-        rounds: how many; a contender that is far from the baseline gets one.
-        closely: all get every round, however far they are.
+        rounds: how many at most; a contender gets no further one once the whole interval of its difference is more
+            than half a percent of the baseline from it, or less.
+        closely: all get every round, whatever their intervals say.
         zero: the ms of the baseline from earlier rounds, so that figures of all rounds can stand in one table.
 
     Raises:
@@ -123,21 +133,32 @@ def interleaved(
     broken: dict[str, str] = {}
     told: set[str] = set()
     for _ in range(rounds):
+        left = [name for name in contenders if name not in broken and name not in told]
+        if contenders and not left:
+            break
         own.append(bench.sample(baseline))
-        for few in _in_groups([name for name in contenders if name not in broken and name not in told]):
+        for few in _in_groups(left):
             samples = {name: _tried(bench, contenders[name], broken, name) for name in few}
             own.append(bench.sample(baseline))
-            middle = (own[-2].typical + own[-1].typical) / 2
+            before, after = own[-2], own[-1]
+            middle = (before.typical + after.typical) / 2
+            drift = abs(after.typical - before.typical) / 2
             for name, sample in samples.items():
                 if sample is not None:
                     differences[name].append(sample.typical - middle)
                     peaks[name] = max(peaks[name], sample.gb)
-                    if not closely and abs(sample.typical - middle) > _FAR * middle:
+                    doubt = drift + max(sample.spread, before.spread, after.spread) / 2
+                    if not closely and _decided(sample.typical - middle, doubt, middle):
                         told.add(name)
     level = statistics.median(sample.typical for sample in own) if zero is None else zero
     kept = {name: found for name, found in differences.items() if name not in broken}
     measured = {name: Measured(level + _median(found), peaks[name], _median(found)) for name, found in kept.items()}
     return Rounds(Measured(level, max(sample.gb for sample in own), 0.0), _noise(own, kept), measured, broken)
+
+
+def _decided(difference: float, doubt: float, level: float) -> bool:
+    """Whether a difference is clear, or clearly none."""
+    return abs(difference) - doubt > ALIKE * level or abs(difference) + doubt < ALIKE * level
 
 
 def _in_groups(names: list[str]) -> list[list[str]]:

@@ -373,11 +373,14 @@ class Sized(Beginning, Protocol):
     """A side that can train at a real width, where weights may be any."""
 
     def batch(self, model: "torch.nn.Module", inputs: Tensors) -> Mapping[str, Any]:
-        """What the model is called with in a training step; its answer has a `loss`.
+        """Return the arguments of the model in a training step.
 
         Args:
-            inputs: `input_ids`, `attention_mask` and `labels`, each [sequences, tokens], without padding.
+            inputs: as upstream's `Scaling.inputs` makes them, on the model's device.
         """
+
+    def loss(self, model: "torch.nn.Module", batch: Mapping[str, Any]) -> "torch.Tensor":
+        """Return the loss of a batch, a scalar."""
 
 
 @runtime_checkable
@@ -391,6 +394,9 @@ class Scaling(Sized, Protocol):
             source: a config.json to take as it is, where it is a file that is no toy's; else what `make_toy` takes.
             size: 0 takes the config as it is.
         """
+
+    def inputs(self, model: "torch.nn.Module", sequences: int, length: int) -> Tensors:
+        """Return inputs of a training step, the same at every call: `sequences` of about `length` tokens each."""
 
 
 @runtime_checkable

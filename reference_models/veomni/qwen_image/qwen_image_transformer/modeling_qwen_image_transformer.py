@@ -106,6 +106,11 @@ class QwenImageTransformer2DModel(PreTrainedModel, _InitShim):
         losses = [_loss(prediction, target) for prediction, target in zip(predictions, training_target, strict=True)]
         return QwenImageOutput(loss={"mse_loss": torch.stack(losses).mean()}, predictions=predictions)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the weights; diffusers' own walks through every module for it."""
+        return next(one.dtype for one in self.parameters() if one.is_floating_point())
+
     def _predict(self, sample: dict[str, Any]) -> torch.Tensor:
         """diffusers' own forward for one sample."""
         if not isinstance(self, FSDPModule):  # which casts by itself

@@ -45,7 +45,6 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
     # PreTrainedModel's own None would hide diffusers' list, and FSDP would wrap no block.
     _no_split_modules = ["WanTransformerBlock"]
     _keep_in_fp32_modules = _WanTransformer3DModel._keep_in_fp32_modules  # which PreTrainedModel's None would hide, too
-    dtype = _WanTransformer3DModel.dtype  # of the modules that are not kept in float32
     _supports_sdpa = True
     _supports_flash_attn = True
 
@@ -111,6 +110,13 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
             return WanOutput(predictions=predictions)
         losses = [_loss(prediction, target) for prediction, target in zip(predictions, training_target, strict=True)]
         return WanOutput(loss={"mse_loss": torch.stack(losses).mean()}, predictions=predictions)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the modules that are not kept in float32; diffusers' own walks through every module for it."""
+        floats = ((name, one.dtype) for name, one in self.named_parameters() if one.is_floating_point())
+        found = (dtype for name, dtype in floats if not any(part in name for part in self._keep_in_fp32_modules))
+        return next(found, torch.float32)
 
     def _predict(self, sample: dict[str, Any]) -> torch.Tensor:
         """diffusers' own forward for one sample."""

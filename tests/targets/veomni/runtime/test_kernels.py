@@ -11,8 +11,8 @@ import torch
 pytest.importorskip("veomni")
 
 from omni_kit.kernels.proof import errors_of
-from omni_kit.kernels.steps import batch_for
 from omni_kit.parity.candidate import find_candidate
+from omni_kit.targets.references.transformers import TransformersBuilder
 from omni_kit.targets.sides import Choosing, KernelCall
 from omni_kit.targets.veomni.runtime.kernels import bring_kernels, built_in, setting_of
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
@@ -76,7 +76,7 @@ def test_a_chosen_kernel_is_caught_and_is_right(
     builder, model, _ = built
     same = builder.choose(model, {setting: kernel})
     assert same is model
-    calls = builder.kernel_calls(model, setting, batch_for(model, sequences, 12))
+    calls = builder.kernel_calls(model, setting, TransformersBuilder().inputs(model, sequences, 12))
     assert len(calls) == 1
     assert isinstance(calls[0], KernelCall)
     errors = errors_of(calls[0], torch.float32)
@@ -87,7 +87,7 @@ def test_a_chosen_kernel_is_caught_and_is_right(
 def test_plain_code_is_not_called_through_a_slot(built: tuple[VeOmniBuilder, Any, Path]) -> None:
     builder, model, _ = built
     builder.choose(model, {})
-    assert builder.kernel_calls(model, LOSS, batch_for(model, 1, 12)) == []
+    assert builder.kernel_calls(model, LOSS, TransformersBuilder().inputs(model, 1, 12)) == []
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
@@ -97,14 +97,14 @@ def test_attention_that_looks_into_other_sequences_is_wrong(
     """VeOmni packs sequences into one row, and says where they begin to kernels that listen."""
     builder, model, _ = built
     builder.choose(model, {ATTENTION: kernel})
-    (call,) = builder.kernel_calls(model, ATTENTION, batch_for(model, 3, 12))
+    (call,) = builder.kernel_calls(model, ATTENTION, TransformersBuilder().inputs(model, 3, 12))
     assert isinstance(call, KernelCall)
     assert any(error.kernel > error.allowed for error in errors_of(call, torch.float32))
 
 
 def test_choices_give_the_loss_that_plain_code_gives(built: tuple[VeOmniBuilder, Any, Path]) -> None:
     builder, model, _ = built
-    batch = builder.batch(model, batch_for(model, 1, 24))
+    batch = builder.batch(model, TransformersBuilder().inputs(model, 1, 24))
     choices: tuple[dict[str, str], ...] = (
         {},
         {LOSS: "chunk_loss"},

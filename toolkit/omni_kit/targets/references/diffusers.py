@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +16,18 @@ from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
+from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
-from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
+from omni_kit.toys.feeds.denoiser import (
+    TARGET,
+    answer,
+    as_arguments,
+    ask,
+    denoised,
+    long_inputs,
+    prediction_of,
+    samples_of,
+)
 from omni_kit.toys.feeds.protocol import BatchBuilder, CallScenario
 from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
@@ -153,10 +164,44 @@ class DiffusersBuilder:
         return min(taken, put_into_pipeline(pipeline, part, checkpoint.name, adapter))
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:
-        """A model of a config, as its classes begin it."""
+        """A model of a config, as its classes begin it; float32 stays where diffusers' loader keeps it."""
         config = json.loads((config_dir / "config.json").read_text(encoding="utf-8"))
         torch.manual_seed(0)
-        return self._placed(_class(config["_class_name"]).from_config(config).to(getattr(torch, dtype)))
+        with torch.device(self._device):
+            model = _class(config["_class_name"]).from_config(config).to(getattr(torch, dtype))
+        kept = set(model._keep_in_fp32_modules or [])
+        for name, parameter in model.named_parameters():
+            if not kept.isdisjoint(name.split(".")):
+                parameter.data = parameter.data.float()
+        return self._placed(model)
+
+    def scaled(self, source: str, size: int, out: Path) -> int:
+        """Writes the config of a model of a size; of a toy, or a class, from its constructor's defaults.
+
+        Raises:
+            BadInput: diffusers has no such class.
+        """
+        name, config = _whole_of(source)
+        if size:
+            config = scaled_config(config, size, partial(_parameters, name))
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "config.json").write_text(json.dumps({"_class_name": name, **config}), encoding="utf-8")
+        return _parameters(name, config)
+
+    def inputs(self, model: nn.Module, sequences: int, length: int) -> Tensors:
+        """Noisy latents of about `length` patches, conditions and targets; see `long_inputs`."""
+        return long_inputs(model, sequences, length)
+
+    def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
+        """All samples in the dtype of the model: `arguments` of its calls, and the `samples` with their targets."""
+        dtype = cast(Any, model).dtype
+        samples = samples_of({name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()})
+        return {"arguments": [as_arguments(sample) for sample in samples], "samples": samples}
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
+        """The mean squared error of velocities, a sample at a time."""
+        answers = iter([answer(model, given) for given in batch["arguments"]])
+        return denoised(batch["samples"], lambda sample: next(answers))["loss"]
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""
@@ -193,6 +238,21 @@ class DiffusersBuilder:
 
     def _placed(self, model: Any) -> nn.Module:
         return cast(nn.Module, model.train().to(self._device))
+
+
+def _whole_of(source: str) -> tuple[str, dict[str, Any]]:
+    """The class and the real config of a source: a file as it is, but of a toy what its class has by default."""
+    path = Path(source)
+    values = read_mapping(path) if path.is_file() else {"_class_name": source}
+    name = str(values.get("_class_name"))
+    known = {key: value for key, value in values.items() if not key.startswith("_")}
+    return name, constructor_defaults(_class(name)) | ({} if path.name == "toy_config.json" else known)
+
+
+def _parameters(name: str, config: Mapping[str, Any]) -> int:
+    with torch.device("meta"):
+        model = _class(name).from_config(dict(config))
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _toy_of(source: str) -> tuple[str, dict[str, Any]]:

@@ -156,9 +156,19 @@ class TransformersBuilder:
             model = made._from_config(_config_for(made, config), dtype=getattr(torch, dtype))
         return cast(nn.Module, model.train())
 
+    def inputs(self, model: nn.Module, sequences: int, length: int) -> Tensors:
+        """Random tokens: `input_ids`, `attention_mask` and `labels`, each [sequences, length], without padding."""
+        words = int(cast(Any, model).get_input_embeddings().weight.shape[0])
+        ids = torch.randint(words // 2, (sequences, length), generator=torch.Generator().manual_seed(0))
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.clone()}
+
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
         """The inputs as they are, a sequence a row."""
         return {**inputs, "use_cache": False}
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
+        """Return the model's own."""
+        return cast(torch.Tensor, cast(Any, model)(**batch).loss)
 
     def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
         """The loss of padded samples, and how many labels count in it."""

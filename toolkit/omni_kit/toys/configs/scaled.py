@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_single_layers")
 _BY_LAYER = ("layer_types", "mlp_layer_types")
 _DENSE = "first_k_dense_replace"
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")

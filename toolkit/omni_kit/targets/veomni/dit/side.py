@@ -2,16 +2,16 @@
 
 import inspect
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.sides import Mesh, TrainingRun
+from omni_kit.targets.sides import KernelChoice, Mesh, TrainingRun
 from omni_kit.targets.veomni.dit.attending import attention_faults
 from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
@@ -29,6 +29,7 @@ from omni_kit.targets.veomni.dit.small_pipeline import SIZES, ConditionsNotTeste
 from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
+from omni_kit.targets.veomni.runtime.kernels import attention_choice, bring_kernels
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
@@ -58,8 +59,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """All samples in one call, as lists, with their targets; the losses are added up as DiTTrainer does."""
-        dtype: torch.dtype = model.dtype  # type: ignore[assignment]  # of latents, and of what they are trained on, too
-        samples = samples_of({name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()})
+        samples = samples_of(_cast(inputs, model))
         taken = inspect.signature(type(model).forward).parameters
         left = [name for name in _lists(samples) if name not in taken and name != _LATENTS]
         self._notes = [_ONE_BY_ONE, _OWN_LOSS, *(f"VeOmni's wrapper takes no {name}" for name in left)]
@@ -117,6 +117,24 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             raise
         except Exception as error:  # the integration's own
             return [(GET, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")]
+
+    def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
+        """Return what can compute attention; torch's is what diffusers takes."""
+        bring_kernels()
+        return [attention_choice()]
+
+    def choose(self, model: nn.Module, chosen: Mapping[str, str]) -> nn.Module:
+        """Builds again where another attention is chosen: the wrapper selects it while it is built."""
+        config_dir, dtype, before = self._built
+        return model if dict(chosen) == dict(before) else self._sized(config_dir, dtype, chosen)
+
+    def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
+        """All samples in one call, as lists."""
+        return _taken(model, samples_of(_cast(inputs, model)))
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
+        """Return the sum of the wrapper's losses, as DiTTrainer adds them up."""
+        return torch.stack(list(cast(Any, model)(**batch).loss.values())).sum()
 
     def lost_arguments(self, model: nn.Module, inputs: Tensors) -> list[str]:
         """None: DiTTrainer passes nothing to the loss, which is the wrapper's own."""
@@ -197,6 +215,12 @@ def _share_by_flash(model: Any, device: str) -> list[str]:
         if (config := getattr(processor, "config", None)) is not None:
             processor.attn_implementation = config._attn_implementation = SHARED
     return [use_packed_attention(model)] if device == "cpu" else []
+
+
+def _cast(inputs: Tensors, model: nn.Module) -> Tensors:
+    """Latents, conditions and targets in the model's dtype."""
+    dtype: torch.dtype = model.dtype  # type: ignore[assignment]
+    return {name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()}
 
 
 def _taken(model: nn.Module, samples: Sequence[Tensors]) -> dict[str, Any]:

@@ -70,6 +70,12 @@ def setting_of(operation: str) -> str:
     return f"moe{_SUFFIX}" if operation == EXPERTS else f"{operation}{_SUFFIX}"
 
 
+def attention_choice() -> KernelChoice:
+    """Return the ways of computing attention for a model whose own code calls torch's."""
+    others = [one for one in _attentions() if one.name not in (PLAIN, _USUAL_ATTENTION)]
+    return _choice(ATTENTION_SETTING, [Bindable(_USUAL_ATTENTION, plain=True), *others])
+
+
 def _choice(setting: str, kernels: Sequence[Bindable]) -> KernelChoice:
     fallback = _USUAL_ATTENTION if setting == ATTENTION_SETTING else PLAIN
     return KernelChoice(setting.removesuffix(_SUFFIX), setting, _defaults()[setting], fallback, tuple(kernels))

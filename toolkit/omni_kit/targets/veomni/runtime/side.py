@@ -270,10 +270,14 @@ class VeOmniBuilder:
         """All sequences packed into one row, as VeOmni's collator makes it."""
         return {**packed(model, inputs), "use_cache": False}
 
+    def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
+        """Return the model's own."""
+        return cast(torch.Tensor, cast(Any, model)(**batch).loss)
+
     def kernel_calls(self, model: nn.Module, setting: str, inputs: Tensors) -> Sequence[KernelCall | str]:
         """Of the kernels that are bound; plain code is no kernel, and is not called so."""
         batch = self.batch(model, inputs)
-        found = caught_calls(model, setting, lambda: cast(Any, model)(**batch))
+        found = caught_calls(model, setting, lambda: self.loss(model, batch))
         calls_seen()
         return found
 

@@ -9,20 +9,22 @@ The rooms: `arguments` (names of tensors, and the arguments that they stand for)
 """
 
 from omni_kit.renamed import old_names
-from omni_kit.toys.feeds.denoiser.arguments import TARGET, as_arguments, ask, prediction_of
+from omni_kit.toys.feeds.denoiser.arguments import TARGET, answer, as_arguments, ask, prediction_of
 from omni_kit.toys.feeds.denoiser.feed import DenoiserBatchBuilder
-from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
+from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs, long_inputs
 from omni_kit.toys.feeds.denoiser.samples import clean_latents, denoised, different_samples, named, samples_of
 
 __all__ = [
     "TARGET",
     "DenoiserBatchBuilder",
+    "answer",
     "as_arguments",
     "ask",
     "clean_latents",
     "denoised",
     "denoiser_inputs",
     "different_samples",
+    "long_inputs",
     "named",
     "prediction_of",
     "samples_of",

@@ -11,7 +11,7 @@ A sample holds tensors alone, under names that say where they belong:
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -76,8 +76,13 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
     Returns:
         The prediction as the model gives it; several, as pictures and sound, laid out one after the other as [1, N].
     """
+    return answer(model, as_arguments(sample))
+
+
+def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
+    """As `ask`, of the arguments themselves."""
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
-    return prediction_of(model(**as_arguments(sample), **plain))
+    return prediction_of(model(**given, **plain))
 
 
 def prediction_of(answer: Any) -> torch.Tensor:

@@ -14,7 +14,8 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.reads import items_read
-from omni_kit.toys.feeds.denoiser.arguments import TARGET
+from omni_kit.isolation.failures import one_line
+from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask
 from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
 from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.feeds.denoiser.roles import WHOLE, options_of, role_of
@@ -57,18 +58,38 @@ def searched_inputs(model: Any, most: float = math.inf) -> tuple[Tensors, int]:
     return inputs, tried
 
 
+def long_inputs(model: Any, samples: int, length: int) -> Tensors:
+    """Samples as large as people train them, for a diffusion transformer of diffusers.
+
+    Args:
+        length: about how many patches each has.
+
+    Returns:
+        As `searched_inputs`; all samples are alike.
+
+    Raises:
+        BadInput: forward takes no inputs of this size.
+    """
+    chosen = _sample(model, 0, None, math.inf)[-1]
+    sizes = Sizes(0, _config(model), widths_of(model))
+    latents, choices, _ = _choices(model, sizes)
+    sample = _made(model, replace(sizes, length=length), latents, choices, chosen)
+    try:
+        with torch.no_grad():
+            answer = ask(model, sample)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise BadInput(f"{type(model).__name__}.forward accepts no {length} patches: {one_line(error)}") from error
+    sample[TARGET] = SCALE * shuffled_ramp("denoiser target", answer.shape)
+    return {f"{index}.{name}": tensor for index in range(samples) for name, tensor in sample.items()}
+
+
 def _sample(model: Any, index: int, before: Chosen | None, most: float) -> tuple[Trial, Tensors, torch.Tensor, Chosen]:
     """The trial and inputs of a sample, what the model answers, and what was chosen: as `before` where that will do."""
     sizes = Sizes(index, _config(model), widths_of(model))
     latents, choices, alike = _choices(model, sizes)
 
     def make(chosen: Chosen) -> Tensors:
-        layout: Layout = choices[latents][chosen[latents]]
-        laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed)
-        laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
-        options = ((name, choices[name][at]) for name, at in chosen.items())
-        made = {name: option(laid) for name, option in options if option is not None}
-        return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
+        return _made(model, sizes, latents, choices, chosen)
 
     trial = Trial(model, choices, make, alike, most)
     chosen = before if before and trial.reach(before).answer is not None else trial.settle(_taken(model, trial))
@@ -76,6 +97,16 @@ def _sample(model: Any, index: int, before: Chosen | None, most: float) -> tuple
     if answer is None:
         raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
     return trial, make(chosen), answer, chosen
+
+
+def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any]], chosen: Chosen) -> Tensors:
+    """The inputs of a sample, of what was chosen."""
+    layout: Layout = choices[latents][chosen[latents]]
+    laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed)
+    laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
+    options = ((name, choices[name][at]) for name, at in chosen.items())
+    made = {name: option(laid) for name, option in options if option is not None}
+    return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
 
 
 def _config(model: Any) -> Mapping[str, Any]:
@@ -212,5 +243,7 @@ def _rank(forward: Any, name: str) -> int | None:
 
 
 def _placed(sample: Tensors, model: nn.Module) -> Tensors:
-    device = next(model.parameters()).device
-    return {name: tensor.to(device) for name, tensor in sample.items()}
+    parameter = next(model.parameters())
+    dtype = getattr(model, "dtype", parameter.dtype)
+    here = {name: one.to(parameter.device) for name, one in sample.items()}
+    return {name: one.to(dtype) if one.is_floating_point() else one for name, one in here.items()}

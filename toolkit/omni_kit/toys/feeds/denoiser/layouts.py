@@ -7,7 +7,7 @@ from typing import Any
 
 from omni_kit.toys.feeds.denoiser.arguments import SHAPES
 from omni_kit.toys.feeds.denoiser.options import Argument
-from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes, is_film, patch_of, side_of
+from omni_kit.toys.feeds.denoiser.sizes import Sizes, is_film, patch_of, side_of
 from omni_kit.toys.tensors import Tensors
 
 _CHANNELS = ("in_channels", "in_visual_dim", "input_dims", "embedding_dim", "latent_channels")
@@ -40,7 +40,7 @@ class Layout:
     def __call__(self, sizes: Sizes) -> Tensors:
         """The latents of a sample."""
         frames, rows, columns = sizes.latents
-        pictures = sum(math.prod(size) for size in PICTURES[sizes.index])
+        pictures = sum(math.prod(size) for size in sizes.pictures)
         known = {"1": 1, "c": self.channels, "f": frames, "h": rows, "w": columns, "n": sizes.tokens, "p": pictures}
         return {self.inside: sizes.values("latents", [known[axis] for axis in self.axes])}
 

@@ -8,7 +8,7 @@ import torch
 from omni_kit.toys.feeds.denoiser.embeddings import embedding, numbers
 from omni_kit.toys.feeds.denoiser.image_conditions import latents
 from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
-from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes
+from omni_kit.toys.feeds.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
 
 # Of a thousand steps. Exact in bfloat16 as they are and as sigmas, so that what is lost there is the model's.
@@ -95,7 +95,7 @@ def fps(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 def picture_sizes(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Frames, rows and columns of each picture of a row of patches."""
-    yield option(lambda sizes, shape: torch.tensor([PICTURES[sizes.index]]))
+    yield option(lambda sizes, shape: torch.tensor([sizes.pictures]))
 
 
 def added(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:

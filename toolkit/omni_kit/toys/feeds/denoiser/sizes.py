@@ -19,6 +19,7 @@ _GRIDS = ((3, 4, 2), (2, 5, 3))
 PICTURES = (((1, 4, 6),), ((1, 5, 3), (1, 2, 4)))  # the second sample has a picture as its condition
 _SIDES = (4, 5)  # where a model takes squares alone
 _TEXT = (9, 7)
+_LONG_FILM, _LONG_TEXT = 8, 256  # frames and words of a sample as people train them
 _LONGER = 2  # how much longer a second text is than the first, and a third than the second
 ARGUMENTS = "omni_kit_arguments"  # where a model without a config of its own holds what it was made of
 SCALE = 2.0  # inputs as large as latents and embeddings are
@@ -45,6 +46,7 @@ class Sizes:
         square: they have as many rows as columns.
         fixed: they have the size that the config says, of which a model may have positions.
         noisy: their shape; empty before it is chosen.
+        length: about how many patches the sample has; 0 for one as small as a toy's.
     """
 
     index: int
@@ -54,17 +56,29 @@ class Sizes:
     square: bool = False
     fixed: bool = False
     noisy: tuple[int, ...] = ()
+    length: int = 0
 
     @property
     def grid(self) -> tuple[int, int, int]:
         """Frames, rows and columns, in patches."""
-        frames, rows, columns = _GRIDS[self.index]
+        frames, rows, columns = self._long if self.length else _GRIDS[self.index]
         if self.square:
-            rows = columns = _SIDES[self.index]
+            rows = columns = math.isqrt(rows * columns) if self.length else _SIDES[self.index]
         if self.fixed and (sides := side_of(self.config)):
             rows, columns = (max(1, side // step) for side, step in zip(sides, patch_of(self.config)[1:], strict=True))
         fixed = self.config.get("video_length") or self.config.get("num_frames")  # as many as there are positions for
         return (fixed or frames) if self.film else 1, rows, columns
+
+    @property
+    def _long(self) -> tuple[int, int, int]:
+        frames = min(_LONG_FILM, self.length) if self.film else 1
+        rows = math.isqrt(self.length // frames)
+        return frames, rows, self.length // frames // rows
+
+    @property
+    def pictures(self) -> tuple[tuple[int, int, int], ...]:
+        """Frames, rows and columns of the pictures of a sample, the noisy one first."""
+        return (self._long,) if self.length else PICTURES[self.index]
 
     @property
     def tokens(self) -> int:
@@ -89,7 +103,7 @@ class Sizes:
         length = next((value for key, value in self.config.items() if IS_TEXT_LENGTH.search(key)), None)
         if isinstance(length, int):
             return length
-        return _TEXT[self.index] + (_LONGER if _SECOND.search(name) else 0)
+        return (_LONG_TEXT if self.length else _TEXT[self.index]) + (_LONGER if _SECOND.search(name) else 0)
 
     def _own_length(self, name: str) -> int | None:
         """The length that the config has for this argument: `clip_seq_len` for `clip_f`."""
