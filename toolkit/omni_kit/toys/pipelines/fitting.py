@@ -49,7 +49,7 @@ _TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match t
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
-_POSITIONS = 2**14  # of latents in a small picture or film
+_PIXELS = 2**16  # of a small picture or film
 _DEEP = 4  # levels of an autoencoder as they are published
 _AUTOENCODERS, _DENOISERS, _SCHEDULERS = "/models/autoencoders/", "/models/transformers/", "/schedulers/"
 _MODELS = "/diffusers/models/"
@@ -161,25 +161,25 @@ class _Parts:
         return made
 
     def ask(self, ask: Callable[[Any], object], pipeline: Any) -> None:
-        """Call a pipeline as `ask` does, if its pictures are small for the denoiser.
+        """Call a pipeline as `ask` does, if its autoencoder encodes small pictures and films alone.
 
-        Some pipelines bring every image to a size of their own: with an autoencoder of two levels, a call would take
-        many minutes. Then the autoencoder gets as many levels as published ones have.
+        Some pipelines bring every image to a size of their own, and an autoencoder of two levels would attend to each
+        of its pixels for many minutes. Then the autoencoder gets as many levels as published ones have.
         """
-        channels = pipeline.components[self._denoiser.name].config[self._channels[0]]
 
-        def measured(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            latents = next((one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
-            if latents is not None and latents.numel() // (len(latents) * channels) > _POSITIONS:
+        def measure(_: Any, args: tuple[Any, ...]) -> None:
+            pixels = next((one.shape[2:].numel() for one in args if isinstance(one, torch.Tensor)), 0)
+            if pixels > _PIXELS:
                 raise _TooLarge
 
-        guard = pipeline.components[self._denoiser.name].register_forward_pre_hook(measured, with_kwargs=True)
-        if self._levels != parts.LEVELS or not isinstance(channels, int):
-            guard.remove()
+        encoders = (getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one))
+        found = [one for one in encoders if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
+        guards = [one.register_forward_pre_hook(measure) for one in found]
         try:
             ask(pipeline)
         finally:
-            guard.remove()
+            for guard in guards:
+                guard.remove()
 
     def _given(self) -> Mapping[str, Any]:
         others = (one for one in self._read.components if one.name != self._denoiser.name)
@@ -437,7 +437,11 @@ class _Parts:
 
 
 class _TooLarge(Exception):
-    """The denoiser is asked for more latents than a small picture or film has."""
+    """An autoencoder encodes more pixels than a small picture or film has."""
+
+
+def _is_autoencoder(part: Any) -> bool:
+    return type(part).__module__.startswith("diffusers.models.autoencoders.")
 
 
 def _refuse_missing(read: Pipeline, error: Exception) -> None:
