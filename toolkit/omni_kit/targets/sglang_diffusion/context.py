@@ -18,7 +18,9 @@ from omni_kit.upstream.diffusers.traits import attention_kernels
 _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
 # As many as pictures; some pipelines refuse a list, even of one.
-_GENERATOR = "batch.generator[0] if len(batch.generator) == 1 else batch.generator"
+_GENERATOR = (
+    "batch.generator[0] if isinstance(batch.generator, list) and len(batch.generator) == 1 else batch.generator"
+)
 ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
     "width": "batch.width", **dict.fromkeys(FRAMES, "batch.num_frames"),
