@@ -14,7 +14,7 @@ $(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt environmen
 	$(SGLANG_PIP) -r environments/sglang/requirements.txt
 	$(SGLANG_PIP) --no-deps -r environments/sglang/no-deps.txt
 	$(SGLANG_PIP) -e .
-	# SGLang's servers spawn processes, which find stand-ins for torchvision and torchaudio, too.
+	# SGLang's servers spawn processes, which find a stand-in for torchaudio and torchvision's operators, too.
 	cp environments/sglang/omni_kit_stand_ins.pth $(SGLANG)/lib/python*/site-packages/
 	touch $@
 

@@ -81,3 +81,19 @@ def test_a_distilled_pipeline_gets_its_scheduler_its_switch_and_its_steps() -> N
     pipeline = made("SanaSprintPipeline")
     assert type(pipeline.scheduler).__name__ == "SCMScheduler"
     assert pipeline.transformer.config.guidance_embeds
+
+
+def test_channels_that_a_pipeline_names_are_those_of_its_latents_and_its_denoiser() -> None:
+    pipeline = made("StableDiffusion3InpaintPipeline")
+    channels = pipeline.transformer.config.in_channels, pipeline.vae.config.latent_channels
+    assert channels == (16, 16)  # "should have 16 input channels or 33"
+
+
+def test_latents_next_to_those_of_an_image_leave_the_length_of_texts_alone() -> None:
+    config = made("CogVideoXImageToVideoPipeline").transformer.config
+    assert (config.in_channels, config.out_channels, config.max_text_seq_length) == (32, 16, 226)
+
+
+def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
+    assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
+    assert len(made("ZImagePipeline").vae.config.block_out_channels) == 2

@@ -143,7 +143,9 @@ def _asked(batch: Req) -> dict[str, Any]:
         "num_inference_steps": batch.num_inference_steps,
         "guidance_scale": batch.guidance_scale,
         "num_images_per_prompt": batch.num_outputs_per_prompt,
-        "generator": batch.generator,
+        "generator": batch.generator[0]
+        if isinstance(batch.generator, list) and len(batch.generator) == 1
+        else batch.generator,
         "latents": batch.latents,
         "output_type": "pt",
         "max_sequence_length": batch.max_sequence_length,

@@ -193,3 +193,20 @@ def test_what_has_an_environment_of_its_own_is_missed_by_who_asks_for_it(monkeyp
     monkeypatch.setattr(doctor, "imported", lambda modules: {})  # takes seconds, and is not what is asked here
     assert "sglang" in {component.name for component in doctor.examine("sglang-diffusion")}
     assert "sglang" not in {component.name for component in doctor.examine()}
+
+
+def test_films_that_a_call_requires_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="WanAnimatePipeline starts from pose_video"):
+        scaffold("WanAnimatePipeline", tmp_path)
+
+
+def test_heads_without_an_argument_are_counted_by_the_axes_of_positions(tmp_path: Path) -> None:
+    scaffold("Kandinsky5T2VPipeline", tmp_path)
+    text = (tmp_path / "served/dit_config.py").read_text(encoding="utf-8")
+    assert "self.num_attention_heads = self.model_dim // sum(self.axes_dims)" in text
+    assert "TODO" not in text
+
+
+def test_a_stage_passes_one_generator_alone(tmp_path: Path) -> None:
+    scaffold("WanVACEPipeline", tmp_path)
+    assert "batch.generator[0]" in "".join(one.read_text() for one in (tmp_path / "served").glob("*.py"))

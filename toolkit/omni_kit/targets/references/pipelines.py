@@ -30,7 +30,7 @@ from omni_kit.upstream.diffusers.signatures import Argument
 _SCALE = 4.0  # of guidance
 _UNGUIDED = 1.0
 _TOY = "toy_config.json"
-_TRIED = 2  # scenarios by which the parts of a toy are fitted to each other
+_TRIED = slice(0, 3, 2)  # scenarios by which a toy's parts are fitted to each other: square, and guided and wide
 _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
@@ -138,7 +138,7 @@ class PipelineBuilder:
         varied = Path(source).name == _TOY
         said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
-        scenarios = scenarios_of(feed.batch(None, lambda batch: batch))[:_TRIED]
+        scenarios = scenarios_of(feed.batch(None, lambda batch: batch))[_TRIED]
 
         def ask(pipeline: Any) -> None:
             with torch.no_grad():

@@ -77,7 +77,7 @@ def noting(denoiser_class: type, scheduler_of: Any) -> Iterator[Noted]:
 
     def stepped(self: Any, model_output: torch.Tensor, timestep: Any, sample: torch.Tensor, *a: Any, **k: Any) -> Any:
         noted.samples.append(sample.clone())
-        noted.steps.append(torch.as_tensor(timestep).float().cpu().reshape(()))
+        noted.steps.append(torch.as_tensor(timestep).float().cpu().reshape(-1)[0])  # also of one for each picture
         noted.guided.append(model_output.float())
         if noted.sigmas is None and getattr(self, "sigmas", None) is not None:
             noted.sigmas = torch.as_tensor(self.sigmas).float().cpu().clone()

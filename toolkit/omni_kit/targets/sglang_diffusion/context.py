@@ -9,6 +9,7 @@ from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.targets.sglang_diffusion.unserved_arguments import unserved
+from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, size_of
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -16,13 +17,17 @@ from omni_kit.upstream.diffusers.traits import attention_kernels
 
 _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
+# As many as pictures; some pipelines refuse a list, even of one.
+_GENERATOR = (
+    "batch.generator[0] if isinstance(batch.generator, list) and len(batch.generator) == 1 else batch.generator"
+)
 ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
     "width": "batch.width", **dict.fromkeys(FRAMES, "batch.num_frames"),
     "num_inference_steps": "batch.num_inference_steps",
     "guidance_scale": "batch.guidance_scale", "true_cfg_scale": "batch.true_cfg_scale",
     "num_images_per_prompt": "batch.num_outputs_per_prompt", "num_videos_per_prompt": "batch.num_outputs_per_prompt",
-    "max_sequence_length": "batch.max_sequence_length", "latents": "batch.latents", "generator": "batch.generator",
+    "max_sequence_length": "batch.max_sequence_length", "latents": "batch.latents", "generator": _GENERATOR,
     "use_resolution_binning": "False", "output_type": '"latent"',
 }  # fmt: skip
 """Arguments of a pipeline's call -> what SGLang's request has for them."""
@@ -33,7 +38,7 @@ _DEFAULTS = {
     **dict.fromkeys(FRAMES, "int"),
 }  # fmt: skip
 _HEADS = ("num_attention_heads", "n_heads", "num_heads")
-_WIDTHS = ("hidden_size", "dim", "inner_dim")
+_WIDTHS = ("hidden_size", "dim", "inner_dim", "model_dim")
 _GRID = 5
 
 
@@ -113,7 +118,8 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
         text = f"list({text}{f'.unsqueeze({axis})' if axis else ''})"
     return {
         "fields": fields_of(values), "extra_fields": fields_of(extra),
-        "hidden_size": _width(values), "heads": _first(values, _HEADS), "channels": _first(values, ("in_channels",)),
+        "hidden_size": _width(values), "heads": _heads(values),
+        "channels": _first(values, ("in_channels", "in_visual_dim")),
         "conditions": [Condition(name, _TAKEN.get(name, name)) for name in conditions],
         "renamed": {name: key for name, key in _TAKEN.items() if name in conditions},
         "embedded": "guidance" in conditions,
@@ -216,6 +222,13 @@ def _sizes(facts: PipelineFacts) -> dict[str, Any]:
 def _first(values: Mapping[str, Any], names: Sequence[str]) -> str:
     """The first of these names that is a whole number, as text; 0 where there is none."""
     return next((f"self.{name}" for name in names if isinstance(values.get(name), int)), "0")
+
+
+def _heads(values: Mapping[str, Any]) -> str:
+    """The number of heads as text: an argument, or the width by that of a head, which positions share by axes."""
+    heads, width = _first(values, _HEADS), _first(values, _WIDTHS)
+    axes = [name for name, value in values.items() if IS_AXES.search(name) and isinstance(value, (list, tuple))]
+    return f"{width} // sum(self.{axes[0]})" if heads == "0" != width and axes else heads
 
 
 def _width(values: Mapping[str, Any]) -> str:

@@ -209,7 +209,8 @@ class PipelineFacts:
             successor = next(iter(self.pipeline.cls.node.bases), None)
             hint = f"scaffold {ast.unparse(successor)}" if successor is not None else ""
             raise Refusal(f"{self.class_name} is deprecated since diffusers {since}: its constructor raises", hint)
-        if others := [name for name in self._media_needed if name not in self.images]:
+        required = [one.name for one in call_arguments(self.pipeline).values() if one.required and one.name != "prompt"]
+        if others := [name for name in (*self._media_needed, *required) if name not in self.images]:
             raise Refusal(f"{self.class_name} starts from {others[0]}: only text and images are served")
         others = [
             one.name

@@ -64,6 +64,7 @@ AT_MOST: Mapping[str, int] = {
     "pad_token_id": 0,
     "multiple_of": 24,
     "motion_encoder_size": 16,
+    "target_size": 64,
 }
 # How large pictures are, as authors call it: a model may have positions for that size alone.
 IS_SIDE = re.compile(r"^(input|img|image|im|latent)_(size|resolution)$|^resolution$")

@@ -3,6 +3,7 @@
 In the denoiser's toy no two widths are alike. So a width that an error names leads to the argument that it came from.
 """
 
+import ast
 import math
 import re
 import traceback
@@ -13,6 +14,7 @@ import diffusers
 import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.pysource.source import dotted
 from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
@@ -34,6 +36,7 @@ _WIDTHS = (
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
     re.compile(r"Expected size (?P<came>\d+) but got size (?P<wants>\d+)"),
 )
+_COUNTED = re.compile(r"should have (?P<wants>\d+) .*channels")  # written down in the pipeline's own code
 _ADDED_UP = re.compile(r"expects \d+ but received .*= (?P<came>\d+)")  # latents, their mask, and what it leaves
 _SIZE_MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
@@ -46,7 +49,10 @@ _TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match t
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
+_PIXELS = 2**16  # of a small picture or film
+_DEEP = 4  # levels of an autoencoder as they are published
 _AUTOENCODERS, _DENOISERS, _SCHEDULERS = "/models/autoencoders/", "/models/transformers/", "/schedulers/"
+_MODELS = "/diffusers/models/"
 _CALLED = re.compile(r"self\.(?P<what>[a-z]+)_\w*\(")
 _ATTACHED = 142  # the width of what such a part reads, which no other width of a toy is
 _IS_ROPE = re.compile(r"rope|rotary")
@@ -75,7 +81,7 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
         for _ in range(_TRIES):
             pipeline = made.pipeline()
             try:
-                ask(pipeline)
+                made.ask(ask, pipeline)
             except Exception as error:  # whatever it raises says what does not fit, or ends the search
                 _refuse_missing(read, error)
                 if _lacks_part(error) and not made.complete:  # it calls what its class says it can do without
@@ -107,6 +113,8 @@ class _Parts:
         self._changed: dict[str, Any] = dict(changed.get(self._denoiser.name, {}))
         self._fitted: dict[str, dict[str, Any]] = {}  # arguments of parts between encoders and denoiser
         self._levels = parts.LEVELS
+        self._latents: int | None = None  # channels of latents, where they are not the class's own
+        self._channels = channel_names(parts.denoiser_config(self._denoiser))
         self._others = dict(self._made())
         self._multiples = list(_PATCHES)
         self._said = ""  # by the first error that names no width
@@ -120,7 +128,8 @@ class _Parts:
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else _LENGTH)
             elif one.role == "autoencoder":
-                yield one.name, parts.autoencoder(one, self._asked.get(one.name, {}), levels=self._levels)
+                asked = self._asked.get(one.name, {})
+                yield one.name, parts.autoencoder(one, asked, levels=self._levels, latents=self._latents)
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role == "processor":
@@ -151,6 +160,27 @@ class _Parts:
         made.set_progress_bar_config(disable=True)
         return made
 
+    def ask(self, ask: Callable[[Any], object], pipeline: Any) -> None:
+        """Call a pipeline as `ask` does, if its autoencoder encodes small pictures and films alone.
+
+        Some pipelines bring every image to a size of their own, and an autoencoder of two levels would attend to each
+        of its pixels for many minutes. Then the autoencoder gets as many levels as published ones have.
+        """
+
+        def measure(_: Any, args: tuple[Any, ...]) -> None:
+            pixels = next((one.shape[2:].numel() for one in args if isinstance(one, torch.Tensor)), 0)
+            if pixels > _PIXELS:
+                raise _TooLarge
+
+        encoders = (getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one))
+        found = [one for one in encoders if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
+        guards = [one.register_forward_pre_hook(measure) for one in found]
+        try:
+            ask(pipeline)
+        finally:
+            for guard in guards:
+                guard.remove()
+
     def _given(self) -> Mapping[str, Any]:
         others = (one for one in self._read.components if one.name != self._denoiser.name)
         absent = {one.name: None for one in others if not self._needs(one)}
@@ -167,6 +197,14 @@ class _Parts:
             BadInput: it names no width of the denoiser's, and every number of latents in a patch was tried.
         """
         said = " ".join(str(error).split())
+        if isinstance(error, _TooLarge):
+            self._levels = _DEEP
+            self._others = dict(self._made())
+            return
+        if (match := _COUNTED.search(said)) and self._count(int(match["wants"])):
+            return
+        if isinstance(error, UnboundLocalError) and self._choose():
+            return
         if _passed_through(error, _AUTOENCODERS) and self._multiples:
             self._take_latents(self._multiples.pop(0))
             return
@@ -201,7 +239,7 @@ class _Parts:
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._take_more(config, int(match["wants"]), int(match["came"])):
                 return
-        for pattern in _WIDTHS:
+        for pattern in _WIDTHS if _passed_through(error, _MODELS) else ():
             if (match := pattern.search(said)) and self._lengthen(config, int(match["came"]) - int(match["wants"])):
                 return
         self._said = self._said or parts.told(error)
@@ -216,6 +254,25 @@ class _Parts:
         self._changed[going_in] = channels * multiple
         if isinstance(toy.get(out), int):
             self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
+
+    def _count(self, wants: int) -> bool:
+        """Whether the pipeline names another number of channels: its latents and its denoiser have that from now on."""
+        fits = parts.latent_channels(self._others) != wants
+        self._latents = wants
+        self._others = dict(self._made())
+        self._changed |= dict.fromkeys(self._channels, wants)
+        return fits and parts.latent_channels(self._others) == wants
+
+    def _choose(self) -> bool:
+        """Whether an argument of the denoiser's is one of several words for the pipeline: then it is the first."""
+        config = {**parts.denoiser_config(self._denoiser), **self._changed}
+        for node in ast.walk(self._read.cls.source.tree):
+            if isinstance(node, ast.Compare) and isinstance(word := node.comparators[0], ast.Constant):
+                name = (dotted(node.left) or "").rpartition(".")[2]
+                if name in config and config[name] is None and isinstance(word.value, str):
+                    self._changed[name] = word.value
+                    return True
+        return False
 
     def _add_up(self, config: Mapping[str, Any], came: int) -> bool:
         """Whether the denoiser takes other channels than the pipeline adds up: it takes those, and predicts latents."""
@@ -377,6 +434,14 @@ class _Parts:
         if going_in in names and isinstance(answered, int) and out not in names and (answered * came) % wants == 0:
             self._changed[out] = answered * came // wants
         return bool(names)
+
+
+class _TooLarge(Exception):
+    """An autoencoder encodes more pixels than a small picture or film has."""
+
+
+def _is_autoencoder(part: Any) -> bool:
+    return type(part).__module__.startswith("diffusers.models.autoencoders.")
 
 
 def _refuse_missing(read: Pipeline, error: Exception) -> None:

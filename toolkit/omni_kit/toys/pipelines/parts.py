@@ -78,6 +78,8 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
     known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
     try:
         config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
+        for name in [name for name in known if not hasattr(config, name)]:
+            setattr(config, name, known[name])  # published configs have them, also of classes that declare none
         return _built(cls, config).eval()
     except Exception as error:  # whatever its class raises for a small config
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
@@ -116,21 +118,25 @@ def positions_of(model: Any) -> int:
     return min(_LENGTH, int(getattr(text, "max_position_embeddings", _LENGTH) or _LENGTH))
 
 
-def autoencoder(component: Component, changed: Mapping[str, Any] | None = None, *, levels: int = LEVELS) -> Any:
-    """An autoencoder with its default latents, few channels and few layers.
+def autoencoder(
+    component: Component, changed: Mapping[str, Any] | None = None, *, levels: int = LEVELS, latents: int | None = None
+) -> Any:
+    """An autoencoder with few channels and few layers.
 
     Args:
         changed: other values for arguments of its constructor; those that it does not take are left out.
         levels: of those that keep the size of pictures by default; each but the last halves them.
+        latents: the channels of latents; by default as its class has them.
 
     Raises:
         BadInput: it cannot be built so.
     """
     cls = _class(component)
     values = constructor_defaults(cls)
-    latents = max((one for name, one in values.items() if name in _LATENT_CHANNELS and isinstance(one, int)), default=1)
+    declared = {name: one for name, one in values.items() if name in _LATENT_CHANNELS and isinstance(one, int)}
+    values |= dict.fromkeys(declared, latents) if latents is not None else {}
     # some norms share them among their groups, and some classes among means and deviations of latents
-    shared = math.lcm(_CHANNELS, 2 * latents)
+    shared = math.lcm(_CHANNELS, 2 * max((values[name] for name in declared), default=1))
     channels = shared if shared <= _MOST_CHANNELS else _CHANNELS
     values = {name: _shrunk(name, value, channels) for name, value in values.items()}
     _level(values, levels)

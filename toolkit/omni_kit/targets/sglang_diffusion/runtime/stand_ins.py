@@ -1,4 +1,4 @@
-"""Stands in for packages that SGLang imports, that need an accelerator's torch, and that no pipeline calls.
+"""Stand-ins for what SGLang imports and a machine without an accelerator lacks, and that no pipeline calls.
 
 A stand-in can be imported and has any name; calling what it gives is an error. Where the package itself is installed,
 nothing stands in for it.
@@ -7,27 +7,18 @@ nothing stands in for it.
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_PACKAGES = {
-    "torchvision": ("io", "models", "ops", "transforms", "transforms.functional", "transforms.v2",
-                    "transforms.v2.functional", "utils"),
-    "torchaudio": ("functional", "transforms"),
-}  # fmt: skip
+_PACKAGES = {"torchaudio": ("functional", "transforms")}
+# What torchvision refers to by name when it is imported, compiled or not.
+_OPERATORS = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
+_declared: list[Any] = []  # torch forgets operators with the library that declared them
 
 
 def register_stand_ins() -> list[str]:
-    """Puts stand-ins where packages are missing; returns the names of these packages.
-
-    transformers and diffusers are asked first: what they find then is what they believe from there on, and neither
-    takes a stand-in for the package.
-    """
-    import diffusers.utils.import_utils
-    import transformers.image_utils
-    from transformers.utils.import_utils import is_torchvision_available
-
-    _ = (is_torchvision_available(), diffusers.utils.import_utils, transformers.image_utils)
+    """Puts stand-ins where packages are missing; returns the names of these packages."""
     missing = [name for name in _PACKAGES if name not in sys.modules and importlib.util.find_spec(name) is None]
     for name in missing:
         for inner in ("", *_PACKAGES[name]):
@@ -37,6 +28,27 @@ def register_stand_ins() -> list[str]:
             if outer:
                 setattr(sys.modules[outer], last, sys.modules[dotted])
     return missing
+
+
+def declare_operators(package: Path) -> bool:
+    """Declare the operators of torchvision if its compiled ones need another build of torch; return whether they do.
+
+    Its published wheels are compiled for CUDA. The transforms of pictures are Python, and need none of them.
+
+    Args:
+        package: the directory of torchvision.
+    """
+    import torch
+
+    try:
+        for library in package.glob("_C*.so"):
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+    except OSError:
+        _declared.append(torch.library.Library("torchvision", "FRAGMENT"))  # type: ignore[no-untyped-call]
+        for schema in _OPERATORS:
+            _declared[-1].define(schema)
+        return True
+    return False
 
 
 class _StandIn(ModuleType):
