@@ -43,6 +43,7 @@ class TextContext:
         converter: a converter is written, for experts that lie `disk` where there are some.
         media: what the generated module takes from the integration's module for media; nothing for text alone.
         excluded: definitions that the generated module leaves out.
+        apart: packed samples run as rows of their own; see packed_rows.py.
         brought: the modules of kernels that omni-kit brings and the settings choose.
     """
 
@@ -76,6 +77,7 @@ class TextContext:
     disk: str
     media: Sequence[str]
     excluded: Sequence[str]
+    apart: bool
     brought: Sequence[str]
 
 
@@ -91,6 +93,7 @@ def text_context(
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),
+    apart: bool = False,
 ) -> TextContext:
     """The context of one integration.
 
@@ -139,6 +142,7 @@ def text_context(
         disk=disk,
         media=media,
         excluded=excluded,
+        apart=apart,
         brought=[
             kernels[chosen]
             for setting, kernels in BROUGHT.items()

@@ -6,6 +6,7 @@ Nothing is written from memory: every patched function is the upstream function,
 import ast
 import builtins
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -53,7 +54,7 @@ _CLASSIFIER = """def {name}_forward_patched(
         "inputs_embeds": inputs_embeds,
         "use_cache": use_cache,
     }}
-    if labels is None:
+{apart}    if labels is None:
         return {generic}.forward(self, input_ids, **given, **kwargs)
     # Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
     outputs = getattr(self, self.base_model_prefix)(input_ids, **given, **kwargs)
@@ -66,6 +67,11 @@ _CLASSIFIER = """def {name}_forward_patched(
         hidden_states=outputs.hidden_states,
         attentions=outputs.attentions,
     )
+"""
+_APART = """
+# Modification: upstream's code takes a row for one sequence, so packed samples run as rows of their own.
+if {rest}.get("cu_seq_lens_q") is not None:
+    return rows_of_their_own(self.forward, {given}, {rest})
 """
 _GUARD = "# Modification: the kernel bound to this slot, if any; otherwise the upstream code below."
 
@@ -105,15 +111,25 @@ class PatchSet:
         return replace(self, patches=whole, imports=tuple(_imports(source, whole)))
 
 
-def derive_patches(model: UpstreamModel, sites: Sequence[Site], head: Sequence[Edit] = ()) -> PatchSet:
+def derive_patches(
+    model: UpstreamModel, sites: Sequence[Site], head: Sequence[Edit] = (), *, apart: bool = False
+) -> PatchSet:
     """The patches for the sites that were decided to be patched or adapted.
 
     Args:
         head: further edits of the method that holds the loss.
+        apart: upstream's code takes packed samples for one sequence, so each runs as a row of its own.
     """
     wanted = [site for site in sites if site.decision in {"patch", "adapt"}]
-    patches = [patch for site in wanted for patch in _patch(model, site, wanted, head)]
-    patches += [*_classifiers(model), *_own_initialisation(model)]
+    edits = [*head, *(_rows_of_their_own(model) if apart else ())]
+    patches = [patch for site in wanted for patch in _patch(model, site, wanted, edits)]
+    target = f"{model.class_name}.forward"
+    if apart and not any(patch.target == target for patch in patches):
+        forward = model.source.method(model.class_name, "forward")
+        assert forward is not None
+        text = renamed(edited(model.source, forward, edits), "forward", f"{snake(model.class_name)}_forward_patched")
+        patches.append(Patch("override_method", target, "packed samples run as rows of their own", text))
+    patches += [*_classifiers(model, apart=apart), *_own_initialisation(model)]
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     named = (*OUTPUTS.values(), AUX)
     outputs = tuple(name for name in named if any(re.search(rf"\b{name}\b", p.text) for p in patches))
@@ -136,10 +152,28 @@ def _methods(node: ast.ClassDef) -> set[str]:
     return {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
 
 
-def _classifiers(model: UpstreamModel) -> Iterator[Patch]:
+def _rows_of_their_own(model: UpstreamModel) -> Iterator[Edit]:
+    """The guard at the beginning of the forward that is trained."""
+    forward = model.source.method(model.class_name, "forward")
+    assert forward is not None
+    assert forward.args.kwarg is not None
+    names = [argument.arg for argument in [*forward.args.args[1:], *forward.args.kwonlyargs]]
+    block = _APART.format(given=_as_dict(names), rest=forward.args.kwarg.arg)
+    yield Edit.before(model.source, without_docstring(forward.body)[0], block)
+
+
+def _as_dict(names: Sequence[str]) -> str:
+    """A call of dict, one name a line."""
+    lines = "".join(f"        {name}={name},\n" for name in names)
+    return f"dict(\n{lines}    )"
+
+
+def _classifiers(model: UpstreamModel, *, apart: bool) -> Iterator[Patch]:
     """VeOmni labels tokens where transformers labels sequences, and its loss function returns three values."""
+    given = "dict(given, input_ids=input_ids, labels=labels)"
+    guard = textwrap.indent(_APART.format(given=given, rest="kwargs").lstrip("\n"), "    ") if apart else ""
     for name in plain_classifiers(model):
-        text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED)
+        text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED, apart=guard)
         yield Patch("override_method", f"{name}.forward", "VeOmni's loss contract for labels of tokens", text)
 
 

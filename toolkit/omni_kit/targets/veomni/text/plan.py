@@ -159,16 +159,25 @@ class _Planner:
         return replace(declared, reason=reason, evidence=origin)
 
     @property
+    def apart(self) -> bool:
+        """Whether packed samples have to run as rows of their own."""
+        return not self._packed[0]
+
+    @cached_property
+    def _packed(self) -> tuple[bool, str, str]:
+        return kept_apart(*self._attending)
+
+    @property
     def _patches(self) -> PatchSet:
         if self.merging is None:
-            return derive_patches(self.model, self.sites)
+            return derive_patches(self.model, self.sites, apart=self.apart)
         method = f"{self.merging.owner}.forward"
         changes_loss = {"patch", "adapt"}
         merged = any(
             s.site == "causal-lm-loss" and s.target == method and s.decision in changes_loss for s in self.sites
         )
         head = merging_edits(self.model, self.merging) if merged else []
-        patches = derive_patches(self.model, self.sites, head)
+        patches = derive_patches(self.model, self.sites, head, apart=self.apart)
         return patches.extended(self.model.source, media_patches(self.model, self.merging, merged=merged))
 
     @cached_property
@@ -186,6 +195,7 @@ class _Planner:
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
             excluded=speech_only(self.model) if self.merging is not None else (),
+            apart=self.apart,
         )
 
     @property
@@ -212,7 +222,7 @@ class _Planner:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         if self.merging is not None:
             yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **self._media})
-        for module in self.context.brought:
+        for module in (*self.context.brought, *(["packed_rows"] if self.apart else [])):
             yield NewFile(f"{base}/{module}.py", f"{module}.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
@@ -285,8 +295,8 @@ class _Planner:
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
         fits, reason, evidence = cut_sequences(*self._attending)
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
-        fits, reason, evidence = kept_apart(*self._attending)
-        yield Decision("packed sequences", "upstream" if fits else "one sequence", reason, evidence)
+        fits, reason, evidence = self._packed
+        yield Decision("packed sequences", "upstream" if fits else "rows of their own", reason, evidence)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
             yield Decision("registration", "override", reason, "MODELING_REGISTRY of the installed VeOmni")
@@ -318,10 +328,6 @@ class _Planner:
             if head.endswith("ForSequenceClassification") and head not in plain_classifiers(self.model):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
                 yield Todo(place, 1, what)
-        fits, reason, _ = kept_apart(*self._attending)
-        if not fits:
-            what = f"VeOmni packs all samples of a batch into one row, and here they would be one sequence: {reason}"
-            yield Todo(place, 1, what)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / self.base

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.targets.protocol import Request
-from omni_kit.targets.veomni.text.sequence import kept_apart, other_attention
+from omni_kit.targets.veomni.text.sequence import other_attention
 from omni_kit.targets.veomni.text.sites import Site
 from omni_kit.targets.veomni.training import model_place
 from omni_kit.upstream.subject import Subject
@@ -30,7 +30,6 @@ class TrainingContext:
         attention: what to compute attention with; empty for VeOmni's default, flash attention.
         chat_template: "tokenizer" where the checkpoint's tokenizer brings one, VeOmni's "default" otherwise.
         max_seq_len: tokens of a row.
-        packs: several samples share a row.
         checkpoints: the model can recompute activations, which VeOmni does by default.
     """
 
@@ -41,7 +40,6 @@ class TrainingContext:
     attention: str
     chat_template: str
     max_seq_len: int
-    packs: bool
     checkpoints: bool
 
 
@@ -66,7 +64,6 @@ def training_context(
         attention=_attention(*attending),
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
-        packs=kept_apart(*attending)[0],
         checkpoints=re.search(r"supports_gradient_checkpointing\s*=\s*True", model.source.text) is not None,
     )
 
