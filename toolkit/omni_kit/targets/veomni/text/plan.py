@@ -27,7 +27,7 @@ from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
 from omni_kit.targets.veomni.media.speech import speech_only
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
-from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, plain_classifiers
+from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
@@ -319,15 +319,10 @@ class _Planner:
         return Decision("checkpoint converter", "generate", "; ".join(parts), origin)
 
     def todo(self) -> Iterator[Todo]:
-        place = f"{self.base}/{self.request.name}_gpu_patch_gen_config.py"
         if self.merging is not None:
             for kind in without_dummies(self.model, self.merging):
                 what = f"under FSDP a process without {kind} leaves the others waiting: give media.py a dummy of it"
                 yield Todo(f"{self.base}/media.py", 1, what)
-        for head in self.model.heads:
-            if head.endswith("ForSequenceClassification") and head not in plain_classifiers(self.model):
-                what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
-                yield Todo(place, 1, what)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / self.base
