@@ -44,6 +44,7 @@ class TextContext:
         media: what the generated module takes from the integration's module for media; nothing for text alone.
         excluded: definitions that the generated module leaves out.
         apart: packed samples run as rows of their own; see packed_rows.py.
+        ahead: some tokens see later ones, which flash attention cannot compute.
         brought: the modules of kernels that omni-kit brings and the settings choose.
     """
 
@@ -78,6 +79,7 @@ class TextContext:
     media: Sequence[str]
     excluded: Sequence[str]
     apart: bool
+    ahead: bool
     brought: Sequence[str]
 
 
@@ -94,6 +96,7 @@ def text_context(
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),
     apart: bool = False,
+    ahead: bool = False,
 ) -> TextContext:
     """The context of one integration.
 
@@ -143,6 +146,7 @@ def text_context(
         media=media,
         excluded=excluded,
         apart=apart,
+        ahead=ahead,
         brought=[
             kernels[chosen]
             for setting, kernels in BROUGHT.items()

@@ -29,7 +29,7 @@ from omni_kit.targets.veomni.text.context import TextContext, models_package, te
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
-from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
+from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart, sees_ahead
 from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
@@ -165,10 +165,24 @@ class _Planner:
 
     @cached_property
     def _packed(self) -> tuple[bool, str, str]:
-        return kept_apart(*self._attending)
+        return (False, *self._ahead) if self._ahead is not None else kept_apart(*self._attending)
+
+    @cached_property
+    def _ahead(self) -> tuple[str, str] | None:
+        return sees_ahead(self.model)
 
     @property
     def _patches(self) -> PatchSet:
+        """The patches of what the generated module has."""
+        kept = [one for one in self._derived.patches if one.target.partition(".")[0] not in self._excluded]
+        return replace(self._derived, patches=tuple(kept))
+
+    @cached_property
+    def _excluded(self) -> Sequence[str]:
+        return speech_only(self.model) if self.merging is not None else ()
+
+    @cached_property
+    def _derived(self) -> PatchSet:
         if self.merging is None:
             return derive_patches(self.model, self.sites, apart=self.apart)
         method = f"{self.merging.owner}.forward"
@@ -194,8 +208,9 @@ class _Planner:
             disk=str(self.layout.disk),
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
-            excluded=speech_only(self.model) if self.merging is not None else (),
+            excluded=self._excluded,
             apart=self.apart,
+            ahead=self._ahead is not None,
         )
 
     @property
@@ -256,7 +271,9 @@ class _Planner:
 
     @cached_property
     def training(self) -> TrainingContext:
-        return training_context(self.subject, self.model, self.request, self.sites, self._attending)
+        return training_context(
+            self.subject, self.model, self.request, self.sites, self._attending, ahead=self._ahead is not None
+        )
 
     def _toy(self) -> dict[str, Any]:
         return small_config(self.model)
@@ -293,7 +310,7 @@ class _Planner:
         for setting, kernel in self.request.kernels.items():
             yield Decision(setting, kernel, "measured on a model of this shape class", "--kernels")
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
-        fits, reason, evidence = cut_sequences(*self._attending)
+        fits, reason, evidence = (False, *self._ahead) if self._ahead is not None else cut_sequences(*self._attending)
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
         fits, reason, evidence = self._packed
         yield Decision("packed sequences", "upstream" if fits else "rows of their own", reason, evidence)

@@ -49,11 +49,14 @@ def training_context(
     request: Request,
     sites: Sequence[Site],
     attending: tuple[UpstreamModel, Sequence[Site]],
+    *,
+    ahead: bool,
 ) -> TrainingContext:
     """Return the context of a model's training files.
 
     Args:
         attending: the model whose layers attend over text, with its sites: itself, or the one inside of it.
+        ahead: some tokens see later ones, which flash attention cannot compute.
     """
     place = model_place(subject, request)
     return TrainingContext(
@@ -61,7 +64,7 @@ def training_context(
         download=place.download,
         given=place.given,
         lora_modules=_linear_layers(model),
-        attention=_attention(*attending),
+        attention=_attention(*attending, flash=not ahead),
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
         checkpoints=re.search(r"supports_gradient_checkpointing\s*=\s*True", model.source.text) is not None,
@@ -90,12 +93,12 @@ def _linear_layers(model: UpstreamModel) -> list[str]:
     return sorted(names - (_OF_EXPERTS if counted is not None else set()) - {"*"})
 
 
-def _attention(model: UpstreamModel, sites: Sequence[Site]) -> str:
+def _attention(model: UpstreamModel, sites: Sequence[Site], *, flash: bool) -> str:
     """What its source declares: nothing to say for flash attention, else the best that upstream has."""
     if other_attention(sites) is not None:
         return "eager"
     text = model.source.text
-    if re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
+    if flash and re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
         return ""
     return "sdpa" if re.search(r"_supports_sdpa\s*=\s*True", text) else "eager"
 
