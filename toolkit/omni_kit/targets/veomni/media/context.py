@@ -24,7 +24,7 @@ class MediaContext:
         joined: argument of forward -> the dimension along which samples are joined.
         by_token: further arguments with a value for each token.
         dummies: the smallest input of each kind.
-        towers: the attributes of the merging module that hold a tower.
+        towers: the attributes of the merging module that hold what makes features.
         padded: towers need masks, of padding or of pictures in one row, that VeOmni's attention does not get.
         shared: kinds of media have one placeholder.
     """
@@ -73,8 +73,8 @@ def _modules_called(model: UpstreamModel, owner: str, name: str, before: frozens
     calls = [node for node in ast.walk(method) if isinstance(node, ast.Call)] if method is not None else []
     held = {target.partition(".")[2] for target in _assigned(init)}
     for call in sorted(calls, key=lambda call: call.lineno):
-        this, called, *more = [*(dotted(call.func) or "").split("."), ""]
-        if this == "self" and called in held and more == [""]:
+        this, called, *_ = [*(dotted(call.func) or "").split("."), ""]
+        if this == "self" and called in held:
             yield called
         elif this == "self" and called not in before:
             yield from _modules_called(model, owner, called, before | {name})
