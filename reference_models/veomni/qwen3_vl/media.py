@@ -92,7 +92,7 @@ def attend_whole(model) -> None:
     text = model.config.get_text_config()
     for name in _TOWERS:
         tower = getattr(model, name, None)
-        for module in tower.modules() if tower is not None else ():
+        for module in tower.modules() if isinstance(tower, torch.nn.Module) else ():
             config = getattr(module, "config", None)
             if config is model.config or config is text:
                 continue  # its setting is that of attention over text

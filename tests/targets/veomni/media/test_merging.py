@@ -188,7 +188,10 @@ def test_the_text_model_of_another_file_is_found() -> None:
     [
         ("llava", ["vision_tower", "multi_modal_projector"]),
         ("qwen3_vl", ["visual"]),  # get_video_features calls get_image_features
-        ("chameleon", ["vqmodel"]),  # get_image_features calls get_image_tokens, and that a method of the tower
+        (
+            "chameleon",
+            ["vqmodel", "vocabulary_mapping"],
+        ),  # get_image_features calls get_image_tokens, and that a method of the tower
         ("qwen2_5_omni_thinker", ["audio_tower", "visual"]),
     ],
 )
