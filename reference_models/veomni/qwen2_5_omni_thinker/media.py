@@ -28,7 +28,7 @@ _BOUNDS = (
     "tail_padding_length",
 )
 _TYPES = {"image": 1, "video": 2}
-# attributes of the merging module that hold a tower
+# attributes of the merging module that hold what makes features
 _TOWERS = (
     "audio_tower",
     "visual",
@@ -92,10 +92,13 @@ def attend_whole(model) -> None:
 
     transformers makes no masks of padding for VeOmni's attention, either.
     """
+    text = model.config.get_text_config()
     for name in _TOWERS:
         tower = getattr(model, name, None)
-        for module in tower.modules() if tower is not None else ():
+        for module in tower.modules() if isinstance(tower, torch.nn.Module) else ():
             config = getattr(module, "config", None)
+            if config is model.config or config is text:
+                continue  # its setting is that of attention over text
             if getattr(config, "_attn_implementation", "eager") not in ("eager", "sdpa"):
                 config._attn_implementation = "sdpa" if getattr(tower, "_supports_sdpa", False) else "eager"
 

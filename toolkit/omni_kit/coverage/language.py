@@ -51,8 +51,9 @@ def cover_one(name: str, place: Path, sides: Sides) -> Case:
     except OmniKitError as error:
         return Case(name, kind, "refused", error.message)
     outcome, reason = _proof(place / package, sides)
-    if outcome == "fault" and scaffold.plan.todo:
-        return Case(name, kind, "to finish", f"{scaffold.plan.todo[0].what}; {reason}")
+    if outcome in {"fault", "proven"} and scaffold.plan.todo:
+        told = [scaffold.plan.todo[0].what, *([reason] if outcome == "fault" else [])]
+        return Case(name, kind, "to finish", "; ".join(told))
     return Case(name, kind, outcome, reason)
 
 

@@ -13,7 +13,7 @@ from omni_kit.files import check_name, inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.record import ANSWERS, BASE, digest, dump_answers, dump_base, is_written, load_answers
 from omni_kit.scaffold.codemods import apply_edit
-from omni_kit.scaffold.render import left_open, render, templates_of
+from omni_kit.scaffold.render import left_open, render, templates_of, with_marks
 from omni_kit.scaffold.write import FileChange, compare, read_existing, write
 from omni_kit.targets.protocol import (
     ConfirmsByRunning,
@@ -183,8 +183,10 @@ def draft(
         files |= render(plan.derived({**edited, **files}), templates_of(owner), plan.rules)
     read = {"transformers": transformers, "diffusers": diffusers}
     files = {path: _readme(text, read) if path.endswith(_README) else text for path, text in files.items()}
+    files = with_marks(files, plan.todo)
     commands = tuple(_reading(command, read) for command in plan.next)
-    plan = replace(plan, todo=(*plan.todo, *left_open(files)), next=commands)
+    elsewhere = (one for one in plan.todo if not one.path.endswith(".py") or one.path not in files)
+    plan = replace(plan, todo=(*elsewhere, *left_open(files)), next=commands)
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
     answers = {**answers, subject.library.name: subject.library.version, **({"kind": kind} if kind else {})}
     answers |= {"kernels": json.dumps(request.kernels)} if request.kernels else {}

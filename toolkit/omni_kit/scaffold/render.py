@@ -55,6 +55,22 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
     return format_python(text, Path(file.path).name, rules) if file.path.endswith(".py") else text
 
 
+def with_marks(files: Mapping[str, str], todo: Sequence[Todo]) -> dict[str, str]:
+    """Rendered files with a comment `TODO(omni-kit): ...` for each to-do of a plan whose line has none.
+
+    What only a plan says is lost as soon as the files are written, and the integration would pass for finished.
+    """
+    marked = dict(files)
+    for one in sorted((one for one in todo if one.path in files), key=lambda one: -one.line):
+        lines = marked[one.path].splitlines(keepends=True)
+        at = min(one.line, len(lines)) - 1
+        if one.path.endswith(".py") and TODO_MARK not in lines[at]:
+            pad = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+            lines.insert(at, f"{pad}# {TODO_MARK}: {one.what}\n")
+            marked[one.path] = "".join(lines)
+    return marked
+
+
 def left_open(files: Mapping[str, str]) -> list[Todo]:
     """What rendered files leave to a person: their lines with a comment `TODO(omni-kit): ...`."""
     return [

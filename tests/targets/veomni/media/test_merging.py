@@ -10,6 +10,7 @@ from omni_kit.targets.veomni.media.dummies import dummies_of
 from omni_kit.targets.veomni.media.flow import statements_with
 from omni_kit.targets.veomni.media.merging import (
     find_merging,
+    mask_dropped,
     refuse_attention_of_its_own,
     refuse_encoder_decoder,
     text_part,
@@ -185,9 +186,12 @@ def test_the_text_model_of_another_file_is_found() -> None:
 @pytest.mark.parametrize(
     ("name", "towers"),
     [
-        ("llava", ["vision_tower"]),
+        ("llava", ["vision_tower", "multi_modal_projector"]),
         ("qwen3_vl", ["visual"]),  # get_video_features calls get_image_features
-        ("chameleon", ["vqmodel"]),  # get_image_features calls get_image_tokens, and that a method of the tower
+        (
+            "chameleon",
+            ["vqmodel", "vocabulary_mapping"],
+        ),  # get_image_features calls get_image_tokens, and that a method of the tower
         ("qwen2_5_omni_thinker", ["audio_tower", "visual"]),
     ],
 )
@@ -195,3 +199,12 @@ def test_towers_are_modules_and_no_methods(name: str, towers: list[str]) -> None
     model = model_of(name)
 
     assert media_context(model, find_merging(model)).towers == towers
+
+
+@pytest.mark.parametrize(
+    ("name", "dropped"), [("mistral3", True), ("lighton_ocr", True), ("llava", False), ("qwen2_vl", False)]
+)
+def test_a_tower_that_makes_no_mask_for_flash_attention_is_found(name: str, dropped: bool) -> None:
+    model = model_of(name)
+    assert (mask_dropped(model) is not None) is dropped
+    assert media_context(model, find_merging(model)).padded is dropped

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
+from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart, sees_ahead
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.subject import open_source
 
@@ -71,3 +71,15 @@ def test_a_list_that_is_none_is_no_list(tmp_path: Path) -> None:
     config.write_text(json.dumps({"model_type": "llama", "layer_types": 2.5}))
     subject = open_source(str(config))
     assert cut_sequences(subject.model, find_sites(subject.model, subject.profile))[0]
+
+
+@pytest.mark.parametrize(("model_type", "where"), [("paligemma", "PaliGemma"), ("gemma3", "Gemma3"), ("llava", "")])
+def test_tokens_of_a_picture_that_see_later_ones_are_found(model_type: str, where: str) -> None:
+    found = sees_ahead(open_source(model_type).model)
+    assert (found is not None) == bool(where)
+    assert found is None or found[0].startswith(where)
+
+
+def test_the_text_of_a_file_is_judged_by_what_it_builds() -> None:
+    """gemma3's file lets pictures see ahead in classes that its text model does not build."""
+    assert sees_ahead(open_source("gemma3_text").model) is None

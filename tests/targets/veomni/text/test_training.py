@@ -92,8 +92,20 @@ def test_the_maker_of_data_writes_conversations(tmp_path: Path) -> None:
     assert masks == [[0, 1]] * 3
 
 
-def test_upstream_that_mixes_packed_samples_is_not_packed(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    assert values_of(written(tmp_path) / "train.yaml")["train"]["dyn_bsz"] is True
-    assert values_of(written(other, "bloom") / "train.yaml")["train"]["dyn_bsz"] is False
+def test_samples_share_a_row_and_upstream_that_would_mix_them_gets_rows_of_their_own(tmp_path: Path) -> None:
+    kept, mixed = written(tmp_path), written(tmp_path / "other", "bloom")
+    assert values_of(kept / "train.yaml")["train"]["dyn_bsz"] is True
+    assert values_of(mixed / "train.yaml")["train"]["dyn_bsz"] is True
+    assert [(place / "packed_rows.py").is_file() for place in (kept, mixed)] == [False, True]
+    assert ["sees across packed samples" in (place / "train.py").read_text() for place in (kept, mixed)] == [
+        True,
+        False,
+    ]
+
+
+def test_what_sees_ahead_is_trained_without_flash_attention(tmp_path: Path) -> None:
+    kept, ahead = written(tmp_path), written(tmp_path / "other", "paligemma")
+    operations = values_of(ahead / "train.yaml")["model"]["ops_implementation"]
+    assert operations["attn_implementation"] == "sdpa"
+    switch = "_supports_flash_attn = False"
+    assert [switch in (place / "__init__.py").read_text() for place in (kept, ahead)] == [False, True]

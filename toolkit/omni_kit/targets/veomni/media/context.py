@@ -3,11 +3,10 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.dummies import Dummy, batched, dummies_of
-from omni_kit.targets.veomni.media.merging import POSITIONS, Merging
+from omni_kit.targets.veomni.media.merging import POSITIONS, Merging, mask_dropped
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 TEMPLATE = "media.py.jinja"
@@ -25,8 +24,8 @@ class MediaContext:
         joined: argument of forward -> the dimension along which samples are joined.
         by_token: further arguments with a value for each token.
         dummies: the smallest input of each kind.
-        towers: the attributes of the merging module that hold a tower.
-        padded: towers get masks of their padding.
+        towers: the attributes of the merging module that hold what makes features.
+        padded: towers need masks, of padding or of pictures in one row, that VeOmni's attention does not get.
         shared: kinds of media have one placeholder.
     """
 
@@ -56,15 +55,15 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
         by_token=[*(["audio_mask"] if heard else []), *(name for name in _BY_TOKEN if name in taken)],
         dummies=dummies_of(model, merging),
         towers=list(dict.fromkeys(_towers(model, merging))),
-        padded=any(one.padded for one in merging.features),
+        padded=any(one.padded for one in merging.features) or mask_dropped(model) is not None,
         shared=merging.shared,
     )
 
 
 def _towers(model: UpstreamModel, merging: Merging) -> Iterator[str]:
-    """The first module that each method for features calls, itself or in other methods of its class."""
+    """The modules that the methods for features call, themselves or by other methods of their class."""
     for one in merging.features:
-        yield from islice(_modules_called(model, merging.owner, f"get_{one.kind}_features", frozenset()), 1)
+        yield from _modules_called(model, merging.owner, f"get_{one.kind}_features", frozenset())
 
 
 def _modules_called(model: UpstreamModel, owner: str, name: str, before: frozenset[str]) -> Iterator[str]:

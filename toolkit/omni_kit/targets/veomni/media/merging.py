@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.media.flow import Held, place_of, statements_with
-from omni_kit.targets.veomni.text.sequence import built_classes
+from omni_kit.targets.veomni.text.sequence import Obstacle, built_classes
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import text_config
@@ -147,6 +147,16 @@ def refuse_attention_of_its_own(model: UpstreamModel) -> None:
                 table, where = ast.unparse(node.value), source.where(node)
                 if table.isupper() and table != _REGISTRY:
                     raise Refusal(f"`{table}` ({where}) has no entry for VeOmni's attention: a tower cannot be built")
+
+
+def mask_dropped(model: UpstreamModel) -> Obstacle | None:
+    """Where a tower makes no mask for flash attention, which then needs bounds that VeOmni's does not get."""
+    for source in _tower_sources(model):
+        for node in ast.walk(source.tree):
+            asks = isinstance(node, ast.If) and "is_flash_attention_requested" in ast.unparse(node.test)
+            if asks and any(ast.unparse(one) == "attention_mask = None" for one in node.body):  # type: ignore[attr-defined]
+                return "without its mask VeOmni's attention takes all pictures for one", source.where(node)
+    return None
 
 
 def _tower_sources(model: UpstreamModel) -> Iterator[SourceFile]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.targets.protocol import Decision
 from omni_kit.targets.veomni.media.dummies import Dummy, dummies_of
-from omni_kit.targets.veomni.media.merging import POSITIONS, Features, Merging
+from omni_kit.targets.veomni.media.merging import POSITIONS, Features, Merging, mask_dropped
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake
 from omni_kit.targets.veomni.text.patches import Patch
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -68,6 +68,8 @@ config.get_text_config(decoder=True).tie_word_embeddings = config.tie_word_embed
 
 def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision]:
     """What becomes of each kind of media, and of positions."""
+    if (dropped := mask_dropped(model)) is not None:
+        yield Decision("tower attention", "torch attention", *dropped)
     where, dummies = model.source.where, {one.kind: one for one in dummies_of(model, merging)}
     for one in merging.features:
         what = f"{one.kind} features {merging.owner}.forward"

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -171,12 +171,10 @@ class VeOmniBuilder:
                 return answered(model, way, prepare=lambda: feed(model, way.inputs))
             with attention_used(model, way.attention):
                 return answered(part, way, lambda: language_model(model, way.inputs, feed))
-        if not getattr(model, "_supports_flash_attn", False):
-            name = type(model).__name__
-            raise MissingRequirement(f"{name} packs sequences with its own kernels, which need an accelerator")
         if why := window_in_dispute(model):
             raise MissingRequirement(why)
-        with packed_attention_used(model):
+        flash = getattr(model, "_supports_flash_attn", False)
+        with packed_attention_used(model) if flash else nullcontext():
             return answered(part, way, lambda: language_model(model, way.inputs, packed, together=True, routed=False))
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:

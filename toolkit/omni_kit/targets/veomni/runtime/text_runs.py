@@ -123,15 +123,13 @@ class TextRuns:
 
     def _runs(self) -> Iterator[TrainingRun]:
         out = self.where / "out"
-        packs = (read_mapping(self._own(FULL)).get("train") or {}).get("dyn_bsz", True)
         saving = [f"--train.checkpoint.{name}={SAVED}" for name in ("save_steps", "hf_save_steps")]
         last = out / WHOLE / "checkpoints" / f"global_step_{STEPS}"
         yield self._run(WHOLE, FULL, several(), self._model, self._data, saving, export=str(last / "hf_ckpt"))
         middle = out / WHOLE / "checkpoints" / f"global_step_{SAVED}"
         resuming = [f"--train.checkpoint.load_path={middle}"]
         yield self._run(RESUMED, FULL, several(), self._model, self._data, resuming, first=SAVED + 1, resumes=WHOLE)
-        alone = as_arguments(ONE_GPU)
-        alone += ["--train.pad_to_length=true"] if packs else []
+        alone = [*as_arguments(ONE_GPU), "--train.pad_to_length=true"]
         yield self._run(ALONE, FULL, 1, self._plain_model, self._repeated, alone)
         if self._own(LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")

@@ -43,6 +43,8 @@ class TextContext:
         converter: a converter is written, for experts that lie `disk` where there are some.
         media: what the generated module takes from the integration's module for media; nothing for text alone.
         excluded: definitions that the generated module leaves out.
+        apart: packed samples run as rows of their own; see packed_rows.py.
+        ahead: some tokens see later ones, which flash attention cannot compute.
         brought: the modules of kernels that omni-kit brings and the settings choose.
     """
 
@@ -76,6 +78,8 @@ class TextContext:
     disk: str
     media: Sequence[str]
     excluded: Sequence[str]
+    apart: bool
+    ahead: bool
     brought: Sequence[str]
 
 
@@ -91,6 +95,8 @@ def text_context(
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),
+    apart: bool = False,
+    ahead: bool = False,
 ) -> TextContext:
     """The context of one integration.
 
@@ -139,6 +145,8 @@ def text_context(
         disk=disk,
         media=media,
         excluded=excluded,
+        apart=apart,
+        ahead=ahead,
         brought=[
             kernels[chosen]
             for setting, kernels in BROUGHT.items()

@@ -6,11 +6,13 @@ Nothing is written from memory: every patched function is the upstream function,
 import ast
 import builtins
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
     AUX,
@@ -53,7 +55,7 @@ _CLASSIFIER = """def {name}_forward_patched(
         "inputs_embeds": inputs_embeds,
         "use_cache": use_cache,
     }}
-    if labels is None:
+{apart}    if labels is None:
         return {generic}.forward(self, input_ids, **given, **kwargs)
     # Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
     outputs = getattr(self, self.base_model_prefix)(input_ids, **given, **kwargs)
@@ -66,6 +68,22 @@ _CLASSIFIER = """def {name}_forward_patched(
         hidden_states=outputs.hidden_states,
         attentions=outputs.attentions,
     )
+"""
+_APART = """
+# Modification: upstream's code takes a row for one sequence, so packed samples run as rows of their own.
+if {rest}.get("cu_seq_lens_q") is not None:
+    return rows_of_their_own(self.forward, {given}, {rest})
+"""
+_LABELLED = """
+# Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
+if labels is not None:
+    loss, _, _ = self.loss_function(logits=logits, labels=labels, num_labels=self.num_labels, **{rest})
+    return {output}(loss=loss, logits=logits)
+"""
+_UNFINISHED = """
+# {mark}: write the loss of {name} for VeOmni, which labels tokens: upstream pools before its head
+if labels is not None:
+    raise NotImplementedError("{name} has no loss for VeOmni's labels of tokens")
 """
 _GUARD = "# Modification: the kernel bound to this slot, if any; otherwise the upstream code below."
 
@@ -105,15 +123,25 @@ class PatchSet:
         return replace(self, patches=whole, imports=tuple(_imports(source, whole)))
 
 
-def derive_patches(model: UpstreamModel, sites: Sequence[Site], head: Sequence[Edit] = ()) -> PatchSet:
+def derive_patches(
+    model: UpstreamModel, sites: Sequence[Site], head: Sequence[Edit] = (), *, apart: bool = False
+) -> PatchSet:
     """The patches for the sites that were decided to be patched or adapted.
 
     Args:
         head: further edits of the method that holds the loss.
+        apart: upstream's code takes packed samples for one sequence, so each runs as a row of its own.
     """
     wanted = [site for site in sites if site.decision in {"patch", "adapt"}]
-    patches = [patch for site in wanted for patch in _patch(model, site, wanted, head)]
-    patches += [*_classifiers(model), *_own_initialisation(model)]
+    edits = [*head, *(_rows_of_their_own(model, model.class_name) if apart else ())]
+    patches = [patch for site in wanted for patch in _patch(model, site, wanted, edits)]
+    target = f"{model.class_name}.forward"
+    if apart and not any(patch.target == target for patch in patches):
+        forward = model.source.method(model.class_name, "forward")
+        assert forward is not None
+        text = renamed(edited(model.source, forward, edits), "forward", f"{snake(model.class_name)}_forward_patched")
+        patches.append(Patch("override_method", target, "packed samples run as rows of their own", text))
+    patches += [*_classifiers(model, apart=apart), *_own_initialisation(model)]
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     named = (*OUTPUTS.values(), AUX)
     outputs = tuple(name for name in named if any(re.search(rf"\b{name}\b", p.text) for p in patches))
@@ -136,11 +164,55 @@ def _methods(node: ast.ClassDef) -> set[str]:
     return {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
 
 
-def _classifiers(model: UpstreamModel) -> Iterator[Patch]:
+def _rows_of_their_own(model: UpstreamModel, name: str) -> Iterator[Edit]:
+    """The guard at the beginning of the forward of a head, if it takes further keywords, as VeOmni's are."""
+    forward = model.source.method(name, "forward")
+    if forward is None or forward.args.kwarg is None:
+        return
+    names = [argument.arg for argument in [*forward.args.args[1:], *forward.args.kwonlyargs]]
+    block = _APART.format(given=_as_dict(names), rest=forward.args.kwarg.arg)
+    yield Edit.before(model.source, without_docstring(forward.body)[0], block)
+
+
+def _as_dict(names: Sequence[str]) -> str:
+    """A call of dict, one name a line."""
+    lines = "".join(f"        {name}={name},\n" for name in names)
+    return f"dict(\n{lines}    )"
+
+
+def _classifiers(model: UpstreamModel, *, apart: bool) -> Iterator[Patch]:
     """VeOmni labels tokens where transformers labels sequences, and its loss function returns three values."""
-    for name in plain_classifiers(model):
-        text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED)
-        yield Patch("override_method", f"{name}.forward", "VeOmni's loss contract for labels of tokens", text)
+    description = "VeOmni's loss contract for labels of tokens"
+    given = "dict(given, input_ids=input_ids, labels=labels)"
+    guard = textwrap.indent(_APART.format(given=given, rest="kwargs").lstrip("\n"), "    ") if apart else ""
+    plain = plain_classifiers(model)
+    for name in plain:
+        text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED, apart=guard)
+        yield Patch("override_method", f"{name}.forward", description, text)
+    for name in (head for head in model.heads if head.endswith("ForSequenceClassification") and head not in plain):
+        forward = model.source.method(name, "forward")
+        if forward is not None:
+            edits = [*_labels_of_tokens(model, name, forward), *(_rows_of_their_own(model, name) if apart else ())]
+            text = renamed(edited(model.source, forward, edits), "forward", f"{snake(name)}_forward_patched")
+            yield Patch("override_method", f"{name}.forward", description, text)
+
+
+def _labels_of_tokens(model: UpstreamModel, name: str, forward: ast.FunctionDef) -> Iterator[Edit]:
+    """VeOmni's loss before upstream takes one token's logits; no training where it takes one token's states."""
+    whole = _logits_of_tokens(forward)
+    if whole is None or forward.args.kwarg is None:
+        block = _UNFINISHED.format(name=name, mark=TODO_MARK)
+        yield Edit.before(model.source, without_docstring(forward.body)[0], block)
+    else:
+        yield Edit.after(model.source, whole, _LABELLED.format(rest=forward.args.kwarg.arg, output=_CLASSIFIED))
+
+
+def _logits_of_tokens(forward: ast.FunctionDef) -> ast.Assign | None:
+    """The statement `logits = self.head(hidden_states)`, of which upstream takes one token's afterwards."""
+    statements = [node for node in forward.body if isinstance(node, ast.Assign)]
+    pooled = any(ast.unparse(node).startswith("pooled_logits = logits[") for node in ast.walk(forward))
+    heads = [node for node in statements if re.match(r"logits = self\.\w+\(\w+\)$", ast.unparse(node))]
+    return heads[0] if pooled and heads else None
 
 
 def _own_initialisation(model: UpstreamModel) -> Iterator[Patch]:

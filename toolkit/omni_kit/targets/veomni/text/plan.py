@@ -27,9 +27,9 @@ from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
 from omni_kit.targets.veomni.media.speech import speech_only
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
-from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, plain_classifiers
+from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
-from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
+from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart, sees_ahead
 from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
@@ -159,16 +159,39 @@ class _Planner:
         return replace(declared, reason=reason, evidence=origin)
 
     @property
+    def apart(self) -> bool:
+        """Whether packed samples have to run as rows of their own."""
+        return not self._packed[0]
+
+    @cached_property
+    def _packed(self) -> tuple[bool, str, str]:
+        return (False, *self._ahead) if self._ahead is not None else kept_apart(*self._attending)
+
+    @cached_property
+    def _ahead(self) -> tuple[str, str] | None:
+        return sees_ahead(self.model)
+
+    @property
     def _patches(self) -> PatchSet:
+        """The patches of what the generated module has."""
+        kept = [one for one in self._derived.patches if one.target.partition(".")[0] not in self._excluded]
+        return replace(self._derived, patches=tuple(kept))
+
+    @cached_property
+    def _excluded(self) -> Sequence[str]:
+        return speech_only(self.model) if self.merging is not None else ()
+
+    @cached_property
+    def _derived(self) -> PatchSet:
         if self.merging is None:
-            return derive_patches(self.model, self.sites)
+            return derive_patches(self.model, self.sites, apart=self.apart)
         method = f"{self.merging.owner}.forward"
         changes_loss = {"patch", "adapt"}
         merged = any(
             s.site == "causal-lm-loss" and s.target == method and s.decision in changes_loss for s in self.sites
         )
         head = merging_edits(self.model, self.merging) if merged else []
-        patches = derive_patches(self.model, self.sites, head)
+        patches = derive_patches(self.model, self.sites, head, apart=self.apart)
         return patches.extended(self.model.source, media_patches(self.model, self.merging, merged=merged))
 
     @cached_property
@@ -185,7 +208,9 @@ class _Planner:
             disk=str(self.layout.disk),
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
-            excluded=speech_only(self.model) if self.merging is not None else (),
+            excluded=self._excluded,
+            apart=self.apart,
+            ahead=self._ahead is not None,
         )
 
     @property
@@ -212,7 +237,7 @@ class _Planner:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         if self.merging is not None:
             yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **self._media})
-        for module in self.context.brought:
+        for module in (*self.context.brought, *(["packed_rows"] if self.apart else [])):
             yield NewFile(f"{base}/{module}.py", f"{module}.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
@@ -246,7 +271,9 @@ class _Planner:
 
     @cached_property
     def training(self) -> TrainingContext:
-        return training_context(self.subject, self.model, self.request, self.sites, self._attending)
+        return training_context(
+            self.subject, self.model, self.request, self.sites, self._attending, ahead=self._ahead is not None
+        )
 
     def _toy(self) -> dict[str, Any]:
         return small_config(self.model)
@@ -283,10 +310,10 @@ class _Planner:
         for setting, kernel in self.request.kernels.items():
             yield Decision(setting, kernel, "measured on a model of this shape class", "--kernels")
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
-        fits, reason, evidence = cut_sequences(*self._attending)
+        fits, reason, evidence = (False, *self._ahead) if self._ahead is not None else cut_sequences(*self._attending)
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
-        fits, reason, evidence = kept_apart(*self._attending)
-        yield Decision("packed sequences", "upstream" if fits else "one sequence", reason, evidence)
+        fits, reason, evidence = self._packed
+        yield Decision("packed sequences", "upstream" if fits else "rows of their own", reason, evidence)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
             yield Decision("registration", "override", reason, "MODELING_REGISTRY of the installed VeOmni")
@@ -309,19 +336,10 @@ class _Planner:
         return Decision("checkpoint converter", "generate", "; ".join(parts), origin)
 
     def todo(self) -> Iterator[Todo]:
-        place = f"{self.base}/{self.request.name}_gpu_patch_gen_config.py"
         if self.merging is not None:
             for kind in without_dummies(self.model, self.merging):
                 what = f"under FSDP a process without {kind} leaves the others waiting: give media.py a dummy of it"
                 yield Todo(f"{self.base}/media.py", 1, what)
-        for head in self.model.heads:
-            if head.endswith("ForSequenceClassification") and head not in plain_classifiers(self.model):
-                what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
-                yield Todo(place, 1, what)
-        fits, reason, _ = kept_apart(*self._attending)
-        if not fits:
-            what = f"VeOmni packs all samples of a batch into one row, and here they would be one sequence: {reason}"
-            yield Todo(place, 1, what)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / self.base

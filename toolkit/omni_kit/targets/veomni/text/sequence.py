@@ -13,6 +13,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 _MIXES_TOKENS = re.compile(
     r"(conv1d|short_conv|\.conv)\.weight$|A_log$|dt_bias$|time_decay$|\.D$|recurrent_param$|rg_lru"
 )
+_BLOCKS = "block_sequence_ids"  # what transformers' masks know such tokens by
 _OF_IMAGES = ("Conv2d", "Conv3d")
 _ATTENDS = re.compile(r"(full|sliding|chunked|compressed_\w+)_?\w*attention|attention")
 
@@ -44,6 +45,21 @@ def kept_apart(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, 
     if obstacle is not None:
         return False, *obstacle
     return True, "attention receives sequence starts, and position ids restart", "VeOmni's PackingCollator"
+
+
+def sees_ahead(model: UpstreamModel) -> Obstacle | None:
+    """Where a model lets some tokens, as those of a picture, see later ones: not by flash attention."""
+    source = model.source
+    for name in built_classes(source, model.class_name):
+        for node in ast.walk(source.classes[name]):
+            if isinstance(node, ast.keyword) and node.arg == _BLOCKS:
+                at = node.value
+            elif isinstance(node, ast.Subscript) and ast.unparse(node.slice) == repr(_BLOCKS):
+                at = node
+            else:
+                continue
+            return f"{name} lets tokens of a block see later ones, which flash attention cannot", source.where(at)
+    return None
 
 
 def other_attention(sites: Sequence[Site]) -> Site | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.targets.protocol import Request
-from omni_kit.targets.veomni.text.sequence import kept_apart, other_attention
+from omni_kit.targets.veomni.text.sequence import other_attention
 from omni_kit.targets.veomni.text.sites import Site
 from omni_kit.targets.veomni.training import model_place
 from omni_kit.upstream.subject import Subject
@@ -30,7 +30,6 @@ class TrainingContext:
         attention: what to compute attention with; empty for VeOmni's default, flash attention.
         chat_template: "tokenizer" where the checkpoint's tokenizer brings one, VeOmni's "default" otherwise.
         max_seq_len: tokens of a row.
-        packs: several samples share a row.
         checkpoints: the model can recompute activations, which VeOmni does by default.
     """
 
@@ -41,7 +40,6 @@ class TrainingContext:
     attention: str
     chat_template: str
     max_seq_len: int
-    packs: bool
     checkpoints: bool
 
 
@@ -51,11 +49,14 @@ def training_context(
     request: Request,
     sites: Sequence[Site],
     attending: tuple[UpstreamModel, Sequence[Site]],
+    *,
+    ahead: bool,
 ) -> TrainingContext:
     """Return the context of a model's training files.
 
     Args:
         attending: the model whose layers attend over text, with its sites: itself, or the one inside of it.
+        ahead: some tokens see later ones, which flash attention cannot compute.
     """
     place = model_place(subject, request)
     return TrainingContext(
@@ -63,10 +64,9 @@ def training_context(
         download=place.download,
         given=place.given,
         lora_modules=_linear_layers(model),
-        attention=_attention(*attending),
+        attention=_attention(*attending, flash=not ahead),
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
-        packs=kept_apart(*attending)[0],
         checkpoints=re.search(r"supports_gradient_checkpointing\s*=\s*True", model.source.text) is not None,
     )
 
@@ -93,12 +93,12 @@ def _linear_layers(model: UpstreamModel) -> list[str]:
     return sorted(names - (_OF_EXPERTS if counted is not None else set()) - {"*"})
 
 
-def _attention(model: UpstreamModel, sites: Sequence[Site]) -> str:
+def _attention(model: UpstreamModel, sites: Sequence[Site], *, flash: bool) -> str:
     """What its source declares: nothing to say for flash attention, else the best that upstream has."""
     if other_attention(sites) is not None:
         return "eager"
     text = model.source.text
-    if re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
+    if flash and re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
         return ""
     return "sdpa" if re.search(r"_supports_sdpa\s*=\s*True", text) else "eager"
 
