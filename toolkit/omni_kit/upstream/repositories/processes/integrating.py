@@ -100,7 +100,7 @@ def _ends(call: ast.Call, init: ast.FunctionDef, told: set[str]) -> tuple[float,
         return None
     known = {name: literal(one) for name, one in defaults(signature(init)).items() if name not in told}
     start, end = (known.get(one.id) if isinstance(one, ast.Name) else literal(one) for one in call.args[:2])
-    return (start, end) if (start, end) in ((0, 1), (1, 0)) else None
+    return (float(start), float(end)) if (start, end) in ((0, 1), (1, 0)) else None  # type: ignore[arg-type]
 
 
 def _named(function: ast.FunctionDef) -> tuple[str, str, list[str]]:
