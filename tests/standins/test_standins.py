@@ -13,6 +13,7 @@ from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_f
 from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
 from omni_kit.standins.flash_attn.modules.mha import FlashCrossAttention, FlashSelfAttention
 from omni_kit.standins.mmengine import Registry
+from omni_kit.standins.torchdiffeq import odeint
 from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
 from omni_kit.upstream.repositories.names import in_stand_ins
 
@@ -161,3 +162,18 @@ def test_rotary_positions_turn_neighbouring_pairs_by_their_place() -> None:
     expected = torch.view_as_real(pair * torch.exp(torch.tensor(1j)))[0, 0, 0]
     torch.testing.assert_close(turned[0, 0, :2], expected)
     assert turned[0, 0, 4] == 7.0  # beyond the angles nothing turns
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2"])
+def test_steps_along_a_grid_are_those_of_torchdiffeq(method: str) -> None:
+    points, start = torch.linspace(0, 1, 5), torch.tensor([[1.0, -2.0]])
+    found = odeint(lambda t, y: t - 0.5 * y, start, points, method=method)
+    end = 2 * points[-1] - 4 + (start + 4) * torch.exp(-0.5 * points[-1])  # the solution at the last point
+    torch.testing.assert_close(found[-1], end, rtol=0, atol=0.4 if method == "euler" else 0.01)
+    theirs = pytest.importorskip("torchdiffeq").odeint(lambda t, y: t - 0.5 * y, start, points, method=method)
+    torch.testing.assert_close(found, theirs)
+
+
+def test_a_solver_that_adapts_its_steps_is_not_stood_in_for() -> None:
+    with pytest.raises(NotImplementedError, match="pip install torchdiffeq"):
+        odeint(lambda t, y: y, torch.ones(1), torch.linspace(0, 1, 3))

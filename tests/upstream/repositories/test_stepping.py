@@ -102,3 +102,63 @@ AT_TIMES = "if now > 0.5:\n            v = net(z, now, context)\n            z =
 def test_what_is_of_another_shape_is_said(step: tuple[str, ...], said: str, tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=said):
         divided(tmp_path, *step)
+
+
+FLOW = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.a = nn.Linear(dim, dim)
+
+    def forward(self, x, t, context):
+        return self.a(x)
+
+
+class Flow:
+    def __init__(self, model, normal=True):
+        self.model = model
+
+    def forward(self, x, context):
+        return self.model(x, torch.rand(len(x)), context)
+
+    def sample(self, z, context, empty=None, sample_steps=50, cfg=2.0):
+        b = z.size(0)
+        dt = 1.0 / sample_steps
+        dt = torch.tensor([dt] * b).to(z.device).view([b, *([1] * len(z.shape[1:]))])
+        images = [z]
+        for i in range(sample_steps, 0, -1):
+            t = i / sample_steps
+            t = torch.tensor([t] * b).to(z.device)
+            v = self.model(z, t, context)
+            if empty is not None:
+                u = self.model(z, t, empty)
+                v = u + cfg * (v - u)
+            z = z - dt * v
+            images.append(z)
+{uses}        return images
+"""
+
+
+def flowing(place: Path, uses: str = "") -> Divided:
+    (place / "flow.py").write_text(FLOW.replace("{uses}", uses), encoding="utf-8")
+    (found,) = samplings_of(find_reference(f"{place / 'flow.py'}::Net"))
+    assert found.called[1].endswith("sample(z=noise, context=text, empty=against, sample_steps=steps, cfg=scale)[-1]")
+    return Divided(found, ["x", "t", "context"], "x", "t")
+
+
+def test_a_class_that_trains_and_samples_is_read_for_one_picture(tmp_path: Path) -> None:
+    loop = flowing(tmp_path)
+    assert loop.carried == ()
+    way = trace_of(loop, 4, 0.8, lambda x, t: 1.0, {"cfg": 2.0})
+    assert way is not None
+    assert [round(t, 6) for _, t in way.asked] == [1.0, 0.75, 0.5, 0.25]
+    assert math.isclose(way.ended, -0.2, abs_tol=1e-6)
+
+
+def test_a_list_that_steps_read_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="moves images, z"):
+        flowing(tmp_path, "            z = z + 0 * images[0]\n")

@@ -12,12 +12,13 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN, Unsupported
 from omni_kit.pysource.reads import literal
-from omni_kit.pysource.source import SourceFile, dotted, read_source
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.objects import Owner
 from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
+from omni_kit.upstream.repositories.sources import distance, sources_of
 
 MODEL, NOISE, TEXT, AGAINST, STEPS, SCALE = "model", "noise", "text", "against", "steps", "scale"
 # How authors call what else their loop is given.
@@ -29,7 +30,6 @@ _SAID = {
 _STEPS = re.compile(r"(steps?|num|count|^n)", re.IGNORECASE)
 _TRIED = (4, 7, 12)
 _CLOSE = 1e-9
-_MOST_FILES = 400
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,22 @@ class Sampling:
     @property
     def called(self) -> tuple[str, str]:
         """What is imported, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
+        last = self._last
         owned = self.owner.given if self.owner is not None else frozenset()
         first, rest = (", ".join(f"{name}={role}" for role, name in self.roles.items() if (name in owned) == mine)
                        for mine in (True, False))  # fmt: skip
         if self.owner is None:
-            return self.function, f"sampled({rest})"
+            return self.function, f"sampled({rest}){last}"
         method = self.function.rpartition(".")[2]
-        return self.owner.name, f"sampled({first}){'' if method == '__call__' else f'.{method}'}({rest})"
+        return self.owner.name, f"sampled({first}){'' if method == '__call__' else f'.{method}'}({rest}){last}"
+
+    @property
+    def _last(self) -> str:
+        """How the latents are taken of what is returned: the last of a list in which every step leaves its own."""
+        returned = [node.value.id for node in ast.walk(self.made) if isinstance(node, ast.Return)
+                    and isinstance(node.value, ast.Name)]  # fmt: skip
+        lists = {name for name, value in _assigned(self.made) if isinstance(value, ast.List)}
+        return "[-1]" if {*returned} & lists else ""
 
 
 def sampling_of(reference: Reference) -> Sampling | None:
@@ -104,12 +113,14 @@ def sampling_of(reference: Reference) -> Sampling | None:
 def samplings_of(reference: Reference) -> list[Sampling]:
     """The functions that may sample with the class: those that say so, else those that call a model as it is called.
 
+    Of several that fit equally, those in the folders nearest to the class are returned.
+
     Raises:
         BadInput: the reference names one, and there is none of that name.
     """
     found: dict[int, list[Sampling]] = {}
     made = list(_made_for(reference))
-    every = [pair for source in _sources(reference) for pair in _loops(source, reference, made)]
+    every = [pair for source in sources_of(reference) for pair in _loops(source, reference, made)]
     if reference.loop:
         named = [one for _, one in every if reference.loop in (one.function, f"{one.module}.{one.function}")]
         if not named:
@@ -119,17 +130,9 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     for fits, one in every:
         if all(one.where != other.where for other in found.get(fits, [])):
             found.setdefault(fits, []).append(one)
-    return found[max(found)] if found and max(found) >= 0 else []
-
-
-def _sources(reference: Reference) -> Iterator[SourceFile]:
-    yield reference.cls.source
-    for file in reference.repository.files[:_MOST_FILES]:
-        if file != reference.cls.source.path:
-            try:
-                yield read_source(reference.repository, file)
-            except BadInput:  # another Python's, or a template
-                continue
+    best = found[max(found)] if found and max(found) >= 0 else []
+    nearest = min((distance(reference, one.source.path) for one in best), default=0)
+    return [one for one in best if distance(reference, one.source.path) == nearest]
 
 
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
@@ -164,7 +167,7 @@ def _takes_steps(function: ast.FunctionDef) -> bool:
 def _made_for(reference: Reference) -> Iterator[Defined]:
     """The functions that receive an instance of the class, where one is made in the authors' files."""
     wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
-    for source in _sources(reference):
+    for source in sources_of(reference):
         values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
         made = {name for name, head, at in values if resolve(at, head) == wanted}
         for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made):

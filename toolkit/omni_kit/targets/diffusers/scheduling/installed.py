@@ -47,6 +47,7 @@ class Installed:
         whole: the model is told its steps as they are, and no parts of one.
         real: and as numbers with a fraction.
         scales: latents are scaled before the first step, or before the model receives them.
+        rises: the model is told 1 minus the noise level, and answers the way from noise.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Installed:
     whole: bool = False
     real: bool = False
     scales: bool = False
+    rises: bool = False
 
     @property
     def counted(self) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from omni_kit.targets.diffusers.porting.forward import LATENTS
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels
 from omni_kit.targets.diffusers.scheduling.choice import Stepping
-from omni_kit.targets.diffusers.scheduling.installed import Installed
-from omni_kit.upstream.repositories.diffusing import ANCESTRAL, Diffusing
+from omni_kit.targets.diffusers.scheduling.installed import FIRST, Installed
+from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import Reference
 
 SIZE = re.compile(r"^(input|sample|img|image|latent|resolution)_?(size|resolution)?$")
@@ -25,7 +25,7 @@ class ClassFacts:
         size, frames: the arguments of the transformer for the size of latents and the number of frames; else empty.
         video: latents have frames.
         axis: of channels in latents.
-        learned: the argument that says whether a variance is learned; empty without one.
+        learned: the argument that says whether a variance is learned; empty without one, and where forward drops it.
     """
 
     labels: Labels
@@ -63,7 +63,16 @@ def class_facts(reference: Reference, labels: Labels, guided: Guided | None, nam
     axes = _axes(reference, next((old for old, new in names.items() if new == LATENTS), ""))
     channels = next((at for at, name in enumerate(axes) if name.lower().startswith("c")), 1)
     axis = channels if len(axes) == 5 else 1
-    return ClassFacts(labels, guided, argument(SIZE), argument(_FRAMES), len(axes) == 5, axis, argument(_VARIANCE))
+    learned = "" if _drops_half(reference) else argument(_VARIANCE)
+    return ClassFacts(labels, guided, argument(SIZE), argument(_FRAMES), len(axes) == 5, axis, learned)
+
+
+def _drops_half(reference: Reference) -> bool:
+    """Whether forward keeps the first half of what it has made: `x, _ = x.chunk(2, dim=1)`."""
+    found = reference.cls.method("forward")
+    nodes = [node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)] if found is not None else []
+    halves = [one for one in nodes if isinstance(one.targets[0], ast.Tuple) and ".chunk(2" in ast.unparse(one.value)]
+    return any(ast.unparse(one.targets[0]).strip("()").endswith(", _") for one in halves)
 
 
 def _axes(reference: Reference, latents: str) -> list[str]:
@@ -78,13 +87,7 @@ def _axes(reference: Reference, latents: str) -> list[str]:
     return []
 
 
-def stepping_along(found: Diffusing) -> Stepping | None:
-    """The scheduler that goes where a diffusion object goes; None where its betas are not known."""
-    config = found.config
-    if config is None:
-        return None
-    name = "DDPMScheduler" if found.loop == ANCESTRAL else "DDIMScheduler"
-    own = {key: value for key, value in config.items() if name == "DDPMScheduler" or key != "variance_type"}
-    told = ", ".join(f"{key}={value}" for key, value in own.items())
-    reason = f"{found.loop} of what {found.maker} makes, with its settings: {told}"
-    return Stepping(Installed(name, own, whole=True), reason=reason)
+def stepping_along(found: Process) -> Stepping:
+    """The scheduler that goes where an object of the authors goes."""
+    whole = found.scheduler != FIRST
+    return Stepping(Installed(found.scheduler, found.config, whole=whole, rises=found.rises), reason=found.reason)

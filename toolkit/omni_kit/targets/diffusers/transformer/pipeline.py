@@ -1,10 +1,12 @@
 """What the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
 from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.port import Port
@@ -13,7 +15,8 @@ from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, step
 from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
-from omni_kit.upstream.repositories.diffusing import Diffusing, diffusing_of
+from omni_kit.upstream.repositories.processes.found import process_of
+from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
 
@@ -72,7 +75,9 @@ class PipelineFacts:
         sigmas: the authors' function that makes them, where no shift of the scheduler's does.
         stepping: what does the step.
         by_class: what is known of a model that is told class labels; None of others.
-        diffusing: the authors' diffusion object, where they sample with one.
+        process: the object that the authors sample with, where they do.
+        condition: what the authors call the argument of the transformer for labels, or for an embedded prompt.
+        mask_argument: and for its mask; empty where it has none.
     """
 
     channels: str
@@ -87,18 +92,20 @@ class PipelineFacts:
     sigmas: Sigmas | None = None
     stepping: Stepping = NOTHING
     by_class: ClassFacts | None = None
-    diffusing: Diffusing | None = None
+    process: Process | None = None
+    condition: str = ""
+    mask_argument: str = ""
 
     @property
     def proven(self) -> bool:
         """Whether the authors' sampling is called, and compared with the pipeline."""
-        called = self.diffusing is not None or (self.sampling is not None and bool(self.sampling.roles))
+        called = self.process is not None or (self.sampling is not None and bool(self.sampling.roles))
         return called and not self.raises
 
     @property
     def raises(self) -> str:
         """Why the pipeline has no denoising steps, and raises where they are to be written; empty where it has them."""
-        if self.diffusing is None and (self.sampling is None or self.stepping.unmoved):
+        if self.process is None and (self.sampling is None or self.stepping.unmoved):
             return "The authors' sampling loop could not be analysed: write the denoising steps here."
         if self.unknown:
             made = ", ".join(self.unknown)
@@ -109,7 +116,7 @@ class PipelineFacts:
         """Which scheduler, and why."""
         if self.stepping.reason:
             where = self.sampling.where if self.sampling is not None else ""
-            where = self.diffusing.where if self.diffusing is not None else where
+            where = self.process.where if self.process is not None else where
             return Decision("scheduler", self.stepping.name or "a new class", self.stepping.reason, where)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
@@ -134,12 +141,10 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     sigmas = sigmas_of(schedule) if schedule is not None else None
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
-    diffusing = diffusing_of(reference) if by_class is not None and unread else None
-    along = stepping_along(diffusing) if diffusing is not None else None
-    if along is not None:
-        stepping, sampling, found = along, None, []
-    else:
-        diffusing = None
+    condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
+    process = process_of(reference, condition) if unread else None
+    if process is not None:
+        stepping, sampling, found = stepping_along(process), None, []
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
@@ -156,14 +161,20 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         shift=shift or 1.0,
         sampling=sampling,
         todo=(
-            *_which(reference, found),
-            *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown, by_class, diffusing),
+            *(_which(reference, found) if process is None else ()),
+            *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown, by_class, process),
         ),
         sigmas=sigmas,
         stepping=stepping,
         by_class=by_class,
-        diffusing=diffusing,
+        process=process,
+        condition=condition,
+        mask_argument=_authors(names, MASK),
     )
+
+
+def _authors(names: Mapping[str, str], wanted: str) -> str:
+    return next((old for old, new in names.items() if new == wanted), "")
 
 
 def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
@@ -179,27 +190,43 @@ def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
 
 
 def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
-    """What to do where several functions may be the one that samples."""
-    named = ", ".join(f"{one.function} ({one.where})" for one in found)
-    again = BETWEEN.join([*reference.given.split(BETWEEN), found[0].function]) if len(found) > 1 else ""
-    return [f"name the function that samples: {named}; --from {again}"] if again else []
+    """What to do where several functions may be the one that samples, or none was found."""
+    if not found:
+        files = len(reference.repository.files)
+        return [f"write the denoising steps: of {files} files none has a loop that calls a model as this one is called"]
+    if len(found) == 1:
+        return []
+    named = "; ".join(f"{one.function} ({one.where}) {_unread(one)}".rstrip() for one in found)
+    readable = [one for one in found if not _unread(one)]
+    again = BETWEEN.join([*reference.given.split(BETWEEN), (readable or found)[0].function])
+    return [f"write the denoising steps: several functions may sample. {named}. To name one: --from {again}"]
+
+
+def _unread(found: Sampling) -> str:
+    """Why a loop cannot be read without being divided; empty where it may be."""
+    stepped = [dotted(one.func) or "" for one in ast.walk(found.loop) if isinstance(one, ast.Call)]
+    scheduler = next((name for name in stepped if name.endswith("scheduler.step")), "")
+    if scheduler:
+        return f"calls {scheduler}: write the pipeline with that scheduler of diffusers"
+    if found.closed or found.roles:
+        return found.closed
+    return "requires more arguments than a model, noise, texts, a number of steps and a scale"
 
 
 def _todo(
     sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...],
-    by_class: ClassFacts | None, diffusing: Diffusing | None,
+    by_class: ClassFacts | None, process: Process | None,
 ) -> list[str]:  # fmt: skip
     todo = [] if by_class else ["encode prompts as the authors do: which text encoder, which layer, which length"]
     todo.append("scale latents as the authors' autoencoder expects")
-    if diffusing is None and sampling is None:
-        todo.append("write the denoising steps; the authors' sampling code was not found")
-    elif diffusing is None and sampling is not None and stepping.unmoved:
+    todo += process.todo if process is not None else ()
+    if process is None and sampling is not None and stepping.unmoved:
         what = (
             "write the denoising steps of the authors' sampling"
             if by_class
             else "write the authors' step as a scheduler"
         )
-        todo.append(f"{what}: the loop of {sampling.where} {stepping.unmoved}")
+        todo.append(f"{what}: the loop of {sampling.where} {_unread(sampling) or stepping.unmoved}")
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"do after the last step what {sampling.function} does: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):

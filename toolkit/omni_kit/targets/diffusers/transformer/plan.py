@@ -187,11 +187,14 @@ class _Planner:
         """What the pipeline of a model by labels is told next to the rest."""
         facts = self.pipeline.by_class
         if facts is None:
-            return {"labels": None, "video": False}
-        name = self.pipeline.stepping.name
+            return {"labels": None, "video": False, "guided": None, "draws": self._draws}
         variance = str(self._configured.get("variance_type", "")).startswith("learned")
-        told = facts.context(self.toy, name == "DDPMScheduler", variance)
-        return {**told, "diffusing": self.pipeline.diffusing}
+        return facts.context(self.toy, self._draws, variance)
+
+    @property
+    def _draws(self) -> bool:
+        """Whether a scheduler that is there draws noise."""
+        return self.pipeline.stepping.name == "DDPMScheduler"
 
     @property
     def _pipeline_templates(self) -> tuple[str, str]:
@@ -283,9 +286,9 @@ class _Planner:
             context = {"module": sampling.module, "imported": imported, "call": call}
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_sampling.py.jinja", context=context)
-        elif self.pipeline.diffusing is not None:
+        elif self.pipeline.process is not None:
             place = f"{self.base}/{sampler_name(self.in_tree)}"
-            yield NewFile(place, "authors_diffusing.py.jinja", context=self.context)
+            yield NewFile(place, "authors_process.py.jinja", context=self.context)
         for template, place in self._places().items():
             if self.pipeline.raises and template == "test_pipeline_class.py.jinja":
                 continue  # the pipeline raises where its steps are to be written

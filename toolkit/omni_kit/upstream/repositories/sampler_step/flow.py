@@ -1,7 +1,7 @@
 """Which statements of the authors' are needed for what comes after them, and what they read."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from omni_kit.pysource.eval import Unsupported
 
@@ -26,25 +26,32 @@ class DenoiserCall(ast.Pass):
     real: bool = False
 
 
-def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
+def flat(body: Sequence[ast.stmt], guides: Collection[str]) -> Iterator[ast.stmt]:
     """Statements without those that only say that there are no gradients, or that guidance is wanted at all.
+
+    Args:
+        guides: the variables that are there where guidance is wanted: its scale, and what is guided against.
 
     Raises:
         Unsupported: a statement is none that goes from top to bottom.
     """
     for node in body:
         if (isinstance(node, ast.With) and all(is_switch(one.context_expr) for one in node.items)) or (
-            isinstance(node, ast.If) and scale and reads(node.test) <= {scale} and reads(node.test)
+            isinstance(node, ast.If) and reads(node.test) and reads(node.test) <= {*guides}
         ):
-            yield from flat(node.body, scale)
+            yield from flat(node.orelse if isinstance(node, ast.If) and _is_none(node.test) else node.body, guides)
         elif isinstance(node, ast.If):
-            yield ast.If(node.test, list(flat(node.body, scale)), list(flat(node.orelse, scale)))
+            yield ast.If(node.test, list(flat(node.body, guides)), list(flat(node.orelse, guides)))
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             yield ast.copy_location(ast.Assign([node.target], node.value), node)
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.Expr):
             yield node
         elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.AnnAssign):
             raise Unsupported(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
+
+
+def _is_none(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
 
 
 def is_switch(node: ast.expr) -> bool:

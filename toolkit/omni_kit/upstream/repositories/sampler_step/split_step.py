@@ -10,7 +10,7 @@ from omni_kit.upstream.repositories.sampler_step.batches import of_one
 from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, flat, needed, reads
 from omni_kit.upstream.repositories.sampler_step.model_calls import Asks, bound_once
 from omni_kit.upstream.repositories.sampler_step.outline import Placed, apart, is_random, unwrapped
-from omni_kit.upstream.repositories.sampling import MODEL, NOISE, SCALE, STEPS, Sampling
+from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, STEPS, Sampling
 
 AFTER = "prev_sample"
 _KEPT = "self"
@@ -63,9 +63,10 @@ class Divided:
         if not self.sampling.roles:
             raise Unsupported("requires more arguments than a model, noise, texts, a number of steps and a scale")
         self._loop, (before, self.after) = apart(self.sampling.made, self.sampling.loop)
-        self.prelude = [Placed(self._noise).visit(one) for one in flat(before, self._role(SCALE))]
+        guides = {self._role(SCALE), self._role(AGAINST)} - {""}
+        self.prelude = self._of_one([Placed(self._noise).visit(one) for one in flat(before, guides)])
         self.along = Placed(self._noise).visit(unwrapped(self._loop.iter))
-        body = list(flat(self._loop.body, self._role(SCALE)))
+        body = self._of_one(self._without_lists(list(flat(self._loop.body, guides))))
         asks = Asks(self._role(MODEL), self._role(SCALE), self.names, self.latents, self.time, self._ones())
         self.body = asks.marked(body)
         self.asks = asks.found
@@ -80,6 +81,27 @@ class Divided:
         noise = self._role(NOISE)
         return {noise, *(name for node in apart(self.sampling.made, self.sampling.loop)[1][0]
                          for name in binds(node) if noise in reads(node))}  # fmt: skip
+
+    def _of_one(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements in which a number is no longer repeated for every picture: it is the same for each."""
+        found = []
+        for node in body:
+            if isinstance(node, ast.Assign) and reads(node.value) & self._noise:
+                one = of_one(node.value, {})
+                if one is not None and not reads(one) & self._noise - binds(node):
+                    if ast.unparse(node.targets[0]) != ast.unparse(one):
+                        found.append(ast.copy_location(ast.Assign(node.targets, one), node))
+                    continue
+            found.append(node)
+        return found
+
+    def _without_lists(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements without those that only append to a list that the loop does not read."""
+        lists = {name for name, value in bound_once(self.prelude).items() if isinstance(value, ast.List)}
+        appends = {id(node): binds(node) & lists for node in body if isinstance(node, ast.Expr)}
+        kept = [node for node in body if not appends.get(id(node))]
+        read = set().union(*(reads(node) for node in kept))
+        return [node for node in body if not appends.get(id(node)) or appends[id(node)] & read]
 
     def _ones(self) -> Mapping[str, ast.expr]:
         return {name: one for name, one in bound_once(self.prelude).items() if of_one(one, {}) is None}

@@ -9,7 +9,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.sampler_step.members import methods_of
 from omni_kit.upstream.repositories.sampler_step.objects import Owner, emptied, opened
 
-_MODELS = frozenset({"forward"})  # what has one is a model, and samples nothing
+_MODELS = frozenset({"forward"})
 _MOST = 4
 Function = tuple[ast.FunctionDef, Owner | None, str]
 """A function; the class whose method it is; and why a method could not be told without its object."""
@@ -20,12 +20,21 @@ def functions_of(source: SourceFile) -> Iterator[Function]:
     inside: dict[int, Function] = {}
     for cls in (node for node in source.tree.body if isinstance(node, ast.ClassDef)):
         methods = methods_of(cls)
-        for method in methods.values() if _MODELS.isdisjoint(methods) else ():
-            if _loops(method):
-                inside[id(method)] = _alone(source, cls, method)
+        trained = not _MODELS.isdisjoint(methods)  # a model, or what trains and samples with one that it is given
+        for method in methods.values():
+            if _loops(method) and method.name not in _MODELS:
+                alone = _alone(source, cls, method)
+                if not trained or _asks_given(*alone[:2]):
+                    inside[id(method)] = alone
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         known = inside.get(id(function))
         yield known or (_without(source, function) if function in source.tree.body else function, None, "")
+
+
+def _asks_given(function: ast.FunctionDef, owner: Owner | None) -> bool:
+    """Whether an argument of the constructor is called: the model that an object was given."""
+    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return owner is not None and any(isinstance(one, ast.Name) and one.id in owner.given for one in calls)
 
 
 def _loops(function: ast.FunctionDef) -> bool:

@@ -1,0 +1,155 @@
+"""Objects that authors sample with are found by what they do, and told as diffusers has them."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.upstream.repositories.processes.found import process_of
+from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.reference import find_reference
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x, t, context):
+        return self.layer(x)
+"""
+TRANSPORT = """
+from torchdiffeq import odeint
+import torch
+
+
+def create_transport(path_type="Linear", prediction="velocity"):
+    return (path_type, prediction)
+
+
+class Sampler:
+    def __init__(self, transport):
+        self.transport = transport
+
+    def sample_ode(self, *, sampling_method="dopri5", num_steps=50, reverse=False, time_shifting_factor=None):
+        return lambda x, model, **more: odeint(lambda t, x: model(x, t, **more), x, torch.linspace(0, 1, num_steps))
+
+
+class ODE:
+    def __init__(self, num_steps, sampler_type="euler", t0=0.0, t1=1.0):
+        self.t = torch.linspace(t0, t1, num_steps)
+        self.sampler_type = sampler_type
+
+    def sample(self, x, model, **more):
+        return odeint(lambda t, x: model(x, t, **more), x, self.t, method=self.sampler_type)
+"""
+GAUSSIAN = """
+class Diffusion:
+    def __init__(self, betas):
+        self.betas = betas
+
+
+def create_diffusion(timestep_respacing="", learn_sigma=True, diffusion_steps=1000, noise_schedule="linear"):
+    return Diffusion(betas=[noise_schedule] * diffusion_steps)
+
+
+def create_both(respacing=""):
+    model = object()
+    diffusion = create_diffusion(respacing)
+    return model, diffusion
+"""
+DDIM = """
+class DDIMSampler:
+    def __init__(self, model, **kwargs):
+        self.model = model
+
+    def make_schedule(self, steps):
+        pass
+
+    def sample(self, S, batch_size, shape, conditioning=None):
+        pass
+
+    def ddim_sampling(self, cond, shape):
+        pass
+"""
+KEPT = """
+class Latent:
+    def register_schedule(self, timesteps=1000, linear_start=2e-4, linear_end=1e-2):
+        pass
+"""
+
+
+def found(folder: Path, uses: str) -> Process | None:
+    files = {"net": MODEL, "transport": TRANSPORT, "gaussian": GAUSSIAN, "ddim": DDIM, "kept": KEPT, "sample": uses}
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    return process_of(find_reference(f"{folder / 'net.py'}::Net"), "context")
+
+
+def test_a_transport_takes_eulers_steps_from_zero(tmp_path: Path) -> None:
+    one = found(
+        tmp_path,
+        """
+from transport import Sampler, create_transport
+
+transport = create_transport("Linear", "velocity")
+sampler = Sampler(transport)
+sample_fn = sampler.sample_ode(sampling_method=args.solver, num_steps=args.steps, time_shifting_factor=args.shift)
+""",
+    )
+    assert one is not None
+    assert (one.scheduler, one.rises) == ("FlowMatchEulerDiscreteScheduler", True)
+    assert "Sampler(create_transport()).sample_ode(num_steps=steps + 1, sampling_method='euler')" in one.called
+    assert [what for what in one.todo if "time_shifting_factor=args.shift" in what]
+
+
+@pytest.mark.parametrize("made", ['create_transport("GVP")', 'create_transport(prediction="noise")'])
+def test_a_transport_along_another_path_is_not_told(made: str, tmp_path: Path) -> None:
+    uses = f"from transport import Sampler, create_transport\nsampler = Sampler({made})\nf = sampler.sample_ode()\n"
+    assert found(tmp_path, uses) is None
+
+
+@pytest.mark.parametrize(("more", "rises"), [("", True), (", t0=1.0, t1=0.0", None)])
+def test_an_object_is_made_with_its_number_of_points(more: str, rises: bool | None, tmp_path: Path) -> None:
+    one = found(tmp_path, f"from transport import ODE\nx = ODE(9, args.solver{more}).sample(z, net)[-1]\n")
+    assert (one.rises if one is not None else None) == rises
+    assert one is None or "ODE(num_steps=steps + 1, sampler_type='euler').sample(begun" in one.called
+
+
+@pytest.mark.parametrize("made", ["diffusion = create_diffusion('25')", "net, diffusion = create_both('25')"])
+def test_betas_are_found_however_the_object_comes(made: str, tmp_path: Path) -> None:
+    one = found(
+        tmp_path,
+        f"""
+from gaussian import create_both, create_diffusion
+
+{made}
+run = diffusion.p_sample_loop if not args.ddim else diffusion.ddim_sample_loop
+x = run(net.forward, z.shape, z, clip_denoised=False)
+""",
+    )
+    assert one is not None
+    assert one.scheduler == "DDPMScheduler"
+    assert one.config["variance_type"] == "learned_range"
+    assert one.config["clip_sample"] is False
+    assert "create_diffusion(timestep_respacing=str(steps)).p_sample_loop(" in one.called
+
+
+def test_a_sampler_of_latent_diffusion_guides_itself(tmp_path: Path) -> None:
+    one = found(tmp_path, "from ddim import DDIMSampler\nsampler = DDIMSampler(net)\n")
+    assert one is not None
+    assert (one.scheduler, one.config["beta_start"], one.config["steps_offset"]) == ("DDIMScheduler", 2e-4, 1)
+    assert any("context=c" in line for line in one.held)
+    assert "kept.py:3" in one.todo[0]
+
+
+def test_the_nearest_use_counts(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "ddim.py").write_text(DDIM, encoding="utf-8")
+    (tmp_path / "far" / "a.py").write_text("from far.ddim import DDIMSampler\nDDIMSampler(net)\n", encoding="utf-8")
+    one = found(tmp_path, "from transport import ODE\nx = ODE(9).sample(z, net)[-1]\n")
+    assert one is not None
+    assert one.imports == ("from transport import ODE",)

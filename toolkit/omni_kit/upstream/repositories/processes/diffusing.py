@@ -1,0 +1,125 @@
+"""Diffusion objects: what authors sample with where a class of theirs holds betas and has the loop.
+
+Such classes descend from one implementation: a constructor takes `betas`, `p_sample_loop` and `ddim_sample_loop` take
+the model, the shape of the noise, and what else the model is told.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import defaults, named, signature
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.process import Process
+
+ANCESTRAL, DETERMINISTIC = "p_sample_loop", "ddim_sample_loop"
+_SCHEDULERS = {ANCESTRAL: "DDPMScheduler", DETERMINISTIC: "DDIMScheduler"}
+_BETAS = "betas"
+# How the settings of such an object are called by who makes one.
+_SETTINGS = {
+    "steps": ("diffusion_steps", "steps", "num_timesteps", "num_diffusion_timesteps"),
+    "schedule": ("noise_schedule", "beta_schedule", "schedule"),
+    "learned": ("learn_sigma", "learn_variance"), "small": ("sigma_small",), "start": ("predict_xstart",),
+}  # fmt: skip
+
+
+def diffusions(source: SourceFile) -> Iterator[Process]:
+    """Yield the uses of such an object in a file, where its betas are known."""
+    made = dict(_objects(source))
+    clipped = [one.value for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made
+               for one in node.keywords if one.arg == "clip_denoised"]  # fmt: skip
+    for method in (node for node in ast.walk(source.tree) if isinstance(node, ast.Attribute) and made):
+        head, _, loop = (dotted(method) or "").rpartition(".")
+        if head in made and loop in (ANCESTRAL, DETERMINISTIC):
+            maker, meant = made[head]
+            clips = all(literal(one) is not False for one in clipped)
+            config = _config(_settings(maker, meant), clips, loop)
+            if config is not None:
+                yield _process(source.where(method), meant, loop, clips, config)
+
+
+def _process(where: str, meant: Defined, loop: str, clips: bool, config: Mapping[str, object]) -> Process:
+    respacing = _respacing(meant)
+    made = f"{meant.name}({respacing + '=' if respacing else ''}str(steps))"
+    given = f"clip_denoised={clips}, model_kwargs=told, device=noise.device"
+    called = f"{made}.{loop}(\n        asked, begun.shape, begun, {given}\n    )"
+    told = ", ".join(f"{key}={value}" for key, value in config.items())
+    reason = f"{loop} of what {meant.name} makes, with its settings: {told}"
+    return Process(
+        where, (f"from {meant.source.module} import {meant.name}",), called, _SCHEDULERS[loop], reason, config
+    )
+
+
+def _config(settings: Mapping[str, object], clips: bool, loop: str) -> dict[str, object] | None:
+    """What the scheduler is made with that goes the same way; None where the betas are not known."""
+    steps, schedule = settings.get("steps", 1000), settings.get("schedule", "linear")
+    if not isinstance(steps, int) or schedule not in ("linear", "squaredcos_cap_v2", "cosine"):
+        return None
+    betas: dict[str, object] = {"beta_schedule": "squaredcos_cap_v2"}
+    if schedule == "linear":
+        betas = {"beta_schedule": "linear", "beta_start": 0.1 / steps, "beta_end": 20 / steps}
+    small = "fixed_small" if settings.get("small") else "fixed_large"
+    variance = {"variance_type": "learned_range" if settings.get("learned") else small}
+    return {
+        "num_train_timesteps": steps, **betas, "clip_sample": clips, "timestep_spacing": "linspace",
+        **(variance if loop == ANCESTRAL else {}), "prediction_type": "sample" if settings.get("start") else "epsilon",
+    }  # fmt: skip
+
+
+def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
+    """The variables that hold such an object: with the call that makes it, and the function that is called.
+
+    `model, diffusion = create_both(...)` counts where that function returns what such a call makes.
+    """
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        meant = resolve(source, dotted(node.value.func) or "")
+        if not isinstance(meant, Defined) or not isinstance(meant.node, ast.FunctionDef):
+            continue
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and _makes(meant):
+            yield target.id, (node.value, meant)
+        elif isinstance(target, ast.Tuple):
+            inner = dict(_objects_in(meant))
+            both = [one.value.elts for one in ast.walk(meant.node) if isinstance(one, ast.Return)
+                    and isinstance(one.value, ast.Tuple)]  # fmt: skip
+            for name, value in zip(target.elts, both[-1] if both else [], strict=False):
+                if isinstance(name, ast.Name) and isinstance(value, ast.Name) and value.id in inner:
+                    yield name.id, inner[value.id]
+
+
+def _objects_in(function: Defined) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            meant = resolve(function.source, dotted(node.value.func) or "")
+            if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef) and _makes(meant):
+                yield node.targets[0].id, (node.value, meant)
+
+
+def _makes(meant: Defined) -> bool:
+    """Whether a function answers an object that is made of betas."""
+    calls = [node for node in ast.walk(meant.node) if isinstance(node, ast.Return) and isinstance(node.value, ast.Call)]
+    return any(_BETAS in {word.arg for word in one.value.keywords} for one in calls)  # type: ignore[union-attr]
+
+
+def _respacing(meant: Defined) -> str:
+    assert isinstance(meant.node, ast.FunctionDef)
+    return next((name for name in named(signature(meant.node)) if "respac" in name), "")
+
+
+def _settings(call: ast.Call, meant: Defined) -> dict[str, object]:
+    """What the process is made with: as the call says, else by default."""
+    assert isinstance(meant.node, ast.FunctionDef)
+    order = list(named(signature(meant.node)))
+    given = {name: literal(one) for name, one in defaults(signature(meant.node)).items()}
+    given |= {name: literal(one) for name, one in zip(order, call.args, strict=False)}
+    given |= {one.arg: literal(one.value) for one in call.keywords if one.arg}
+    found = {}
+    for key, names in _SETTINGS.items():
+        known = [given[name] for name in names if given.get(name, UNKNOWN) is not UNKNOWN]
+        if known:
+            found[key] = known[0]
+    return found

@@ -1,0 +1,146 @@
+"""ODE objects: what authors sample with where a class of theirs passes the model to torchdiffeq's `odeint`.
+
+Either the class is made with a number of points and has the method that integrates, or a transport is made first and
+an object of it makes the function that integrates (`sample_ode`). Both go along points of time, each a step apart.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import defaults, signature
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.process import Process
+
+_SOLVER, _INTEGRATES = "odeint", "sample_ode"
+_EULER = "euler"
+_SCHEDULER = "FlowMatchEulerDiscreteScheduler"
+_POINTS = re.compile(r"steps?$|points$")
+_METHOD = re.compile(r"(method|type|solver)$")
+_SHIFT = re.compile(r"shift", re.IGNORECASE)
+_PATH = {"path_type": "Linear", "prediction": "velocity"}
+"""What a transport is made with where its model answers the change of latents from noise to data."""
+
+
+def integrations(source: SourceFile) -> Iterator[Process]:
+    """Yield the uses of such an object in a file."""
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    for call in calls:
+        meant = resolve(source, dotted(call.func) or "")
+        cls = meant.node if isinstance(meant, Defined) else None
+        if isinstance(meant, Defined) and isinstance(cls, ast.ClassDef):
+            if _INTEGRATES in (methods := _methods(cls)):
+                yield from _transported(source, call, meant, methods[_INTEGRATES], calls)
+            elif any(map(_solves, methods.values())):
+                yield from _direct(source, call, meant, methods)
+
+
+def _process(where: str, imports: tuple[str, ...], made: str, rises: bool, todo: Iterator[str]) -> Process:
+    reason = f"{made} takes Euler's steps, from a model that answers the change of latents"
+    called = f"{made}(begun, asked, **told)[-1]"
+    return Process(where, imports, called, _SCHEDULER, reason, rises=rises, todo=tuple(todo))
+
+
+def _methods(cls: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {one.name: one for one in cls.body if isinstance(one, ast.FunctionDef)}
+
+
+def _solves(function: ast.FunctionDef) -> bool:
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any((dotted(one.func) or "").rpartition(".")[2] == _SOLVER for one in calls)
+
+
+def _transported(
+    source: SourceFile, made: ast.Call, cls: Defined, method: ast.FunctionDef, calls: list[ast.Call]
+) -> Iterator[Process]:
+    """`Sampler(create_transport(...)).sample_ode(...)`, with the two objects kept in variables."""
+    first = made.args[0] if made.args else None
+    maker = _maker(source, first)
+    uses = [one for one in calls if (dotted(one.func) or "").rpartition(".")[2] == _INTEGRATES]
+    if maker is None or not uses or not isinstance(maker.node, ast.FunctionDef):
+        return
+    told = _told(_made_by(source, first) or made, maker.node)
+    if any(told.get(name, wanted) not in (wanted, UNKNOWN) for name, wanted in _PATH.items()):
+        return
+    points, solver, rest = _named(method)
+    if not points:
+        return
+    given = f"{points}=steps + 1" + (f", {solver}='{_EULER}'" if solver else "")
+    call = f"{cls.name}({maker.name}()).{_INTEGRATES}({given})"
+    yield _process(source.where(uses[0]), _imported(maker, cls), call, True, _shifted(source, uses[0], rest))
+
+
+def _direct(
+    source: SourceFile, made: ast.Call, cls: Defined, methods: Mapping[str, ast.FunctionDef]
+) -> Iterator[Process]:
+    """`ODE(steps, ...).sample(noise, model, ...)`."""
+    init = methods.get("__init__")
+    name = next(name for name, one in methods.items() if _solves(one))
+    if init is None or name.startswith("_"):
+        return
+    points, solver, rest = _named(init)
+    needed = {one.arg for one in init.args.args[1 : len(init.args.args) - len(init.args.defaults)]}
+    told = {one.arg for one in made.keywords if one.arg}
+    ends = [_ends(node, init, told) for node in ast.walk(init) if isinstance(node, ast.Call)]
+    way = [one for one in ends if one is not None]
+    if not points or needed - {points, solver} or not way:
+        return
+    given = f"{points}=steps + 1" + (f", {solver}='{_EULER}'" if solver else "")
+    # Of several ranges the last is the one of no special case: authors write those first.
+    call = f"{cls.name}({given}).{name}"
+    yield _process(source.where(made), _imported(cls), call, way[-1] == (0, 1), _shifted(source, made, rest))
+
+
+def _ends(call: ast.Call, init: ast.FunctionDef, told: set[str]) -> tuple[float, float] | None:
+    """From where to where `linspace(t0, t1, n)` goes, 0 to 1 or back; None where a caller says it."""
+    if (dotted(call.func) or "").rpartition(".")[2] != "linspace" or len(call.args) < 3:
+        return None
+    known = {name: literal(one) for name, one in defaults(signature(init)).items() if name not in told}
+    start, end = (known.get(one.id) if isinstance(one, ast.Name) else literal(one) for one in call.args[:2])
+    return (float(start), float(end)) if (start, end) in ((0, 1), (1, 0)) else None  # type: ignore[arg-type]
+
+
+def _named(function: ast.FunctionDef) -> tuple[str, str, list[str]]:
+    """The arguments for the number of points and the solver, and those that bend the points."""
+    names = [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+    points = next((name for name in names if _POINTS.search(name)), "")
+    solver = next((name for name in names if _METHOD.search(name)), "")
+    return points, solver, [name for name in names if _SHIFT.search(name)]
+
+
+def _shifted(source: SourceFile, call: ast.Call, names: list[str]) -> Iterator[str]:
+    """What a caller passes to bend the points."""
+    for one in call.keywords:
+        if one.arg in names and not (literal(one.value) is not UNKNOWN and not literal(one.value)):
+            written = f"{one.arg}={ast.unparse(one.value)}"
+            yield f"set the scheduler's shift: the authors pass {written} ({source.where(one.value)})"
+
+
+def _made_by(source: SourceFile, node: ast.expr | None) -> ast.Call | None:
+    """The call that made what a variable holds."""
+    if isinstance(node, ast.Call):
+        return node
+    for one in (one for one in ast.walk(source.tree) if isinstance(one, ast.Assign) and isinstance(node, ast.Name)):
+        if isinstance(one.value, ast.Call) and ast.unparse(one.targets[0]) == ast.unparse(node or one):
+            return one.value
+    return None
+
+
+def _maker(source: SourceFile, node: ast.expr | None) -> Defined | None:
+    made = _made_by(source, node)
+    meant = resolve(source, dotted(made.func) or "") if made is not None else None
+    return meant if isinstance(meant, Defined) else None
+
+
+def _told(call: ast.Call, function: ast.FunctionDef) -> dict[str, object]:
+    names = [one.arg for one in function.args.args]
+    found = {name: literal(one) for name, one in defaults(signature(function)).items()}
+    found |= {name: literal(one) for name, one in zip(names, call.args, strict=False)}
+    return found | {one.arg: literal(one.value) for one in call.keywords if one.arg}
+
+
+def _imported(*meant: Defined) -> tuple[str, ...]:
+    return tuple(f"from {one.source.module} import {one.name}" for one in meant)

@@ -1,0 +1,32 @@
+"""An object that authors sample with, as a sampler calls it and as diffusers goes the same way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Process:
+    """How authors make and use one.
+
+    Attributes:
+        where: file:line of the place that uses it.
+        imports: the lines that import what makes it.
+        called: the latents, as an expression in `asked`, `begun`, `told`, `steps` and `noise`; where it guides itself,
+            in `held`, `noise`, `steps`, `text`, `against` and `scale`.
+        scheduler: the class of diffusers that goes the same way.
+        reason: why that one, in a line.
+        config: what it is made with.
+        rises: the model is told 0 for noise and 1 for data, and answers the way from noise.
+        held: the lines that make what it asks, where that is no model alone; it guides then.
+        todo: what its users pass that was not read.
+    """
+
+    where: str
+    imports: tuple[str, ...]
+    called: str
+    scheduler: str
+    reason: str
+    config: Mapping[str, object] = field(default_factory=dict)
+    rises: bool = False
+    held: tuple[str, ...] = ()
+    todo: tuple[str, ...] = ()
