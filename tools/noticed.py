@@ -9,11 +9,13 @@ interrupted run continues from it.
 import argparse
 import json
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from omni_kit.verify.run import CHECK, GENERATED
 from omni_kit.verify.thresholds import SEVERITIES
 
 _FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/")  # of this machine
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z][a-z]+")
 _CONFIGS = "*_patch_gen_config.py"
 _SLOW = ("scenarios", "train")  # a round of their own each
 _MESHES = ("steps", "lora", "sp", "fsdp", "ep", "stages")
@@ -47,6 +50,8 @@ class Mistake:
         wrong: must fail a stage; False for an edit that changes no result.
         model: SOURCE of the scaffold.
         edits: file -> pairs of a text and its replacement.
+        target: the framework of the scaffold.
+        pipeline: the pipelines to write; empty for the default ones.
     """
 
     id: str
@@ -54,6 +59,19 @@ class Mistake:
     what: str
     model: str
     edits: Mapping[str, Sequence[Sequence[str]]]
+    target: str = "veomni"
+    pipeline: str = ""
+
+    @property
+    def scaffold(self) -> tuple[str, str, str]:
+        """What decides its scaffold; entries of one scaffold share it."""
+        return self.model, self.target, self.pipeline
+
+    @property
+    def name(self) -> str:
+        """The scaffold's name: the source, or the first word of a class."""
+        words = _WORD.match(self.model.rpartition("::")[2])
+        return words[0].lower() if words else self.model
 
     @property
     def in_generated(self) -> bool:
@@ -125,16 +143,21 @@ def read_list(file: Path) -> Iterator[Mistake]:
 
 
 def _fresh(entries: Sequence[Mistake]) -> list[Mistake]:
-    """Return an entry without an edit for each model."""
-    models = dict.fromkeys(entry.model for entry in entries)
-    return [Mistake(f"fresh {model}", wrong=False, what="no edit", model=model, edits={}) for model in models]
+    """Return an entry without an edit for each scaffold."""
+    scaffolds = {entry.scaffold: entry for entry in entries}.values()
+    return [replace(entry, id=_id_of_fresh(entry), wrong=False, what="no edit", edits={}) for entry in scaffolds]
+
+
+def _id_of_fresh(entry: Mistake) -> str:
+    target = "" if entry.target == "veomni" else f" in {entry.target}"
+    return f"fresh {entry.model}{target}"
 
 
 def _beyond_fresh(entries: Sequence[Mistake], results: Mapping[str, Result]) -> dict[str, Result]:
     """Return the results without the failures that the unedited scaffold also has."""
     found = {}
     for entry in entries:
-        before = results.get(f"fresh {entry.model}")
+        before = results.get(_id_of_fresh(entry))
         own = set(map(tuple, before.failed)) if before is not None else set()
         if (result := results.get(entry.id)) is not None:
             found[entry.id] = replace(result, failed=[one for one in result.failed if tuple(one) not in own])
@@ -149,28 +172,33 @@ def _kept(file: Path) -> Iterator[Result]:
 
 def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
     """Run the rounds until a stage fails, and return the failed and the untested stages."""
-    name = entry.model if entry.model.islower() else "wan"
-    fresh = place / "scaffolds" / entry.model
-    if not fresh.is_dir():
-        with redirect_stdout(StringIO()):
-            new_model(name, entry.model, target="veomni", into=fresh)
-            run_configs(sorted((fresh / name).glob(_CONFIGS)))
+    fresh, compared = _scaffolded(*entry.scaffold, entry.name, place)
     own = place / "edited"
-    integration = shutil.copytree(fresh, own) / name
+    integration = shutil.copytree(fresh, own) / entry.name
     try:
         entry.inject(integration)
         failed, untested = _static(integration, entry.in_generated), []
         for levels in _ROUNDS:
-            if failed:
-                break
-            report = run_parity(integration, levels, sides=sides)
-            failed = [(level.level, level.reason) for level in report.levels if level.status == "fail"]
-            untested += [level.level for level in report.levels if level.status != "pass" and level.applicable]
+            for path in compared:
+                report = run_parity(own / path, levels, sides=sides)
+                failed += [(level.level, level.reason) for level in report.levels if level.status == "fail"]
+                untested += [level.level for level in report.levels if level.status != "pass" and level.applicable]
         return Result(entry.id, failed, untested)
     except OmniKitError as error:
         return Result(entry.id, [("refused", error.message)], [])
     finally:
         shutil.rmtree(own)
+
+
+@cache
+def _scaffolded(model: str, target: str, pipeline: str, name: str, place: Path) -> tuple[Path, Sequence[Path]]:
+    """Return the folder of a fresh scaffold, and in it what its last commands compare."""
+    fresh = place / "scaffolds" / "-".join((model, target, pipeline)).replace("/", "-")
+    with redirect_stdout(StringIO()):
+        made = new_model(name, model, target=target, into=fresh, kind=pipeline or None)
+        run_configs(sorted((fresh / name).glob(_CONFIGS)))
+    commands = map(shlex.split, made.plan.next)
+    return fresh, [Path(command[-1]).relative_to(fresh) for command in commands if command[1] == "parity"]
 
 
 def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:

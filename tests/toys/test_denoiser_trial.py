@@ -243,10 +243,25 @@ def test_a_variant_is_refused_after_as_many_inputs_as_the_toy_took(monkeypatch: 
     assert 0 < calls[variant] <= calls[toy]
 
 
-def test_a_variant_that_takes_as_many_inputs_is_accepted() -> None:
-    feed = DenoiserBatchBuilder()
-    first, second = (feed.batch(Words(), lambda batch: batch) for _ in range(2))
+def test_a_variant_is_first_called_with_what_the_toy_takes() -> None:
+    calls = Counter[torch.nn.Module]()
+
+    def counts(model: torch.nn.Module, given: object) -> None:
+        calls[model] += 1
+
+    feed, toy, variant = DenoiserBatchBuilder(), Words(), Words()
+    for model in (toy, variant):
+        model.register_forward_pre_hook(counts)
+    first, second = (feed.batch(model, lambda batch: batch) for model in (toy, variant))
     assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert calls[variant] < calls[toy]
+
+
+def test_a_variant_that_takes_other_inputs_than_the_toy_gets_them() -> None:
+    feed = DenoiserBatchBuilder()
+    feed.batch(Words(), lambda batch: batch)
+    assert feed.batch(Rows(), lambda batch: batch).keys() == denoiser_inputs(Rows()).keys()
 
 
 class OverLines(Small):

@@ -11,12 +11,12 @@ _LOOSE = {"get", "setdefault", "pop", "items", "values", "keys", "copy"}
 
 
 def unchecked_buffers(converter: ConverterClass) -> tuple[list[str], list[str]]:
-    """(buffers that no raise of finalize depends on, all buffers), both as attribute names."""
+    """(buffers that finalize neither returns nor raises for, all buffers), both as attribute names."""
     kept = sorted(_buffers(converter.methods))
     finalize = converter.methods.get("finalize")
     if finalize is None:
         return kept, kept
-    return [name for name in kept if not _Checked(converter.methods, name).raises(finalize)], kept
+    return [name for name in kept if not _Checked(converter.methods, name).by(finalize)], kept
 
 
 def _buffers(methods: Mapping[str, ast.FunctionDef]) -> set[str]:
@@ -141,13 +141,18 @@ class _Flow:
 
 
 class _Checked:
-    """Whether a raise depends on one attribute, through conditions, collected messages and helper methods."""
+    """Whether one attribute is accounted for, through conditions, collected messages and helper methods."""
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], attribute: str) -> None:
         self.methods = methods
         self.attribute = attribute
         self.tainted: set[str] = set()
         self._inside: set[str] = set()
+
+    def by(self, function: ast.FunctionDef) -> bool:
+        """Whether a raise of the method depends on the attribute, or what it returns does."""
+        returned = (node.value for node in walked(function) if isinstance(node, ast.Return) and node.value is not None)
+        return self.raises(function) or any(self._about(value) for value in returned)
 
     def raises(self, function: ast.FunctionDef) -> bool:
         """Whether calling the method raises because of the attribute."""

@@ -1,7 +1,8 @@
 """The rule about what was derived from diffusers and changed since: SGD602."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TypeGuard
@@ -18,14 +19,15 @@ _LONGEST = 90
 _UNSEEN = ("ctx", "type_comment", "annotation", "returns")
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SKIPPED = (*_DEFINES, ast.Import, ast.ImportFrom)
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class DerivedCodeIsUnchanged(Rule):
     """Keep the code that new-model derived from diffusers unchanged.
 
     The rule compares every file with the scaffold's record, function by function: changed expressions, deleted
-    statements, and statements added to a function. It ignores your own definitions and imports, and functions that the
-    scaffold left to you.
+    statements and methods, and statements added to a function. It ignores your own definitions and imports, functions
+    that the scaffold left to you, and other names for its functions and classes.
 
     Why: steps, guidance, scales and conditions in these files equal diffusers' call. A changed sign, factor or argument
     gives other images without an error.
@@ -51,16 +53,47 @@ class DerivedCodeIsUnchanged(Rule):
             root = root_of(path.resolve(), record)
         except BadInput as error:
             raise NotApplicable("the integration has no scaffold record") from error
+        compared = []
         for name, text in load_base(path / BASE, record).items():
             file = files.get((root / name).resolve()) or files.get(root / name)
             if file is None or not name.endswith(".py"):
                 continue
-            try:
-                was, now = ast.parse(text), ast.parse(file.text)
-            except SyntaxError:  # another rule says so
-                continue
-            for node, message in _differences(was, now, text.splitlines(), "module"):
+            with suppress(SyntaxError):  # another rule says so
+                compared.append((file, text, ast.parse(text), ast.parse(file.text)))
+        names = {new: old for _, _, was, now in compared for new, old in _renamed(was, now)}
+        for file, text, was, now in compared:
+            former = _Former(names).visit(now) if names else now
+            for node, message in _differences(was, former, text.splitlines(), "module"):
                 yield Finding(message, file.path, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+
+
+def _renamed(was: ast.Module, now: ast.Module) -> Iterator[tuple[str, str]]:
+    """New and former name of a file's own definitions: those that only one side has, in order, where they are as many.
+
+    A wrong pair does no harm: its bodies then differ, and every use of the name does.
+    """
+    old, new = ([one for one in tree.body if isinstance(one, _DEFINES)] for tree in (was, now))
+    lost, added = _only(old, new), _only(new, old)
+    if [type(one) for one in lost] == [type(one) for one in added]:
+        yield from ((one.name, former.name) for one, former in zip(added, lost, strict=True))
+
+
+def _only(some: Sequence[_Definition], others: Sequence[_Definition]) -> list[_Definition]:
+    known = {one.name for one in others}
+    return [one for one in some if one.name not in known]
+
+
+class _Former(ast.NodeTransformer):
+    """Gives definitions their former names, wherever one is mentioned."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, str) and value in self.names:
+                setattr(node, field, self.names[value])
+        return super().generic_visit(node)
 
 
 def _differences(was: ast.AST, now: ast.AST, lines: list[str], name: str) -> Iterator[tuple[ast.AST, str]]:
@@ -75,6 +108,10 @@ def _differences(was: ast.AST, now: ast.AST, lines: list[str], name: str) -> Ite
         if isinstance(one, _DEFINES[:2]) and isinstance(old, _DEFINES[:2]):
             yield from _pair(old.args, one.args, one, called)
         yield from _differences(old, one, lines, called)
+    if isinstance(now, ast.ClassDef):
+        kept = {one.name for one in _body(now) if isinstance(one, _DEFINES)}
+        for lost in before.keys() - kept:
+            yield now, f"{name} lacks {lost}, which new-model derived"
 
 
 def _body(node: ast.AST) -> list[ast.stmt]:

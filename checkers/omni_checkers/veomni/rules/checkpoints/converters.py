@@ -72,7 +72,8 @@ class ConverterOnEveryClass(Rule):
 class FinalizeRaises(Rule):
     """Raise in a converter's `finalize` when collected tensors are left over.
 
-    A condition that leads to a raise must check every attribute in which `convert` collects tensors.
+    A condition that leads to a raise must check every attribute in which `convert` collects tensors, except those whose
+    tensors `finalize` returns.
 
     Why: if a shard or an expert is missing, the converter drops the collected tensors, and the experts of that layer
     stay randomly initialised without an error.

@@ -38,9 +38,11 @@ _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a h
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
 _LARGE = (256, 320)  # of which small autoencoders make as many latents as real ones make of four times that
 _LEVEL = 5e-3  # of a noise level from 0 to 1: what is between two of a thousand steps
+_FEW_STEPS = 8  # of a schedule, each of which many draws contain but for one chance in 1e28
 _MANY, _APART = 512, 0.12  # draws, and how far apart two distributions are that no chance explains: one in a million
 _CHOICES = ("shift", "sampling", "weighting", "distribution")  # in names of settings that choose a distribution
 _NO_NOISE = 1e-6  # a level at which a step goes nowhere, whatever is answered
+_LENGTH = "num_train_timesteps"
 _TARGET, _CLEAN = "training_target", "latents"
 
 
@@ -236,12 +238,25 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
         said = "" if chosen_distribution(condition) else _off_distribution(taught, condition, given, times, levels)
         if said:
             return f"at {size[1]}x{size[0]} {said}; name a distribution that is set in the config"
-    return ""
+    return "" if chosen_distribution(condition) else _never_drawn(taught, condition)
 
 
-def _schedule_of(pipeline: Any, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
+    """How many steps of a short schedule are never drawn; empty where each is, or the config sets no length."""
+    if not hasattr(condition.config, _LENGTH):
+        return ""
+    with replaced(condition.config, _LENGTH, _FEW_STEPS), torch.no_grad():
+        given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **taught.media(SIZES[:1]))
+        drawn = [condition.process_condition(**given)[taught.step][0] for _ in range(_MANY)]
+    found = {float(torch.as_tensor(one).flatten()[0]) for one in drawn}
+    _, levels = _schedule_of(taught.pipeline, SIZES[0], _FEW_STEPS)
+    lacking = int((levels > _NO_NOISE).sum()) - len(found)
+    return f"of a schedule of {_FEW_STEPS} steps, {lacking} are never drawn" if lacking > 0 else ""
+
+
+def _schedule_of(pipeline: Any, size: tuple[int, int], most: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """Times as the transformer is told them, ascending, and the noise levels there, of a long run of the pipeline."""
-    steps = min(1000, int(pipeline.scheduler.config.num_train_timesteps))
+    steps = min(most, int(pipeline.scheduler.config.num_train_timesteps))
     passed = _passed(pipeline, size, steps)
     name = next(one for one in passed if one in STEP_NAMES)
     found = float(torch.as_tensor(passed[name]).flatten()[0])

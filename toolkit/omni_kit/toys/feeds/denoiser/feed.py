@@ -9,6 +9,7 @@ import torch
 from omni_kit.toys.feeds.denoiser.arguments import SHAPES
 from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs, searched_inputs
 from omni_kit.toys.feeds.denoiser.samples import PREDICTION, different_samples, samples_of
+from omni_kit.toys.feeds.denoiser.trial import Chosen
 from omni_kit.toys.feeds.protocol import Batch, CallScenario, Run
 from omni_kit.toys.tensors import Tensors
 
@@ -19,18 +20,20 @@ _LEAST_TRIED = 128
 class DenoiserBatchBuilder:
     """Latents, times, text embeddings and targets for a diffusion transformer.
 
-    How many inputs its first model takes to be found bounds those that are tried of later ones, which are variants of
-    it: a config that upstream refuses, whatever it is fed, takes ten times as long to tell.
+    Later models are variants of its first one. The search for their inputs starts from the first one's, and is bounded
+    by its length: a config that upstream refuses, whatever it is fed, takes ten times as long to tell.
     """
 
     def __init__(self) -> None:
         self._most = math.inf
+        self._first: Chosen | None = None
 
     def batch(self, model: Any, run: Run) -> Tensors:
         """Two samples of different sizes; see `searched_inputs`."""
-        inputs, tried = searched_inputs(model, self._most)
-        self._most = min(self._most, max(tried, _LEAST_TRIED))
-        return inputs
+        found = searched_inputs(model, self._most, self._first)
+        if self._first is None:
+            self._first, self._most = found.chosen, max(found.tried, _LEAST_TRIED)
+        return found.inputs
 
     def mask(self, batch: Tensors) -> torch.Tensor:
         """Every element of every sample counts."""

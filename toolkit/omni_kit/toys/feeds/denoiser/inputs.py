@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
 from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.feeds.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
-from omni_kit.toys.feeds.denoiser.trial import Chosen, Trial
+from omni_kit.toys.feeds.denoiser.trial import Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
@@ -29,20 +29,32 @@ STATED = "_inputs"  # of the config: argument of forward -> what a person says t
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 
 
+@dataclass(frozen=True)
+class Search:
+    """What a model was found to take.
+
+    Attributes:
+        inputs: what forward takes for each sample, and `training_target`, of the shape of its answer: velocities.
+        chosen: what was chosen for every argument.
+        tried: how many inputs were tried for the sample that took most.
+    """
+
+    inputs: Tensors
+    chosen: Chosen
+    tried: int
+
+
 def denoiser_inputs(model: Any) -> Tensors:
     """Two samples for a diffusion transformer of diffusers; see `searched_inputs`."""
-    return searched_inputs(model)[0]
+    return searched_inputs(model).inputs
 
 
-def searched_inputs(model: Any, most: float = math.inf) -> tuple[Tensors, int]:
+def searched_inputs(model: Any, most: float = math.inf, start: Chosen | None = None) -> Search:
     """Two samples for a diffusion transformer of diffusers, by the arguments that its forward names.
 
     Args:
         most: how many inputs are tried before the model is taken to accept none.
-
-    Returns:
-        For each sample, what forward takes, and `training_target`, of the shape of its answer: velocities. And how many
-        inputs were tried for the sample that took most.
+        start: what a model of the same class takes, which is tried first.
 
     Raises:
         BadInput: forward requires something that there is no rule for.
@@ -51,11 +63,19 @@ def searched_inputs(model: Any, most: float = math.inf) -> tuple[Tensors, int]:
     chosen: Chosen | None = None
     tried = 0
     for index in range(_SAMPLES):
-        trial, sample, answer, chosen = _sample(model, index, chosen, most)
+        trial, make = _trial(model, index, most)
+        if chosen is None:
+            chosen = trial.settle(start if start and _answers(trial, start) else _taken(model, trial))
+        elif not _answers(trial, chosen):
+            chosen = trial.settle(_taken(model, trial))
+        answer = trial.reach(chosen).answer
+        if answer is None:
+            raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
+        sample = make(chosen)
         sample[TARGET] = SCALE * shuffled_ramp(f"denoiser {index} target", answer.shape)
         inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
         tried = max(tried, trial.tried)
-    return inputs, tried
+    return Search(inputs, chosen or {}, tried)
 
 
 def long_inputs(model: Any, samples: int, length: int) -> Tensors:
@@ -70,7 +90,8 @@ def long_inputs(model: Any, samples: int, length: int) -> Tensors:
     Raises:
         BadInput: forward takes no inputs of this size.
     """
-    chosen = _sample(model, 0, None, math.inf)[-1]
+    trial, _ = _trial(model, 0, math.inf)
+    chosen = trial.settle(_taken(model, trial))
     sizes = Sizes(0, _config(model), widths_of(model))
     latents, choices, _ = _choices(model, sizes)
     sample = _made(model, replace(sizes, length=length), latents, choices, chosen)
@@ -83,20 +104,19 @@ def long_inputs(model: Any, samples: int, length: int) -> Tensors:
     return {f"{index}.{name}": tensor for index in range(samples) for name, tensor in sample.items()}
 
 
-def _sample(model: Any, index: int, before: Chosen | None, most: float) -> tuple[Trial, Tensors, torch.Tensor, Chosen]:
-    """The trial and inputs of a sample, what the model answers, and what was chosen: as `before` where that will do."""
+def _answers(trial: Trial, chosen: Chosen) -> bool:
+    return chosen.keys() == trial.choices.keys() and trial.reach(chosen).answer is not None
+
+
+def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:
+    """The trial of a sample, and what makes its inputs."""
     sizes = Sizes(index, _config(model), widths_of(model))
     latents, choices, alike = _choices(model, sizes)
 
     def make(chosen: Chosen) -> Tensors:
         return _made(model, sizes, latents, choices, chosen)
 
-    trial = Trial(model, choices, make, alike, most)
-    chosen = before if before and trial.reach(before).answer is not None else trial.settle(_taken(model, trial))
-    answer = trial.reach(chosen).answer
-    if answer is None:
-        raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
-    return trial, make(chosen), answer, chosen
+    return Trial(model, choices, make, alike, most), make
 
 
 def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any]], chosen: Chosen) -> Tensors:
