@@ -1,5 +1,6 @@
 """What new-model writes for a diffusion transformer, against the class of diffusers."""
 
+import ast
 import importlib.util
 import inspect
 import json
@@ -175,9 +176,22 @@ def test_sequences_are_shared_by_a_plan_that_can_hold_and_else_not_at_all(name: 
 
 
 def test_a_class_without_a_pipeline_says_what_is_left_to_do(tmp_path: Path) -> None:
-    scaffold = new_model("mine", "OmniGenTransformer2DModel", target="veomni", into=tmp_path, dry_run=True)
+    scaffold = new_model("mine", "WanAnimateTransformer3DModel", target="veomni", into=tmp_path, dry_run=True)
 
     assert ["get_condition" in todo.what for todo in scaffold.plan.todo] == [True]
+
+
+@pytest.mark.parametrize(("name", "pictures"), [("ChronoEditTransformer3DModel", ["image"]), (SOURCE, None)])
+def test_conditions_pass_the_pictures_that_a_pipeline_requires(
+    name: str, pictures: list[str] | None, tmp_path: Path
+) -> None:
+    new_model("mine", name, target="veomni", into=tmp_path)
+    written = (tmp_path / "mine" / "mine_condition" / "modeling_mine_condition.py").read_text(encoding="utf-8")
+    tree = ast.parse(written)
+    found = [ast.literal_eval(one.value) for one in tree.body
+             if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "_PICTURES"]  # fmt: skip
+
+    assert found == ([pictures] if pictures else [])
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
 from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.checkpointing import checkpoints, lost_by_checkpointing
+from omni_kit.upstream.diffusers.choosing import pipeline_of
 from omni_kit.upstream.diffusers.models import ComponentModel
-from omni_kit.upstream.diffusers.pipelines import INDEX, pipeline_of
+from omni_kit.upstream.diffusers.pipelines import INDEX
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.subject import Subject
