@@ -183,7 +183,8 @@ class Pair(SideResults):
     def opened_export(self, run: TrainingRun) -> tuple[Tensors, str, str, list[str]]:
         """What upstream holds after it has loaded the export of a run as it is; why it cannot use it; what it keeps.
 
-        The third is why upstream cannot use the model that the run began with, either. The last are the names of tensors that upstream keeps in float32 whatever the dtype of the others.
+        The third is why upstream cannot use the model that the run began with, either. The last are the names of
+        tensors that upstream keeps in float32 whatever the dtype of the others.
 
         Raises:
             StepError: it cannot load it.
