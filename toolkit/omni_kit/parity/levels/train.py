@@ -53,6 +53,10 @@ class _Training:
         runs, wrong = self._case.pair.training_runs()
         self._wrong += wrong
         for run in runs if not wrong else ():
+            before = run.resumes or (WHOLE if run.name in (ALONE, OFFLINE) else "")
+            if before and before not in self._told:
+                self._untested.append(f"{run.name}: it follows the run '{before}', which did not end")
+                continue
             try:
                 self._wrong += self._judged(run)
             except StepError as error:
