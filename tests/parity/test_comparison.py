@@ -106,6 +106,16 @@ def test_a_model_that_magnifies_rounding_is_allowed_as_much_as_it_magnifies() ->
     assert found.tolerance == FLOAT32_TOLERANCE  # the figure is that of the wrong tensor, and so is its tolerance
 
 
+def test_of_several_nudges_the_largest_response_of_each_tensor_counts() -> None:
+    reference = {"first": torch.ones(4), "second": torch.ones(4)}
+    nudges = [{**reference, name: torch.ones(4) * (1 + 1e-5)} for name in reference]
+    off = dict.fromkeys(reference, torch.ones(4) * (1 + 1e-4))
+
+    assert not compare_closely(reference, off, nudges[0]).ok
+    assert compare_closely(reference, off, *nudges).ok
+    assert not compare_closely(reference, dict.fromkeys(reference, torch.ones(4) * 1.001), *nudges).ok
+
+
 def test_what_is_beyond_the_magnified_rounding_still_fails() -> None:
     reference, nudged = {"touchy": torch.ones(4)}, {"touchy": torch.ones(4) * (1 + 1e-5)}
 

@@ -3,14 +3,21 @@
 import importlib.util
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity import run_parity
+from omni_kit.parity.case import Case
+from omni_kit.parity.levels.train import Train
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.patchgen import run_config
 from omni_kit.scaffold import new_model
+from omni_kit.targets.sides import ADAPTED, EMBEDDED, TrainingRun
 
+_RUNS = ((EMBEDDED, ""), (ADAPTED, ""), ("again", ADAPTED))
 WAN = Path(__file__).parents[2] / "reference_models" / "veomni" / "wan"
 needs_av = pytest.mark.skipif(importlib.util.find_spec("av") is None, reason="VeOmni's DiT trainer imports av")
 
@@ -78,6 +85,25 @@ def test_packing_with_an_attention_that_sees_across_samples_is_refused(qwen: Pat
     found = trained(changed(qwen, tmp_path, modeling, "_supports_flash_attn = True", "_supports_flash_attn = False"))
     assert found.status == "fail"
     assert "eager attention sees across packed samples" in found.reason
+
+
+def test_what_follows_a_run_that_did_not_end_is_not_tested() -> None:
+    """As where a machine is too slow for one of the runs."""
+
+    class Slow:
+        """Both sides, of which the trainer's second run does not end."""
+
+        def training_runs(self) -> tuple[list[TrainingRun], list[str]]:
+            return [TrainingRun(name, "", [], 1, "", resumes=resumes) for name, resumes in _RUNS], []
+
+        def run_trainer(self, run: TrainingRun) -> list[Path]:
+            if run.name == ADAPTED:
+                raise StepError("it did not finish")
+            return []
+
+    found = Train().judge(cast(Case, SimpleNamespace(pair=Slow())))
+    assert found.untested == "adapted: it did not finish; again: it follows the run 'adapted', which did not end"
+    assert not found.reason
 
 
 @needs_av

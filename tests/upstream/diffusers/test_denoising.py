@@ -8,10 +8,10 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.diffusers.affine import Affine, evaluate
 from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
+from omni_kit.upstream.diffusers.choosing import pipeline_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import component_model
-from omni_kit.upstream.diffusers.pipelines import pipeline_of
 
 STREAMS = ("hidden_states", "encoder_hidden_states")
 
@@ -36,13 +36,16 @@ def cls(library: Library, name: str) -> ClassRef:
 @pytest.mark.parametrize(("name", "pipeline"), [
     ("WanTransformer3DModel", "WanPipeline"), ("FluxTransformer2DModel", "FluxPipeline"),
     ("SD3Transformer2DModel", "StableDiffusion3Pipeline"), ("QwenImageTransformer2DModel", "QwenImagePipeline"),
+    ("OmniGenTransformer2DModel", "OmniGenPipeline"), ("ChronoEditTransformer3DModel", "ChronoEditPipeline"),
 ])  # fmt: skip
 def test_the_plainest_pipeline_of_a_class(name: str, pipeline: str, diffusers: Library) -> None:
     assert denoising(diffusers, name).pipeline.cls.node.name == pipeline
 
 
-@pytest.mark.parametrize("name", ["WanAnimateTransformer3DModel", "T5FilmDecoder", "PriorTransformer"])
-def test_a_class_that_none_asks_with_a_prompt_alone(name: str, diffusers: Library) -> None:
+@pytest.mark.parametrize(
+    "name", ["WanAnimateTransformer3DModel", "T5FilmDecoder", "PriorTransformer", "Transformer2DModel"]
+)
+def test_a_class_that_none_asks_with_prompts_and_pictures(name: str, diffusers: Library) -> None:
     assert pipeline_of(diffusers, name) is None
 
 

@@ -85,6 +85,7 @@ def test_what_cannot_be_divided_is_refused_with_its_line(pipeline: str, said: st
         ("FluxKontextPipeline", ["image"], []),  # it may start from text alone
         ("FluxFillPipeline", ["image", "mask_image"], ["image", "mask_image"]),  # annotated as tensors, and processed
         ("WanImageToVideoPipeline", ["image", "last_image"], ["image"]),
+        ("GlmImagePipeline", ["image"], []),  # what checks a picture takes None, too
         ("CosmosVideoToWorldPipeline", ["image"], ["video"]),
     ],
 )

@@ -297,6 +297,9 @@ def _preparing(pipeline, latents: torch.Tensor):
 
     def given(shape, *args, **kwargs):
         used.append(shape)
+        if torch.Size(shape).numel() != latents.numel():
+            size = f"latents {list(shape)}, and this sample has {list(latents.shape)}"
+            raise ValueError(f"QwenImagePipeline draws {size}: use media of the size and length that it draws")
         turned = latents.transpose(1, 2) if latents.dim() == 5 else latents  # frames before channels
         return (turned if turned.shape == tuple(shape) != latents.shape else latents).reshape(tuple(shape))
 

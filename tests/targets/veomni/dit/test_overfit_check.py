@@ -85,3 +85,18 @@ def test_conditions_behind_the_latents_stay_as_they_are(tmp_path: Path) -> None:
     found = asked(tmp_path / "hunyuan")
     assert found.status == "fail"
     assert "the conditions behind the latents differ" in found.reason
+
+
+@pytest.mark.sweep
+def test_a_film_starts_from_its_first_frame(tmp_path: Path) -> None:
+    """ChronoEdit's only pipeline requires a picture, whose latents it concatenates with the noise."""
+    new_model("edit", "ChronoEditTransformer3DModel", target="veomni", into=tmp_path)
+    assert asked(tmp_path / "edit").status == "pass"
+    changed(
+        tmp_path / "edit" / "edit_condition" / "modeling_edit_condition.py",
+        "_picture(target[0])",
+        "_picture(target[-1])",
+    )
+    found = asked(tmp_path / "edit")
+    assert found.status == "fail"
+    assert "differ" in found.reason

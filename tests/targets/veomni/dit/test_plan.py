@@ -1,5 +1,6 @@
 """What new-model writes for a diffusion transformer, against the class of diffusers."""
 
+import ast
 import importlib.util
 import inspect
 import json
@@ -99,19 +100,26 @@ def test_exported_weights_get_the_names_that_diffusers_looks_for(written: Path, 
     assert not list(tmp_path.glob("model*"))
 
 
-@pytest.mark.parametrize(("source", "film"), [("WanPipeline", True), ("CogView4Pipeline", False)])
-def test_the_maker_of_data_writes_rows_that_the_preprocessor_reads(source: str, film: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "key", "count"),
+    [("WanPipeline", "frames", 3), ("CogView4Pipeline", "image", 1), ("QwenImageEditPipeline", "images", 2)],
+)
+def test_the_maker_of_data_writes_rows_that_the_preprocessor_reads(
+    source: str, key: str, count: int, tmp_path: Path
+) -> None:
     new_model("mine", source, target="veomni", into=tmp_path)
     made = tmp_path / "data.jsonl"
-    options = ["--samples", "2", "--size", "16", *(["--frames", "3"] if film else [])]
+    options = ["--samples", "2", "--size", "16", *(["--frames", "3"] if key == "frames" else [])]
     with patch.object(sys, "argv", ["make_data", str(made), *options]):
         runpy.run_path(str(tmp_path / "mine" / "make_data.py"), run_name="__main__")
 
     rows = [json.loads(line) for line in made.read_text(encoding="utf-8").splitlines()]
 
     assert len(rows) == 2
-    images = [one for row in rows for one in (row["frames"] if film else [row["image"]])]
-    assert len(images) == (6 if film else 2)
+    images = [one for row in rows for one in ([row[key]] if key == "image" else row[key])]
+    assert len(images) == 2 * count
+    preprocessor = (tmp_path / "mine" / "mine_condition" / "data.py").read_text(encoding="utf-8")
+    assert f'row["{key}"]' in preprocessor
     assert {Image.open(one).size for one in images} == {(16, 16)}
 
 
@@ -175,9 +183,34 @@ def test_sequences_are_shared_by_a_plan_that_can_hold_and_else_not_at_all(name: 
 
 
 def test_a_class_without_a_pipeline_says_what_is_left_to_do(tmp_path: Path) -> None:
-    scaffold = new_model("mine", "OmniGenTransformer2DModel", target="veomni", into=tmp_path, dry_run=True)
+    scaffold = new_model("mine", "WanAnimateTransformer3DModel", target="veomni", into=tmp_path, dry_run=True)
 
     assert ["get_condition" in todo.what for todo in scaffold.plan.todo] == [True]
+
+
+@pytest.mark.parametrize(("name", "pictures"), [("ChronoEditTransformer3DModel", ["image"]), (SOURCE, None)])
+def test_conditions_pass_the_pictures_that_a_pipeline_requires(
+    name: str, pictures: list[str] | None, tmp_path: Path
+) -> None:
+    new_model("mine", name, target="veomni", into=tmp_path)
+    written = (tmp_path / "mine" / "mine_condition" / "modeling_mine_condition.py").read_text(encoding="utf-8")
+    tree = ast.parse(written)
+    found = [ast.literal_eval(one.value) for one in tree.body
+             if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "_PICTURES"]  # fmt: skip
+
+    assert found == ([pictures] if pictures else [])
+
+
+def test_the_last_picture_of_a_sample_is_the_target_where_a_pipeline_starts_from_others(tmp_path: Path) -> None:
+    new_model("mine", "QwenImageEditPipeline", target="veomni", into=tmp_path)
+    written = (tmp_path / "mine" / "mine_condition" / "modeling_mine_condition.py").read_text(encoding="utf-8")
+    needed = [one for one in ast.parse(written).body if getattr(one, "name", "") == "_parts"]
+    space: dict[str, Any] = {"_PICTURES": ["image"]}
+    exec(compile(ast.Module(needed, []), "parts", "exec"), space)
+
+    assert space["_parts"](["before", "after"], None) == ("after", ["before"])
+    with pytest.raises(ValueError, match="starts from 1 pictures"):
+        space["_parts"](["after"], None)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ FLOAT32_TOLERANCE = 128 * torch.finfo(torch.float32).eps
 # A model that magnifies rounding is allowed more: so many times what one step in each weight does to upstream itself.
 _ROUNDINGS = 16
 # But never so much that a fault could pass for rounding, be it that a nudge sent a token to another expert.
-_MOST = 1e-3
+MOST_ROUNDING = 1e-3
 # A tensor far smaller than the largest of its group is mostly rounding (a key bias has no gradient at all in exact
 # arithmetic), so it is judged by this share of the largest.
 _FLOOR = 1e-3
@@ -28,11 +28,12 @@ def compare_exactly(reference: Tensors, candidate: Tensors) -> Comparison:
     return _compare(reference, candidate, dict.fromkeys(reference, 0.0), floor=0.0)
 
 
-def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> Comparison:
+def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) -> Comparison:
     """Up to rounding, relative to each tensor's own largest element.
 
     Args:
-        nudged: what the reference gives when each of its weights is moved to the next float32 number.
+        nudged: what the reference gives when each of its weights is moved to the next float32 number, once or more
+            often; the largest response counts.
 
     Raises:
         NothingToCompare: the reference itself is not finite: anything would be as right as anything else.
@@ -40,8 +41,11 @@ def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> 
     if odd := next((name for name, tensor in reference.items() if not bool(tensor.isfinite().all())), None):
         raise NothingToCompare(f"upstream's own {odd} is not finite: so the toy tests nothing")
     floor = _FLOOR * max((_scale(tensor) for tensor in reference.values()), default=0.0)
-    shared = (name for name in reference if name in nudged)
-    rounding = {name: _difference(name, reference[name], nudged[name], floor).max_rel for name in shared}
+    rounding: dict[str, float] = {}
+    for moved in nudged:
+        for name in (name for name in reference if name in moved):
+            response = _difference(name, reference[name], moved[name], floor).max_rel
+            rounding[name] = max(rounding.get(name, 0.0), response)
     found = _compare(reference, candidate, {name: _allowed(response) for name, response in rounding.items()}, floor)
     found.unsteady = sum(one.max_rel <= _ROUNDINGS * rounding.get(one.name, 0.0) for one in found.worst)
     return found
@@ -50,7 +54,7 @@ def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> 
 def _allowed(response: float) -> float:
     """What a tensor may differ by, given what one step in each weight does to it upstream."""
     magnified = _ROUNDINGS * response if math.isfinite(response) else 0.0
-    return min(max(FLOAT32_TOLERANCE, magnified), _MOST)
+    return min(max(FLOAT32_TOLERANCE, magnified), MOST_ROUNDING)
 
 
 def without_lone_zeros(tensors: Tensors, other: Tensors) -> Tensors:

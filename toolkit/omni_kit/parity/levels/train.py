@@ -46,12 +46,17 @@ class _Training:
         self._tried: list[str] = []
         self._untested: list[str] = []
         self._steps: dict[str, Steps] = {}
+        self._plain: dict[str, Sequence[Mapping[str, float]]] = {}
         self._told: dict[str, list[dict[str, Any]]] = {}
 
     def verdict(self) -> LevelVerdict:
         runs, wrong = self._case.pair.training_runs()
         self._wrong += wrong
         for run in runs if not wrong else ():
+            before = run.resumes or (WHOLE if run.name in (ALONE, OFFLINE) else "")
+            if before and before not in self._told:
+                self._untested.append(f"{run.name}: it follows the run '{before}', which did not end")
+                continue
             try:
                 self._wrong += self._judged(run)
             except StepError as error:
@@ -97,7 +102,7 @@ class _Training:
     def _beside_upstream(self, run: TrainingRun, records: Sequence[Path]) -> Iterator[str]:
         """Every loss and norm of a training; of adapters that upstream cannot have, the first loss alone."""
         steps = self._steps[run.name]
-        plain = self._case.pair.trained_plainly(run, records, _STEPS)
+        plain = self._plain[run.name] = self._case.pair.trained_plainly(run, records, _STEPS)
         alone = len(plain) < _STEPS
         if alone:
             self._case.note(f"train: of the run '{run.name}' upstream's loop gives the first loss alone")
@@ -115,8 +120,11 @@ class _Training:
         """A batch that repeats is learned; others are those of several processes, and so are their losses."""
         first, last = steps[0]["mean"], steps[-1]["mean"]
         if not _other_batch(steps[0], steps[-1]):
-            if not last < first:
+            plain = [step["loss"] for step in self._plain[run.name]]
+            if not last < first and plain[-1] < plain[0]:
                 yield f"{run.name}: the loss of one repeated batch does not fall ({first} to {last})"
+            elif not last < first:
+                self._case.note(f"the loss of one repeated batch rises in upstream's own loop, too ({first} to {last})")
             return
         for mine, several in zip(steps, self._told[WHOLE][0]["steps"], strict=True):
             if not abs(mine["mean"] - several["mean"]) <= _LOSS * abs(several["mean"]):  # also where one is no number
@@ -181,12 +189,14 @@ class _Training:
         if named := config_difference(Path(run.checkpoint), Path(run.export), NAMING):
             yield f"{run.name}: the export names another class: {named}"
         try:
-            loaded, said, kept = self._case.pair.opened_export(run)
+            loaded, said, own, kept = self._case.pair.opened_export(run)
         except StepError as error:
             yield f"{run.name}: {error}"
             return
         self._tried.append("export loaded" + ("" if said else " and used"))
-        if said:
+        if own:
+            self._case.note(f"upstream cannot run the model before it is trained, either: {own}")
+        elif said:
             yield f"{run.name}: upstream loads the export but cannot run it: {said}"
         dtypes = stored_dtypes(Path(run.export))
         rounded = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes.values()} - {"float32"})

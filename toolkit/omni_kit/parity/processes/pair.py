@@ -180,10 +180,11 @@ class Pair(SideResults):
             TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps, run.adapter)
         )
 
-    def opened_export(self, run: TrainingRun) -> tuple[Tensors, str, list[str]]:
+    def opened_export(self, run: TrainingRun) -> tuple[Tensors, str, str, list[str]]:
         """What upstream holds after it has loaded the export of a run as it is; why it cannot use it; what it keeps.
 
-        The last are the names of tensors that upstream keeps in float32 whatever the dtype of the others.
+        The third is why upstream cannot use the model that the run began with, either. The last are the names of
+        tensors that upstream keeps in float32 whatever the dtype of the others.
 
         Raises:
             StepError: it cannot load it.
@@ -193,7 +194,7 @@ class Pair(SideResults):
             found = self._reference.ask(LoadExport(Path(run.export), Path(run.checkpoint), file))
         except StepError as error:
             raise StepError(f"upstream cannot load the export: {error}", blames_candidate=True) from error
-        return load_tensors(file), found["said"], found["kept"]
+        return load_tensors(file), found["said"], found["own"], found["kept"]
 
     def opened_adapter(self, checkpoint: Path, adapter: Path) -> int | str:
         """How many tensors of a saved adapter upstream's model takes; or the library that is missing for that.

@@ -40,6 +40,8 @@ from omni_kit.parity.processes.training import Training
 from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot
 from omni_kit.toys.tensors import Tensors
 
+_MORE_NUDGES = 7  # where one is not enough to tell what rounding does
+
 
 class SideResults:
     """The reference and the candidate, with all that is asked of them once and kept.
@@ -210,6 +212,15 @@ class SideResults:
         return reference["parameters"]
 
     @once
+    def nudged_again(self) -> list[Path]:
+        """The reference has run with its weights moved in other ways; returns the folders of the results."""
+        self.ran()
+        folders = [self.folder(f"{NUDGED}/{number}") for number in range(1, _MORE_NUDGES + 1)]
+        for number, folder in enumerate(folders, start=1):
+            self._reference.ask(RunNudged(self._inputs, folder, number))
+        return folders
+
+    @once
     def recordings(self) -> tuple[Recording, Recording]:
         """What went in and out of every module of the reference and of the candidate, each running freely."""
         self.loaded()
@@ -325,6 +336,10 @@ class SideResults:
         """The "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged", "candidate/bfloat16"."""
         self.ran()
         return load_tensors(self.folder(side) / f"{what}.safetensors")
+
+    def rounded_again(self, what: str) -> list[Tensors]:
+        """The "outputs" or "gradients" of the reference with its weights moved in other ways."""
+        return [load_tensors(folder / f"{what}.safetensors") for folder in self.nudged_again()]
 
     def results(self, what: str) -> Tensors:
         """The "outputs" or "gradients" of the candidate."""

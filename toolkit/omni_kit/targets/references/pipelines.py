@@ -22,9 +22,9 @@ from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of, media_of
-from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
+from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
-from omni_kit.upstream.diffusers.pipelines import INDEX, SCHEDULER, Pipeline, find_pipeline
+from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.diffusers.signatures import Argument
 
 _SCALE = 4.0  # of guidance
@@ -74,8 +74,7 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
     A pipeline that needs none gets its first one where the scenario is guided, and none where it is not.
     """
     names = images_of(pipeline)
-    scheduler = next((one.class_name for one in pipeline.components if one.name == SCHEDULER), "")
-    needed = [place for place, name in enumerate(names) if name in media_needed(Defaults(pipeline, scheduler))]
+    needed = [names.index(name) for name in images_needed(pipeline)]
     plain = names[0] in media_of(pipeline) if names else False  # others want more than a picture, such as its place
     count = max(needed) + 1 if needed else int(scenario.guided and plain)
     return {name: _picture(scenario, number) for number, name in enumerate(names[:count])}

@@ -15,7 +15,8 @@ from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 
 _KNOWN = {"XLA_AVAILABLE": False, "use_resolution_binning": False}  # sizes are taken as they are asked for
 _OF_MEDIA = ("image", "video", "mask")
-_OF_ANSWERS = ("postprocess", "resize_and_crop")  # what is made of an answer, which may have the name of what was given
+_NOT_USING = ("postprocess", "resize_and_crop", "validate")
+"""Calls on what is made of an answer, which may have the name of what was given; and checks, which None passes."""
 _STEPS_BY = Unknown(f"self.{SCHEDULER}")
 
 
@@ -78,6 +79,13 @@ def media_needed(defaults: Defaults) -> list[str]:
     return [name for name in named if given[name].required or name in used - made]
 
 
+def images_needed(pipeline: Pipeline) -> list[str]:
+    """The pictures that a pipeline cannot be called without, in the order of its call."""
+    scheduler = next((one.class_name for one in pipeline.components if one.name == SCHEDULER), "")
+    needed = media_needed(Defaults(pipeline, scheduler))
+    return [name for name in images_of(pipeline) if name in needed]
+
+
 def _assigned_at(taken: Iterable[ast.AST], name: str) -> float:
     """The first line that assigns a variable by default."""
     found = [node for node in taken if isinstance(node, ast.Assign)]
@@ -116,7 +124,7 @@ def _worked_on(node: ast.AST) -> Iterator[str]:
         yield node.value.id
     elif isinstance(node, ast.Call):
         name = dotted(node.func) or ""
-        if any(word in name for word in _OF_ANSWERS):
+        if any(word in name for word in _NOT_USING):
             return
         if name.count(".") > 1 or any(word in name for word in _OF_MEDIA):
             given = [*node.args, *(one.value for one in node.keywords)]

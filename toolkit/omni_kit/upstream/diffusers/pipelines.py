@@ -17,7 +17,6 @@ from omni_kit.upstream.diffusers.classes import (
     PIPELINES,
     SCHEDULERS,
     TRANSFORMERS,
-    class_names,
     find_class,
     is_model,
     is_transformer,
@@ -114,7 +113,7 @@ class Pipeline:
     def _asked(self) -> Iterator[tuple[str, list[str], bool]]:
         """Each argument of the constructor that takes a part: its name, the classes, and whether it may be absent."""
         for argument in arguments(self.cls).values():
-            names = [name for name in _names(argument.annotation) if self._of_library(name) is not None]
+            names = [name for name in argument.names if self._of_library(name) is not None]
             if names:
                 yield argument.name, names, argument.name in self._optional or not argument.required
 
@@ -212,48 +211,3 @@ def _named(value: Any) -> tuple[str, str] | None:
     if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(part, str) for part in value):
         return value[0], value[1]
     return None
-
-
-def _names(annotation: str) -> list[str]:
-    """The names in an annotation: `A | None`, `Union[A, B]`."""
-    nodes = ast.walk(ast.parse(annotation, mode="eval")) if annotation else ()
-    return [node.id for node in nodes if isinstance(node, ast.Name)]
-
-
-def pipeline_of(library: Library, transformer: str) -> Pipeline | None:
-    """The plainest pipeline whose denoiser is a class: one that is called with a prompt, of the shortest name.
-
-    A pipeline that asks for a picture, or for weights next to its own, is for another task. So is one without an
-    autoencoder or a scheduler of its own: what it denoises are no latents.
-    """
-    found = []
-    for name in class_names(library):
-        place = place_of(library, name) or ""
-        if not (place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline")):
-            continue
-        if transformer not in (library.root / place).read_text(encoding="utf-8"):
-            continue  # most files, which need not be parsed
-        cls = find_class(library, name)
-        if cls is None or transformer not in _classes_asked(cls):
-            continue
-        pipeline = Pipeline(library, cls)
-        if _draws(pipeline) and pipeline.denoiser.class_name == transformer:
-            beside = sum(one.role == "controlnet" for one in pipeline.components)
-            found.append((beside, len(name), name))
-    return find_pipeline(library, min(found)[2], {}) if found else None
-
-
-def _classes_asked(cls: ClassRef) -> list[str]:
-    return [name for one in arguments(cls).values() for name in _names(one.annotation)]
-
-
-def _draws(pipeline: Pipeline) -> bool:
-    """Whether a pipeline makes pictures or the like of a prompt alone."""
-    roles = {one.role for one in pipeline.components}
-    named = any(one.name == SCHEDULER for one in pipeline.components)
-    required = any(one.required for one in arguments(pipeline.cls, "__call__").values())
-    folders = {
-        place_of(pipeline.library, one.class_name) or "" for one in pipeline.components if one.role == "denoiser"
-    }
-    alone = all(folder.startswith(f"{TRANSFORMERS}/") for folder in folders)  # a prior stands beside a UNet
-    return {"denoiser", "autoencoder"} <= roles and alone and named and not required

@@ -29,6 +29,12 @@ class Argument:
     annotation: str
     where: str
 
+    @property
+    def names(self) -> list[str]:
+        """The names in the annotation: A and B of `A | B | None`."""
+        nodes = ast.walk(ast.parse(self.annotation, mode="eval")) if self.annotation else ()
+        return [node.id for node in nodes if isinstance(node, ast.Name)]
+
 
 def arguments(cls: ClassRef, method: str = "__init__") -> dict[str, Argument]:
     """The named arguments of a method after `self`, in order; none where neither the class nor a base has it."""

@@ -32,23 +32,32 @@ class Run(Step[dict[str, list[str]]]):
 
 @dataclass(frozen=True)
 class RunNudged(Step[None]):
-    """As `Run`, with every weight moved to the next float32 number, and tables rounded: what rounding alone can do."""
+    """As `Run`, with every weight moved to the next float32 number, and tables rounded: what rounding alone can do.
+
+    Attributes:
+        salt: another number moves other weights up and others down.
+    """
 
     inputs: Path
     out: Path
+    salt: int = 0
 
     def take(self, side: Side) -> None:
         """See `Step.take`."""
         tables = side.builder.rounded_tables() if isinstance(side.builder, Tabulating) else nullcontext()
-        with nudging(side.model), tables:
+        with nudging(side.model, salt=self.salt), tables:
             side.run(side.model, self.inputs, self.out)
 
 
 @contextmanager
-def nudging(model: Any, *, restore: bool = True) -> Iterator[None]:
-    """Every weight is the next float32 number while this is entered, and what it was afterwards, if `restore`."""
+def nudging(model: Any, *, restore: bool = True, salt: int = 0) -> Iterator[None]:
+    """Every weight is the next float32 number while this is entered, and what it was afterwards, if `restore`.
+
+    Args:
+        salt: another number moves other weights up and others down.
+    """
     exact = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    _set(model, {name: nudged(name, parameter) for name, parameter in model.named_parameters()})
+    _set(model, {name: nudged(f"{name}{salt or ''}", one) for name, one in model.named_parameters()})
     try:
         yield
     finally:

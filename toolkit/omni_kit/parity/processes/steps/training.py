@@ -105,7 +105,8 @@ def _step(
 class LoadExport(Step[dict[str, Any]]):
     """Loads an exported directory as it is, and lets the model do what it is for; writes what it holds to `out`.
 
-    Answers as `said` why it cannot do that, empty where it can; and as `kept` what upstream keeps in float32.
+    Answers as `said` why it cannot do that, empty where it can, and as `own` why the model that training began with
+    cannot, either; and as `kept` what upstream keeps in float32.
     """
 
     export: Path
@@ -116,7 +117,9 @@ class LoadExport(Step[dict[str, Any]]):
         """See `Step.take`."""
         model = side.trains_plainly.load(self.export)
         save_tensors(state_of(model), self.out)
-        return {"said": side.trains_plainly.use(model, self.checkpoint), "kept": _kept(model)}
+        said = side.trains_plainly.use(model, self.checkpoint)
+        own = side.trains_plainly.use(side.trains_plainly.load(self.checkpoint), self.checkpoint) if said else ""
+        return {"said": said, "own": own, "kept": _kept(model)}
 
 
 def _kept(model: torch.nn.Module) -> list[str]:

@@ -10,6 +10,7 @@ from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.dit.transformer import TransformerContext
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import FRAMES, frames_of
+from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
@@ -31,7 +32,8 @@ class ConditionContext:
         convention, convention_where, mean_of, deviation_of, scaled: how latents are scaled; see `LatentScale`.
         scale, step_text, step_where: how the transformer is told a step of the scheduler, as Python text; `known_step`,
             that it could be read.
-        frames: what the pipeline calls the number of frames.
+        frames: what the pipeline calls the number of frames; `films`, that it makes films.
+        pictures: the arguments of its call that are the pictures it starts from.
         sees: the pipeline has a processor of pictures or videos.
         sign: -1 where the pipeline negates the output.
         patch: how many places of a grid are one token.
@@ -61,6 +63,8 @@ class ConditionContext:
     step_where: str
     known_step: bool
     frames: str
+    films: bool
+    pictures: Sequence[str]
     sees: bool
     sign: int
     patch: int
@@ -93,6 +97,7 @@ class Conditions:
         first, step = next(iter(taken)), next((name for name in taken if name in STEP_NAMES), "")
         scale = denoising.scale if denoising is not None else None
         unit = self.unit or Affine(1.0)
+        frames = frames_of(self.pipeline) if self.pipeline is not None else ""
         return ConditionContext(
             name=transformer.name,
             class_name=transformer.class_name,
@@ -117,7 +122,9 @@ class Conditions:
             step_text=_text(unit),
             step_where=denoising.where if denoising is not None else "",
             known_step=self.unit is not None,
-            frames=(frames_of(self.pipeline) if self.pipeline is not None else "") or FRAMES[0],
+            frames=frames or FRAMES[0],
+            films=bool(frames),
+            pictures=images_needed(self.pipeline) if self.pipeline is not None else [],
             sees=denoising is not None and denoising.sees,
             sign=denoising.sign if denoising is not None else 1,
             patch=self._patch,

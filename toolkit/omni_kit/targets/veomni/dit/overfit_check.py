@@ -271,6 +271,7 @@ def _schedule_of(pipeline: Any, size: tuple[int, int], most: int = 1000) -> tupl
     return told[order], levels[order]
 
 
+@torch.no_grad()
 def _passed(
     pipeline: Any, size: tuple[int, int], steps: int, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -290,7 +291,12 @@ def _passed(
         found.update(signature.bind(self, *args, **kwargs).arguments)
         raise Seen
 
-    with replaced(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
+    with (
+        encoding(type(pipeline.vae), []),
+        replaced(cls, "forward", forward),
+        contextlib.suppress(Seen),
+        torch.no_grad(),
+    ):
         pipeline(**call_arguments(pipeline, size, steps, settings or {}))
     return found
 

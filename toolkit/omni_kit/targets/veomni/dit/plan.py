@@ -23,8 +23,9 @@ from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
 from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.checkpointing import checkpoints, lost_by_checkpointing
+from omni_kit.upstream.diffusers.choosing import pipeline_of
 from omni_kit.upstream.diffusers.models import ComponentModel
-from omni_kit.upstream.diffusers.pipelines import INDEX, pipeline_of
+from omni_kit.upstream.diffusers.pipelines import INDEX
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.subject import Subject
@@ -118,6 +119,7 @@ class _Planner:
             **vars(self.transformer), "in_tree": self.in_tree, "models": DIFFUSION_MODELS, "config_path": config,
             "test_path": self._test, "pipeline": self.condition.pipeline,
             "denoiser": self.condition.denoiser or "transformer", "lora_modules": self._adapted, "films": self._films,
+            "pictures": self.condition.pictures,
             "model_path": given.path, "download": given.download, "given": given.given,
             "package": base.replace("/", "."), "training_file": f"{yaml}.yaml",
         }  # fmt: skip
@@ -130,7 +132,7 @@ class _Planner:
         yield NewFile(f"{yaml}.yaml", "train.yaml.jinja", context={**shared, "lora": False})
         if self._adapted:
             yield NewFile(f"{yaml}_lora.yaml", "train.yaml.jinja", context={**shared, "lora": True})
-        yield NewFile(f"{base}/{name}_condition/data.py", "condition/data.py.jinja", context=vars(self.transformer))
+        yield NewFile(f"{base}/{name}_condition/data.py", "condition/data.py.jinja", context=shared)
         yield NewFile(f"{base}/train.py", "train.py.jinja", context=shared)
         yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=shared)
         yield NewFile(config, text=_json({**self._values, **self._signed}))

@@ -27,7 +27,7 @@ from omni_kit.targets.veomni.runtime.trainer import (
 )
 
 _FULL, _LORA = ".yaml", "_lora.yaml"
-_SAMPLES, _FRAMES = 16, 9
+_SAMPLES = 16
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class DitRuns:
         made = self.where / "data.jsonl"
         made.parent.mkdir(parents=True, exist_ok=True)
         frames, rows, _ = self.shape
-        options = {"--samples": _SAMPLES, "--size": rows, "--frames": max(_FRAMES, frames)}
+        options = {"--samples": _SAMPLES, "--size": rows, "--frames": frames}
         text = (self.path / "make_data.py").read_text(encoding="utf-8")
         told = [part for name, value in options.items() if name in text for part in (name, str(value))]
         with replaced(sys, "argv", ["make_data", str(made), *told]):

@@ -12,6 +12,7 @@ from torch import nn
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.sides import KernelChoice, Mesh, TrainingRun
+from omni_kit.targets.references.pipelines import read_pipeline
 from omni_kit.targets.veomni.dit.attending import attention_faults
 from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
@@ -38,13 +39,15 @@ from omni_kit.toys.feeds.protocol import Batch, CallScenario
 from omni_kit.toys.feeds.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
+from omni_kit.upstream.diffusers.choosing import pipeline_of
 from omni_kit.upstream.diffusers.classes import find_class
-from omni_kit.upstream.diffusers.pipelines import pipeline_of
+from omni_kit.upstream.diffusers.pipelines import Pipeline
 
 ATTENTION = "attention"
 _SHARDS = 3
 _UNTRIED = "text conditioning not tested"
 _LATENTS = "latents"
+_NO_PIPELINE = "diffusers has no pipeline that runs it from a prompt, or a prompt and pictures"
 _OWN_LOSS = "the loss is VeOmni's flow-matching objective, written again for upstream, whose model has none"
 _ONE_BY_ONE = "VeOmni's wrapper processes the samples of a batch one at a time, and so does upstream here"
 
@@ -97,9 +100,9 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
 
         built = self._build(checkpoint, None, "meta")
-        key, read = built.config.condition_model_type, pipeline_of(find_library("diffusers"), type(built).__name__)
+        key, read = built.config.condition_model_type, _pipeline(built)
         if read is None:
-            raise ConditionsNotTested("diffusers has no pipeline that runs it from a prompt alone")
+            raise ConditionsNotTested(_NO_PIPELINE)
         pipeline = toy(read.cls.node.name, place)
         denoiser = place / read.denoiser.name
         try:
@@ -153,9 +156,8 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             MissingRequirement: no small pipeline can be made; why.
         """
         built = self._build(checkpoint, None, "meta")
-        read = pipeline_of(find_library("diffusers"), type(built).__name__)
-        if read is None:
-            raise MissingRequirement("diffusers has no pipeline that runs it from a prompt alone")
+        if (read := _pipeline(built)) is None:
+            raise MissingRequirement(_NO_PIPELINE)
         try:
             shape = drawn_shape(toy(read.cls.node.name, where / "pipeline"), SIZES[0])
         except ConditionsNotTested as reason:
@@ -198,6 +200,18 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             self._notes += _share_by_flash(model, self._device)
         ready = model.train() if alone else shard(model, checkpoint)
         return [step(ready, batch, self._device, lambda samples: _taken(model, samples)) for batch in batches]
+
+
+def _pipeline(built: Any) -> Pipeline | None:
+    """The pipeline that the module of the conditions imports; else the plainest around the wrapped class."""
+    from diffusers import DiffusionPipeline
+    from veomni.models.loader import MODELING_REGISTRY
+
+    condition = MODELING_REGISTRY[built.config.condition_model_type]()
+    held = vars(inspect.getmodule(condition) or object).values()
+    names = {one.__name__ for one in held if isinstance(one, type) and issubclass(one, DiffusionPipeline)}
+    names -= {DiffusionPipeline.__name__}
+    return read_pipeline(min(names)) if names else pipeline_of(find_library("diffusers"), type(built).__name__)
 
 
 def _loaded_by_itself(built: Any, denoiser: Path, batch: TrainingBatch) -> Iterator[str]:

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.targets.references.pipelines import PipelineBuilder
+from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineBatchBuilder, Scenario
 from omni_kit.toys.pipelines.parts import told
 from omni_kit.upstream.diffusers.calling import FRAMES
+from omni_kit.upstream.diffusers.defaults import images_needed
 
 SIZES, STEPS = ((64, 64), (64, 96)), 3
 """Rows and columns that small pipelines are asked for, and in how many steps."""
@@ -198,6 +200,8 @@ def call_arguments(
         "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
         **dict.fromkeys(FRAMES, FRAME_COUNT),
     }  # fmt: skip
+    pictures = images_needed(read_pipeline(type(pipeline).__name__))
+    asked |= dict(zip(pictures, _sources(pipeline, (FRAME_COUNT, rows, columns), len(pictures)), strict=True))
     asked |= {name: value for name, value in (settings or {}).items() if value is not None}
     taken = inspect.signature(pipeline.__call__).parameters
     return {name: value for name, value in asked.items() if name in taken}
@@ -231,17 +235,33 @@ def encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
 
 
 def media(pipeline: Any, shapes: Sequence[Shape]) -> dict[str, Any]:
-    """Return a sample of each shape, as the data pipeline passes them: pictures, or frames of bytes."""
-    from PIL import Image
+    """Return a sample of each shape, as the data pipeline passes them: pictures, or frames of bytes.
 
-    made = []
-    for count, rows, columns in shapes:
-        x, y, t = np.meshgrid(np.linspace(0, 3, columns), np.linspace(0, 2, rows), np.linspace(0, 1, count))
-        frames = np.stack([np.sin(x + t), np.cos(y - t), np.sin(x * y)])  # [3, rows, columns, frames]
-        made.append(((frames + 1) * 127.5).astype(np.uint8))
+    Before a picture come those that the pipeline starts from; films start from their first frame.
+    """
+    made = [_frames(shape) for shape in shapes]
     if films(pipeline):
         return {"images": [[] for _ in made], "videos": [[torch.from_numpy(one).permute(3, 0, 1, 2)] for one in made]}
-    return {"images": [[Image.fromarray(one[..., 0].transpose(1, 2, 0))] for one in made], "videos": [[] for _ in made]}
+    count = len(images_needed(read_pipeline(type(pipeline).__name__)))
+    images = [[*_sources(pipeline, shape, count), _still(one)] for shape, one in zip(shapes, made, strict=True)]
+    return {"images": images, "videos": [[] for _ in made]}
+
+
+def _frames(shape: Shape) -> np.ndarray:
+    """Waves that move: bytes [3, rows, columns, frames]."""
+    count, rows, columns = shape
+    x, y, t = np.meshgrid(np.linspace(0, 3, columns), np.linspace(0, 2, rows), np.linspace(0, 1, count))
+    return ((np.stack([np.sin(x + t), np.cos(y - t), np.sin(x * y)]) + 1) * 127.5).astype(np.uint8)
+
+
+def _sources(pipeline: Any, shape: Shape, count: int) -> list[Image.Image]:
+    """The pictures that a pipeline starts from: of a film the first frame, of a picture others of that size."""
+    first = _frames(shape)
+    return [_still(first if films(pipeline) else np.roll(first, place + 1, axis=0)) for place in range(count)]
+
+
+def _still(frames: np.ndarray) -> Image.Image:
+    return Image.fromarray(frames[..., 0].transpose(1, 2, 0))
 
 
 def _loaded(root: Path) -> Any:
