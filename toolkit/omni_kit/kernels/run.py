@@ -26,7 +26,7 @@ _SMALL = 0.1  # of upstream's step: no other kernel is proven for a slot that ta
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What is measured.
+    """The options of a measurement.
 
     Attributes:
         config: a config.json of the real model; None scales the class's defaults to `size`.
@@ -111,7 +111,7 @@ class _Work:
         self._step = 0.0  # ms of upstream's own, where it gives a time
 
     def listed(self, source: str) -> KernelReport:
-        """What could be measured, on a machine that has the device."""
+        """Return the choices that a machine with the device could measure."""
         report = self._frame(source)
         choices = self._room.choices()
         slots = tuple(

@@ -36,7 +36,7 @@ def make_toy_checkpoint(
     """
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise BadInput(f"{out_dir} is not empty", "pass a new directory")
-    require({})
+    require({}, "a toy checkpoint")
     path = str(source.resolve()) if isinstance(source, Path) else source
     subject = open_source(path)
     builder, feed = REFERENCES[subject.library.name] if subject.pipeline is None else (PIPELINES, PIPELINE)

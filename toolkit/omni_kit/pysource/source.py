@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.pysource.library import Library
 
 
@@ -214,7 +214,7 @@ def read_source(library: Library, file: Path) -> SourceFile:
     try:
         text, tree = parse_file(file)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+        raise BadInput(f"cannot read {file}: {reason(error)}") from error
     return SourceFile(library, library.module_name(file), file, text, tree)
 
 

@@ -56,7 +56,7 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
 
 
 def left_open(files: Mapping[str, str]) -> list[Todo]:
-    """What rendered files leave to a person: their lines with a comment `TODO(omni-kit): ...`."""
+    """Return the to-dos of rendered files: their lines with a comment `TODO(omni-kit): ...`."""
     return [
         Todo(path, number, line.partition(TODO_MARK)[2].strip(" :"))
         for path, text in files.items()
