@@ -52,7 +52,7 @@ def test_a_contender_that_crashes_is_named_and_the_others_go_on() -> None:
     found = interleaved(bench, SLOW, {"m": {"loss": "middling"}, "q": {"loss": "quick"}}, rounds=3)
     assert found.broken == {"m": "middling ended its process"}
     assert found.measured["q"].ms == 100
-    assert bench.asked.count({"loss": "middling"}) == 1
+    assert bench.calls.count({"loss": "middling"}) == 1
 
 
 def test_a_baseline_that_crashes_ends_it() -> None:
@@ -65,10 +65,10 @@ def test_of_a_large_difference_one_round_tells_enough() -> None:
     given = {"a": {"loss": "awful"}, "m": {"loss": "near"}}
     found = interleaved(bench, SLOW, given, rounds=3)
     assert found.measured["a"].ms == 500
-    assert bench.asked.count({"loss": "awful"}) == 1
-    assert bench.asked.count({"loss": "near"}) == 3
+    assert bench.calls.count({"loss": "awful"}) == 1
+    assert bench.calls.count({"loss": "near"}) == 3
     interleaved(bench, SLOW, given, rounds=3, closely=True)
-    assert bench.asked.count({"loss": "awful"}) == 4
+    assert bench.calls.count({"loss": "awful"}) == 4
 
 
 def test_figures_of_later_rounds_stand_in_one_table_with_those_of_the_first() -> None:

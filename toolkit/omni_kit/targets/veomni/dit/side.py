@@ -32,9 +32,9 @@ from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attenti
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
-from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
-from omni_kit.toys.feeds.protocol import Batch, CallScenario
-from omni_kit.toys.feeds.scenarios import answered_whole
+from omni_kit.toys.batches.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
+from omni_kit.toys.batches.protocol import Batch, CallScenario
+from omni_kit.toys.batches.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
 from omni_kit.upstream.diffusers.classes import find_class
