@@ -159,7 +159,7 @@ class _Work:
         parameters = self._room.scale(source, 0 if asked.config else asked.size)
         config = json.loads((self._room.config_dir / "config.json").read_text(encoding="utf-8"))
         if (own := _model_type(self._candidate.source)) != (given := str(config.get("model_type"))):
-            raise BadInput(f"{asked.config} is of model_type '{given}', the integration of '{own}'", "give its own")
+            raise BadInput(f"{asked.config} is of model_type '{given}', the integration of '{own}'", "pass its own")
         model = {**shape_class(config), "parameters": parameters, "layers": config.get("num_hidden_layers")}
         run = {name: getattr(asked, name) for name in ("sequence", "micro_batch", "dtype", "device", "steps")}
         self._say(f"{model['model_type']}: {parameters / 1e9:.2f}B parameters, {asked.sequence} tokens, {asked.dtype}")

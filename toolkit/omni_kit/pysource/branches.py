@@ -28,7 +28,7 @@ _OPPOSITES = ((ast.Is, ast.IsNot), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn))
 
 @dataclass(frozen=True)
 class Decision:
-    """What a condition depends on.
+    """The values that a condition depends on.
 
     Attributes:
         fields: of configs, by name.
@@ -237,7 +237,7 @@ class _Scope:
         return replace(self, name=f"{self.name}.{node.name}".lstrip("."), function=node, tree=tree)
 
     def decides(self, test: ast.expr) -> Decision:
-        """What a condition in this function depends on."""
+        """Return the values that a condition in this function depends on."""
         return _Reading(self).of(test, _DEEP)
 
 
