@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.errors import BadInput
+from omni_kit import formatting
+from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import inside, plain_name, write_atomic
 from omni_kit.formatting import format_python, ruff_binary
+from omni_kit.isolation.programs import Finished
 
 
 def test_write_replaces_and_keeps_the_mode(tmp_path: Path) -> None:
@@ -75,3 +77,12 @@ def test_format_refuses_what_is_not_python() -> None:
 
 def test_ruff_is_found() -> None:
     assert os.access(ruff_binary(), os.X_OK)
+
+
+@pytest.mark.parametrize(("code", "error", "refused"), [(1, "", MissingRequirement), (2, "no syntax", BadInput)])
+def test_ruff_that_ends_without_a_message_is_a_fault_of_the_environment(
+    code: int, error: str, refused: type[OmniKitError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formatting, "run_program", lambda *_, **__: Finished(code, "", error))
+    with pytest.raises(refused):
+        format_python("x = 1\n", "x.py")

@@ -3,7 +3,7 @@
 import pytest
 
 from omni_kit.targets import sides
-from omni_kit.toys.feeds import protocol
+from omni_kit.toys.batches import protocol
 
 
 def test_an_old_name_is_the_new_object_and_warns() -> None:

@@ -1,4 +1,4 @@
-"""omni_checkers: rules that read an integration and say what is wrong, where, and why it hurts.
+"""omni_checkers: rules that read an integration and report what is wrong, where, and the consequence.
 
 from omni_checkers import check
 report = check([Path("plugins/olmoe")])

@@ -118,6 +118,11 @@ BAD = [
     (["doctor", "--target", "nowhere"], 2),
     (["rules", "list", "--target", "nowhere"], 2),
     (["parity"], 2),
+    (["parity", ".", "--device", "tpu"], 2),
+    (["check", ".", "--level", "deep"], 2),
+    (["check-layout", "olmoe", "--assume", "sideways"], 2),
+    (["verify", ".", "--card", "."], 2),
+    (["patchgen", "drift", "--library", "no_such_library"], 3),
 ]
 
 
@@ -129,6 +134,7 @@ def test_bad_input_is_one_line(given: list[str], code: int, capsys: pytest.Captu
     lines = captured.err.splitlines()
     assert lines[0].startswith("error: ")
     assert all(line.startswith(("error:", "hint:")) for line in lines)
+    assert "Value error" not in captured.err
 
 
 @pytest.mark.parametrize(("given", "code"), BAD)
@@ -137,6 +143,12 @@ def test_bad_input_in_json(given: list[str], code: int) -> None:
     assert got == code
     assert data.keys() == {"schema", "ok", "error", "hint"}
     assert (data["schema"], data["ok"]) == ("omni-kit/error/1", False)
+
+
+def test_verify_ends_at_once_without_its_weights(tmp_path: Path) -> None:
+    code, data = run_cli("verify", str(tmp_path), "--weights", "no/such/checkpoint")
+    assert code == 2
+    assert data["error"].startswith("no/such/checkpoint does not exist")
 
 
 def test_findings_exit_one(checkpoint: Checkpoints, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_feed_that_lacks_something_is_named_before_anything_runs(
     monkeypatch.delattr(sides.Points, "frames")
     code, answer = run_cli("parity", str(plugin), "--levels", "import")
     assert code != 0
-    assert "the feed lantern.sides:Points has no 'frames'" in json.dumps(answer)
+    assert "the batch builder lantern.sides:Points has no 'frames'" in json.dumps(answer)
 
 
 def test_the_page_shows_what_was_drawn(plugin: Path, tmp_path: Path) -> None:

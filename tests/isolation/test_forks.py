@@ -188,7 +188,7 @@ def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
         place = tmp_path / name
         inputs = place / "inputs.safetensors"
         with Worker("reference", place, service=SERVICE, modules=modules) as one:
-            one.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["veomni"]))
+            one.ask(Open(TRANSFORMERS, batch_builder=LANGUAGE, forbidden=["veomni"]))
             one.ask(MakeToy(candidate.source, place, "hub"))
             one.ask(Run(inputs, place / "reference"))
         with Worker("candidate", place, service=SERVICE, modules=modules) as one:

@@ -27,7 +27,7 @@ class StandIns:
     jitter: tuple[float, ...] = (0.0,)
     crashing: frozenset[str] = frozenset()
     synergy: Mapping[frozenset[str], float] = field(default_factory=dict)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    calls: list[dict[str, str]] = field(default_factory=list)
 
     def sample(self, contender: Mapping[str, str]) -> Sample:
         """Four steps of a choice.
@@ -35,15 +35,15 @@ class StandIns:
         Raises:
             Broken: it has a kernel that crashes.
         """
-        self.asked.append(dict(contender))
+        self.calls.append(dict(contender))
         if crashed := self.crashing.intersection(contender.values()):
             raise Broken(f"{min(crashed)} ended its process")
         costs = [self.costs[slot][kernel] for slot, kernel in contender.items()]
-        ms = self.base[0] + sum(cost[0] for cost in costs) + self.drift * len(self.asked)
+        ms = self.base[0] + sum(cost[0] for cost in costs) + self.drift * len(self.calls)
         ms += sum(extra for both, extra in self.synergy.items() if both <= set(contender.values()))
-        steps = tuple(ms + self.jitter[(len(self.asked) * 4 + step) % len(self.jitter)] for step in range(4))
+        steps = tuple(ms + self.jitter[(len(self.calls) * 4 + step) % len(self.jitter)] for step in range(4))
         return Sample(steps, self.base[1] + sum(cost[1] for cost in costs))
 
     def clock(self) -> float:
         """A second a sample."""
-        return float(len(self.asked))
+        return float(len(self.calls))

@@ -166,7 +166,7 @@ def test_brought_kernels_that_were_chosen_come_with_the_model(
     ("arguments", "said"),
     [
         (("--size", "big"), "not a size"),
-        (("--device", "tpu"), "unknown device"),
+        (("--device", "tpu"), "'tpu' is not one of"),
         (("--config", "no/such/config.json"), "there is no"),
         (("--html", "no/such/page.html"), "cannot be written"),
     ],

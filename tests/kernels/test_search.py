@@ -60,7 +60,7 @@ def test_what_two_kernels_do_together_is_measured_and_not_added_up() -> None:
         apart, {"a": "off", "b": "no"}, {"a": ["off", "on"], "b": ["no", "yes"]}, rounds=2, clock=apart.clock
     ).run()
     assert found.choices[found.recommended] == {"a": "on", "b": "no"}
-    assert not bench.asked
+    assert not bench.calls
 
 
 def test_what_helps_only_together_is_found() -> None:
@@ -121,7 +121,7 @@ def test_a_kernel_that_crashes_is_named_and_never_chosen() -> None:
     found = search(bench).run()
     assert "chunked ended its process" in found.broken["loss=chunked"]
     assert all(choice["loss"] != "chunked" for name, choice in found.choices.items() if name in found.measured)
-    assert bench.asked.count({**START, "loss": "chunked"}) == 1
+    assert bench.calls.count({**START, "loss": "chunked"}) == 1
 
 
 def test_it_stops_when_no_combination_can_be_faster() -> None:

@@ -52,7 +52,7 @@ def test_a_contender_that_crashes_is_named_and_the_others_go_on() -> None:
     found = interleaved(bench, SLOW, {"m": {"loss": "middling"}, "q": {"loss": "quick"}}, rounds=3)
     assert found.broken == {"m": "middling ended its process"}
     assert found.measured["q"].ms == 100
-    assert bench.asked.count({"loss": "middling"}) == 1
+    assert bench.calls.count({"loss": "middling"}) == 1
 
 
 def test_a_baseline_that_crashes_ends_it() -> None:
@@ -65,16 +65,16 @@ def test_a_contender_whose_interval_decides_gets_no_further_round() -> None:
     given = {name: {"loss": name} for name in ("awful", "near", "same")}
     found = interleaved(bench, SLOW, given, rounds=3)
     assert found.measured["awful"].ms == 500
-    counts = {name: bench.asked.count({"loss": name}) for name in given}
+    counts = {name: bench.calls.count({"loss": name}) for name in given}
     assert counts == {"awful": 1, "near": 1, "same": 1}
     interleaved(bench, SLOW, given, rounds=3, closely=True)
-    assert bench.asked.count({"loss": "awful"}) == 4
+    assert bench.calls.count({"loss": "awful"}) == 4
 
 
 def test_where_steps_vary_an_interval_takes_longer_to_decide() -> None:
     bench = StandIns(COSTS, jitter=(0.0, 24.0))
     interleaved(bench, SLOW, {"near": {"loss": "near"}}, rounds=3)
-    assert bench.asked.count({"loss": "near"}) == 3
+    assert bench.calls.count({"loss": "near"}) == 3
 
 
 def test_figures_of_later_rounds_stand_in_one_table_with_those_of_the_first() -> None:

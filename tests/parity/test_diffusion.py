@@ -234,7 +234,11 @@ def _show(report: ParityReport) -> str:
 def test_the_directory_of_a_pipeline_means_its_transformer(denoisers: Path) -> None:
     for directory in ("wan_t2v", "qwen_image"):
         inside, itself = (find_candidate(denoisers / path) for path in (directory, f"{directory}/{_last(directory)}"))
-        assert (inside.source, inside.reference, inside.feed) == (itself.source, itself.reference, itself.feed)
+        assert (inside.source, inside.reference, inside.batch_builder) == (
+            itself.source,
+            itself.reference,
+            itself.batch_builder,
+        )
         assert set(itself.options["registered"]) < set(inside.options["registered"])
         assert inside.reference.endswith(":DiffusersBuilder")
 

@@ -39,7 +39,7 @@ def test_the_order_is_that_of_the_contract() -> None:
         (OF_MODELS, ["import", "keys", "roundtrip", "forward", "backward"]),
         (OF_MODELS - {Ability.gradient}, ["import", "keys", "roundtrip", "forward"]),
         (frozenset(), ["import", "keys", "roundtrip", "forward"]),
-        (OF_MODELS | {Ability.ways}, ["import", "keys", "roundtrip", "forward", "backward", "scenarios"]),
+        (OF_MODELS | {Ability.scenarios}, ["import", "keys", "roundtrip", "forward", "backward", "scenarios"]),
         (OF_MODELS | {Ability.hooks}, ["import", "hooks", "keys", "roundtrip", "forward", "backward"]),
         (frozenset({Ability.stages}), ["import", "keys", "roundtrip", "forward", "stages"]),
     ],

@@ -178,4 +178,4 @@ def test_a_page_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(BadInput, match="is a directory"):
         write_page(report(), tmp_path)
     assert main(["parity", "--html", str(tmp_path / "page.html")]) == 2
-    assert "nothing to compare was given" in capsys.readouterr().err
+    assert "no integration to compare" in capsys.readouterr().err

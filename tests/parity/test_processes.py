@@ -14,14 +14,14 @@ from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS
 
 from .conftest import MODELING, Edits, Plant
 
-OPEN = Open(TRANSFORMERS, feed=LANGUAGE)
+OPEN = Open(TRANSFORMERS, batch_builder=LANGUAGE)
 ROUTER = "router_logits = torch.nn.functional.linear(hidden_states, self.weight)"
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     with Worker("reference", tmp_path_factory.mktemp("worker"), timeout=60, service=SERVICE) as running:
-        running.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework"]))
+        running.ask(Open(TRANSFORMERS, batch_builder=LANGUAGE, forbidden=["no_such_framework"]))
         yield running
 
 
@@ -59,7 +59,7 @@ def test_a_reply_that_nobody_took_does_not_answer_the_next_question(worker: Work
 def test_a_package_that_the_reference_must_not_import_is_noticed(worker: Worker) -> None:
     """torch stands for the target framework: the reference does import it."""
     with pytest.raises(StepError, match="the reference process imported torch"):
-        worker.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework", "torch"]))
+        worker.ask(Open(TRANSFORMERS, batch_builder=LANGUAGE, forbidden=["no_such_framework", "torch"]))
 
 
 def test_an_unknown_builder_is_named(worker: Worker) -> None:

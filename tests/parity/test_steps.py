@@ -52,5 +52,5 @@ def test_what_is_no_step_is_refused(line: str) -> None:
 
 def test_defaults_are_those_of_a_reference_without_secrets() -> None:
     opened = Open("a:B")
-    assert (opened.feed, opened.forbidden, opened.gradient) == ("", (), True)
+    assert (opened.batch_builder, opened.forbidden, opened.gradient) == ("", (), True)
     assert Replay(Path("a"), Path("b"), Path("c")).pairs == []

@@ -123,7 +123,7 @@ def test_a_model_that_moved(integration: Path, tmp_path: Path) -> None:
     [
         ("answers = 3", "must contain only strings"),
         ("[answers]\nname = 3", "must contain only strings"),
-        ("[answers]\nname = 'm'", "does not say its source"),
+        ("[answers]\nname = 'm'", "has no source"),
         ("[[[", "cannot read"),
         ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='other'", "style 'other'"),
         ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'", "is not where"),

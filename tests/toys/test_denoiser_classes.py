@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from omni_kit.pysource.library import find_library
+from omni_kit.toys.batches.denoiser import TARGET, as_arguments, ask, denoised, denoiser_inputs, samples_of
+from omni_kit.toys.batches.denoiser.arguments import ask_again
 from omni_kit.toys.configs.denoiser import toy_denoiser
-from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, ask, denoised, denoiser_inputs, samples_of
-from omni_kit.toys.feeds.denoiser.arguments import ask_again
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.diffusers.classes import transformer_names

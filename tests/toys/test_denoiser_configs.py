@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from omni_kit.errors import BadInput
+from omni_kit.toys.batches.denoiser import TARGET, denoiser_inputs, samples_of
 from omni_kit.toys.configs.denoiser import toy_denoiser
-from omni_kit.toys.feeds.denoiser import TARGET, denoiser_inputs, samples_of
 from omni_kit.upstream.diffusers.classes import is_diffusers_class
 
 FED = ["WanTransformer3DModel", "QwenImageTransformer2DModel"]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.feeds.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
-from omni_kit.toys.feeds.denoiser import feed as feed_module
+from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
+from omni_kit.toys.batches.denoiser import builder as builder_module
 
 
 class Small(torch.nn.Module):
@@ -224,7 +224,7 @@ def test_an_answer_that_only_broadcasts_is_not_chosen() -> None:
 
 
 def test_a_variant_is_refused_after_as_many_inputs_as_the_toy_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "_LEAST_TRIED", 1)
+    monkeypatch.setattr(builder_module, "_LEAST_TRIED", 1)
     calls = Counter[torch.nn.Module]()
 
     def counts(model: torch.nn.Module, given: object) -> None:

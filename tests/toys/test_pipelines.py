@@ -8,7 +8,7 @@ import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder
-from omni_kit.toys.feeds.pipeline import PipelineBatchBuilder
+from omni_kit.toys.batches.pipeline import PipelineBatchBuilder
 
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
 MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",

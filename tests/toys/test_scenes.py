@@ -1,8 +1,8 @@
 """Scenes with media: every kind that a model takes, alone, together, and divided among processes."""
 
-from omni_kit.toys.feeds.protocol import Preparation
-from omni_kit.toys.feeds.scenarios import media_ways
-from omni_kit.toys.feeds.scenes import APART, SCENES, SHARED, with_kinds
+from omni_kit.toys.batches.protocol import Preparation
+from omni_kit.toys.batches.scenarios import media_ways
+from omni_kit.toys.batches.scenes import APART, SCENES, SHARED, with_kinds
 
 
 def test_a_model_meets_no_medium_that_it_does_not_take() -> None:
@@ -30,7 +30,7 @@ def test_every_scene_is_prepared_and_packed_and_a_single_one_with_media_also_lef
     ways = list(media_ways(lambda rows: {}, "IV"))
     forms: dict[str, list[str]] = {}
     for way in ways:
-        forms.setdefault(way.name.rpartition(", ")[0], []).append(way.fed)
+        forms.setdefault(way.name.rpartition(", ")[0], []).append(way.preparation)
 
     assert forms["a film"] == [Preparation.alone, Preparation.unprepared, Preparation.packed]
     assert forms["text alone"] == [Preparation.alone, Preparation.packed]

@@ -10,9 +10,16 @@ import torch
 import transformers
 from transformers import AutoConfig
 
+from omni_kit.toys.batches.language import text_inputs
+from omni_kit.toys.batches.vision import (
+    MediaTokens,
+    kinds_taken,
+    kinds_untried,
+    media_inputs,
+    modality_masks,
+    samples_of,
+)
 from omni_kit.toys.configs.language import toy_config
-from omni_kit.toys.feeds.language import text_inputs
-from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, kinds_untried, media_inputs, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
 TEXT = list(range(40, 90))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from omni_kit.toys.feeds.language import text_inputs
+from omni_kit.toys.batches.language import text_inputs
 from omni_kit.toys.weights import fill, shuffled_ramp
 
 

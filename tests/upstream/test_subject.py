@@ -64,13 +64,13 @@ def test_a_directory_named_as_a_model_type(
     monkeypatch.chdir(tmp_path)
     taken = open_source("qwen3_moe")
     assert taken.name == "olmoe"
-    assert taken.notes == (f"read {tmp_path / 'qwen3_moe'}; give transformers:qwen3_moe for the name in transformers",)
+    assert taken.notes == (f"read {tmp_path / 'qwen3_moe'}; pass transformers:qwen3_moe for the name in transformers",)
     named = open_source("transformers:qwen3_moe")
     assert (named.name, named.directory, named.notes) == ("qwen3_moe", None, ())
     assert open_name("qwen3_moe").name == "qwen3_moe"
     with pytest.raises(BadInput) as refused:
         open_source("mixtral")
-    assert refused.value.hint == "give transformers:mixtral for the name in transformers"
+    assert refused.value.hint == "pass transformers:mixtral for the name in transformers"
     assert open_source("./qwen3_moe").notes == ()
     with pytest.raises(BadInput, match=r"transformers .* has no model_type 'FluxPipeline'"):
         open_source("transformers:FluxPipeline")
@@ -107,14 +107,30 @@ def test_neither_path_nor_model_type() -> None:
         ("Qwen/Qwen3-30B-A3B", "hf://Qwen/Qwen3-30B-A3B"),
         ("olmoee", "olmoe"),
         ("WanTransformer3DModels", "WanTransformer3DModel"),
-        ("zzzzzzzzzz", ""),
+        ("zzzzzzzzzz", "pass a config.json"),
     ],
 )
 def test_what_was_meant_is_said(given: str, hint: str) -> None:
     with pytest.raises(BadInput) as caught:
         open_source(given)
     assert hint in caught.value.hint
-    assert bool(hint) == bool(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("no/such/config.json", "no/such/config.json does not exist"), ("x" * 5000, "'xxx")]
+)
+def test_a_path_that_leads_nowhere_is_named_in_one_short_line(given: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        open_source(given)
+    assert caught.value.message.startswith(said)
+    assert len(caught.value.message) < 300
+
+
+def test_a_config_of_another_name_is_cited_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text('{"model_type": "olmoe", "num_experts": "many"}', encoding="utf-8")
+    with pytest.raises(BadInput, match=r"^small\.json: num_experts") as caught:
+        _ = open_source(str(tmp_path / "small.json")).config
+    assert caught.value.hint == "correct small.json"
 
 
 @pytest.mark.parametrize(("name", "words"), [("model.gguf", "GGUF"), ("model.bin", "pickle"), ("x.pt", "pickle")])
@@ -146,7 +162,7 @@ def test_damaged_config(tmp_path: Path, text: str) -> None:
 def test_config_without_model_type(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"hidden_size": 8}')
     source = open_source(str(tmp_path))
-    with pytest.raises(BadInput, match="does not say its model_type"):
+    with pytest.raises(BadInput, match="has no model_type"):
         _ = source.config
 
 

@@ -12,6 +12,7 @@ from omni_kit.errors import OmniKitError
 from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter, Disk
 from omni_kit.parity import make_toy_checkpoint, run_parity
+from omni_kit.parity.candidate import require
 from omni_kit.parity.levels.train import Train
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.patchgen import run_config
@@ -46,7 +47,7 @@ class InjectedFault:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """What was proven."""
+    """The results of the demo's steps."""
 
     models: dict[str, list[DemoStep]]
     planted_fault: InjectedFault
@@ -73,6 +74,8 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     Raises:
         MissingRequirement: torch or VeOmni is not installed.
     """
+    needed = [one for one in get_target(TARGET).requirements if one.needed_by == "parity"]
+    require({one.module or one.name: one.install for one in needed}, "the demo")
     models: dict[str, list[DemoStep]] = {}
     for name in MODELS:
         say(f"{name}:")

@@ -1,4 +1,4 @@
-"""What is installed and can be imported, what needs it, and the command that fixes what is missing or broken."""
+"""Installed and importable packages, the commands that need them, and the fix for each problem."""
 
 import importlib.metadata
 import shlex
@@ -87,7 +87,7 @@ def _one_fix_a_cause(tried: list[Component], target: str | None) -> list[Compone
 
 
 def refused(needed: Requirement, found: Component) -> str:
-    """Why an installed version does not serve; empty where it does."""
+    """Return why an installed version is not accepted; empty if it is."""
     prefixes = needed.accepts() if needed.accepts is not None and found.version else ()
     fits = any(found.version == one or str(found.version).startswith(f"{one}.") for one in prefixes)
     return "" if fits or not prefixes else f"{needed.needed_by} accepts {', '.join(prefixes)}, not {found.version}"

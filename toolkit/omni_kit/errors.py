@@ -25,6 +25,17 @@ class OmniKitError(Exception):
         return type(self), (self.message, self.hint)
 
 
+def reason(error: Exception) -> str:
+    """Return why a file could not be read, without the file's name: the message around it names the file."""
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be opened"
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} (line {error.lineno})"
+    if isinstance(error, UnicodeEncodeError):
+        return "it has a string with a lone surrogate"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
 def _line(text: str) -> str:
     """One line, of bounded length: names that come from files may be of any."""
     line = " ".join(text.split())
@@ -32,11 +43,11 @@ def _line(text: str) -> str:
 
 
 class BadInput(OmniKitError):
-    """What was given cannot be used: exit code 2, and nothing was written."""
+    """The input cannot be used: exit code 2, and nothing was written."""
 
 
 class Refusal(BadInput):
-    """What was asked for is understood, and would not be right: exit code 1, and nothing was written."""
+    """The request is understood, but its result would be wrong: exit code 1, and nothing was written."""
 
     exit_code = 1
 

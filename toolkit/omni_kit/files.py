@@ -16,7 +16,7 @@ _HEAD = 2000  # bytes of a page in which it says what made it
 
 
 def cache_directory() -> Path:
-    """Where what can be made again is kept: `$OMNI_KIT_CACHE`, else `omni-kit` in the user's cache directory."""
+    """Return the directory of reproducible files: `$OMNI_KIT_CACHE`, else `omni-kit` in the user's cache directory."""
     given = os.environ.get("OMNI_KIT_CACHE")
     if given:
         return Path(given)
@@ -48,7 +48,7 @@ def write_atomic(path: Path, text: str) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from error
+        raise BadInput(f"cannot write {path}: {error.strerror}", "pass another path") from error
 
 
 def refuse_taken(path: Path) -> None:

@@ -8,6 +8,7 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.programs import Finished, run_program
 
 _TIMEOUT = 120.0
+_AGAIN = "pip install --force-reinstall --no-deps ruff"
 
 
 def format_python(text: str, name: str, rules: Path | None = None) -> str:
@@ -31,6 +32,8 @@ def format_python(text: str, name: str, rules: Path | None = None) -> str:
         ("format", "--quiet"),
     ):
         done = run_ruff(*arguments, *style, "--config=src=[]", f"--stdin-filename={name}", "-", text=text)
+        if done.code and not done.stderr.strip():
+            raise MissingRequirement(f"ruff cannot run: it ends with code {done.code}", _AGAIN)
         if done.code:
             raise BadInput(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
         text = done.stdout
@@ -48,10 +51,12 @@ def ruff_binary() -> str:
         from ruff import find_ruff_bin
 
         return str(find_ruff_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("ruff")
-    if found is None:
-        raise MissingRequirement("Python is formatted with ruff, which is not installed", "pip install ruff")
+    except ImportError:
+        message, fix = "Python is formatted with ruff, which is not installed", "pip install ruff"
+    except FileNotFoundError:
+        message, fix = "ruff is installed without its program", _AGAIN
+    if (found := shutil.which("ruff")) is None:
+        raise MissingRequirement(message, fix)
     return found
 
 
@@ -64,4 +69,4 @@ def run_ruff(*arguments: str, text: str = "") -> Finished:
     try:
         return run_program([ruff_binary(), *arguments], timeout=_TIMEOUT, stdin=text, directory=Path.cwd())
     except OSError as error:
-        raise MissingRequirement(f"ruff cannot run: {error}", "pip install --force-reinstall ruff") from error
+        raise MissingRequirement(f"ruff cannot run: {error}", _AGAIN) from error

@@ -1,4 +1,4 @@
-"""What an integration was made from, and what was written then, so that it can be made again and updated."""
+"""The record of an integration: its source and the files that were written, for rendering again and updating."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import tomlkit
 
 from omni_kit import __version__
 from omni_kit.documents import read_json, read_toml
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import is_file, write_atomic
 
 ANSWERS = ".omni-kit.toml"
@@ -59,7 +59,7 @@ def is_written(name: str, text: str) -> bool:
 
 
 def load_answers(path: Path) -> Answers:
-    """Reads `.omni-kit.toml`; empty answers when there is none.
+    """Read `.omni-kit.toml`; return empty answers if there is none.
 
     Raises:
         BadInput: it is there and cannot be read.
@@ -70,7 +70,7 @@ def load_answers(path: Path) -> Answers:
         document = read_toml(path.read_text(encoding="utf-8"))
         return Answers(_texts(document, "answers"), _texts(document, "files"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {path}: {error}", "restore it, or delete it and pass --force") from error
+        raise BadInput(f"cannot read {path}: {reason(error)}", "restore it, or delete it and pass --force") from error
 
 
 def record_version(folder: Path, library: str, version: str) -> bool:
@@ -89,12 +89,12 @@ def record_version(folder: Path, library: str, version: str) -> bool:
 
 
 def dump_base(files: Mapping[str, str]) -> str:
-    """The text of `.omni-kit.base.json`: what was written, path -> text; an update merges against it."""
+    """Return the text of `.omni-kit.base.json`: the written files, path -> text, which an update merges against."""
     return json.dumps(dict(sorted(files.items())), indent=1, ensure_ascii=False) + "\n"
 
 
 def load_base(path: Path, answers: Answers) -> Mapping[str, str]:
-    """What an earlier run wrote, path -> text; only texts that the answers vouch for, and none without a file."""
+    """Return the files that an earlier run wrote, path -> text, without texts whose recorded hash differs."""
     try:
         texts = read_json(path.read_text(encoding="utf-8") if is_file(path) else "")
     except (OSError, ValueError):

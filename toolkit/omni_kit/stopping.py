@@ -1,4 +1,4 @@
-"""Whether somebody has asked this process to stop.
+"""Requests to stop this process.
 
 A signal raises KeyboardInterrupt wherever the process stands, and a library that stands there may swallow it, as
 imports of large packages do. So it is also remembered, and looked at where a command continues.
@@ -16,7 +16,7 @@ _asked = threading.Event()
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what runs within as Ctrl-C does: what it started and keeps for a while goes with it.
+    """Make SIGTERM and SIGHUP end the block as Ctrl-C does, so that processes kept in reserve end, too.
 
     A signal that the process was told to ignore stays ignored.
     """
@@ -39,7 +39,7 @@ def asked() -> bool:
 
 
 def go_on() -> None:
-    """Continue, unless somebody has asked to stop.
+    """Raise if somebody requested this process to stop.
 
     Raises:
         KeyboardInterrupt: somebody has.

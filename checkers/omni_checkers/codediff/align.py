@@ -30,7 +30,7 @@ _BLOCK = 3
 
 @dataclass(eq=False)
 class Statement:
-    """A statement without what is inside it: an assignment, or the head of a block.
+    """A statement without its body: an assignment, or the head of a block.
 
     Attributes:
         kind: of the whole statement.
@@ -161,7 +161,7 @@ class ClonePair:
 
     @cached_property
     def likeness(self) -> float:
-        """How much of the original the copy still has, from 0 to 1."""
+        """Return the share of the original that the copy still has, from 0 to 1."""
         if self.sequences[0] == self.sequences[1]:
             return 1.0
         same = sum(last - first for tag, first, last, _, _ in self._blocks if tag == "equal")

@@ -10,7 +10,7 @@ _CHECKPOINTS = ("_gradient_checkpointing_func", "checkpoint")
 
 
 def handed_otherwise(function: ast.AST) -> Iterator[tuple[ast.Call, str]]:
-    """The calls that checkpoint a block, and what is wrong with what they hand over; as the end of a sentence.
+    """Return the calls that checkpoint a block with wrong arguments, and the fault as the end of a sentence.
 
     Judged is an `if` that checkpoints a block in one branch and calls it in the other.
     """

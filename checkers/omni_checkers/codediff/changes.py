@@ -1,4 +1,4 @@
-"""What a copy does differently from its original: the changes that nobody means to make."""
+"""Changes of a copy against its original that nobody makes on purpose."""
 
 import ast
 from collections import Counter, defaultdict
@@ -143,7 +143,7 @@ def discarded(pair: ClonePair) -> Iterator[Change]:
 
 
 def recut(pair: ClonePair) -> Iterator[Change]:
-    """Yield statements that cut into halves what the original takes every second element of, or the reverse."""
+    """Yield statements that halve a value of which the original takes every second element, or the reverse."""
     mine, original = pair.codes
     theirs = [one for one in pair.original if one.code not in mine and one.target and _cut(one.node)]
     for here in (one for one in pair.mine if one.code not in original) if theirs else ():

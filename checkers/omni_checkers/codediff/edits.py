@@ -1,4 +1,4 @@
-"""How two trees differ, where one was copied from the other: each small edit, or that there is more."""
+"""Differences between two trees of which one was copied from the other: each small edit, or that there is more."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which value goes where in a function, whatever its names are: two functions compared by what they compute.
+"""Data flow of a function independent of its names: compares two functions by their computations.
 
 Each expression gets a number; two have the same one if they apply the same operations to the same values. Names of
 locals do not count, nor do casts and copies, the order of terms, factors, conditions and keywords, or the order of
@@ -327,7 +327,7 @@ def flow_of(function: ast.FunctionDef) -> Flow:
 
 
 def split_up(ours: ast.FunctionDef, line: int, theirs: ast.FunctionDef, original_line: int) -> bool:
-    """Return whether ours computes in several statements what a statement of the original does in one.
+    """Return whether our code computes in several statements one statement of the original.
 
     Args:
         line: of the first of them.

@@ -19,7 +19,7 @@ def read_model(path: Path) -> tuple[Facts, list[File]]:
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
-    """What only runs can tell about models: path -> fact -> value."""
+    """Run models, and return the facts: path -> fact -> value."""
     from omni_checkers.diffusers.runs.experiments import experiments
 
     return experiments(paths, level)

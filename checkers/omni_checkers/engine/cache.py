@@ -30,7 +30,7 @@ class Cache:
         self.directory = directory
 
     def read(self, model: Path, digest: str) -> dict[str, RuleVerdict]:
-        """What is known of a model; empty when something changed, or nothing is known."""
+        """Return the stored results of a model; empty if a file changed or nothing is stored."""
         try:
             data = json.loads(read_keyed(self._file(model)))
             if data["digest"] != digest:

@@ -27,7 +27,7 @@ class File:
     error: SyntaxError | None = None
 
     def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
-        """All nodes of these types; the file is walked once, however often it is asked."""
+        """Return all nodes of these types; the file is walked once and the result is cached."""
         return within(self.tree, *kinds) if self.tree is not None else iter(())
 
     def segment(self, node: ast.expr) -> str:
@@ -55,7 +55,7 @@ class File:
 
     @cached_property
     def depth(self) -> tuple[int, int]:
-        """How deeply the deepest code is nested, in nodes of the tree, and the line where that is."""
+        """Return the depth of the most deeply nested code, in nodes of the tree, and its line."""
         deepest, line = 0, 1
         todo: list[tuple[ast.AST, int, int]] = [(self.tree, 0, 1)] if self.tree is not None else []
         while todo:
@@ -75,7 +75,7 @@ def functions(files: Sequence[File]) -> Iterator[tuple[File, ast.FunctionDef]]:
 
 
 def read_file(path: Path) -> File:
-    """Reads and parses a file, in the encoding that it names; what is not valid Python, or no text, has no tree."""
+    """Read and parse a file in its declared encoding; a file that is not valid Python or not text has no tree."""
     try:
         text, tree = parse_file(path)
         error = _refused(tree)

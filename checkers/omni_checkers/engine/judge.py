@@ -26,7 +26,7 @@ from omni_kit.targets.protocol import Target
 
 
 class RulePackage(Protocol):
-    """What a target's rule package offers other than its rules."""
+    """The functions that a target's rule package provides next to its rules."""
 
     EXAMPLE: str
     """The model whose directory the examples of its rules are laid over."""
@@ -38,7 +38,7 @@ class RulePackage(Protocol):
         """Every file that the verdict on the model at `path` depends on, other than the libraries."""
 
     def experiments(self, paths: Sequence[Path], level: str) -> Mapping[Path, Mapping[str, Any]]:
-        """What only runs can tell, for a level and those below it: path -> fact -> value.
+        """Run the model for a level and those below it, and return the facts: path -> fact -> value.
 
         Raises:
             MissingRequirement: the environment lacks what the runs need.
@@ -56,7 +56,7 @@ STATUSES = ("pass", "fail", "not-applicable")
 
 @dataclass
 class RuleVerdict:
-    """What one rule made of one model.
+    """The result of one rule on one model.
 
     Attributes:
         status: one of STATUSES.

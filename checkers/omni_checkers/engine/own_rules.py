@@ -128,7 +128,7 @@ def invalid(file: File) -> Iterator[Finding]:
 
 
 def unjudgeable(files: Sequence[File]) -> set[Path]:
-    """The files that cannot be parsed, and those that import them, directly or not: what they lack may be there."""
+    """Return the files that cannot be parsed and those that import them, directly or indirectly."""
     found = {file.path for file in files if file.tree is None}
     left = [file for file in files if file.tree is not None] if found else []
     names = {file.path: _imported_names(file) for file in left}

@@ -1,4 +1,4 @@
-"""Which rules there are: those of every target's package, and third parties' through `omni_kit.rules`."""
+"""The registry of rules: those of every target's package, and third parties' through `omni_kit.rules`."""
 
 import importlib
 import pkgutil
@@ -86,7 +86,7 @@ def find_rule(rule_id: str) -> type[Rule]:
 
 
 def all_definitions() -> Mapping[str, Definition]:
-    """Every ID and what it means: of rules, of the detectors of each family, of patchgen and of check-layout."""
+    """Return every ID with its definition: rules, detectors of families, patchgen and check-layout."""
     return _definitions(all_rules())
 
 
@@ -97,7 +97,7 @@ def _definitions(rules: tuple[type[Rule], ...]) -> Mapping[str, Definition]:
 
 
 def find_definition(rule_id: str) -> Definition:
-    """What an ID means.
+    """Return the definition of an ID.
 
     Raises:
         BadInput: no rule or diagnostic has it, or it is retired.
@@ -107,7 +107,7 @@ def find_definition(rule_id: str) -> Definition:
 
 
 def definitions_below(prefix: str) -> list[Definition]:
-    """What the IDs mean that begin with a prefix; detectors alone for a prefix that names a family and a dot."""
+    """Return the definitions of all IDs with a prefix; only detectors if the prefix is a family's ID with a dot."""
     wanted = prefix.upper()
     found = [one for one in all_definitions().values() if wanted and one.id.startswith(wanted)]
     return [one for one in found if not one.family or "." in wanted]

@@ -1,4 +1,4 @@
-"""What a run found, and how it is told in JSON."""
+"""The report of a run, and its JSON form."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from omni_kit.diagnostics.settings import Settings
 
 @dataclass
 class Report:
-    """What a run found.
+    """The findings of a run, with counts and suppressions.
 
     Attributes:
         results: one for every rule and model; a rule that was not applicable says why.
@@ -40,7 +40,7 @@ class Report:
     settings: Settings = field(default_factory=Settings)
 
     def count(self, severity: Severity) -> int:
-        """How many findings are of this severity."""
+        """Return the number of findings of this severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
     @property

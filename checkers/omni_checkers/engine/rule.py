@@ -1,4 +1,4 @@
-"""Rule: what a checker is, and what it declares about itself."""
+"""Rule: the base class of checks, and the attributes that each declares."""
 
 import inspect
 from collections.abc import Iterable
@@ -88,12 +88,12 @@ class Rule:
 
     @classmethod
     def documentation(cls) -> Documentation:
-        """The docstring of the rule in its parts; a part that is not there is empty."""
+        """Return the rule's docstring in its parts; missing parts are empty."""
         return documentation(inspect.getdoc(cls) or "")
 
     @classmethod
     def definition(cls) -> Definition:
-        """What the rule's own ID means; for a family, what its detectors have in common."""
+        """Return the definition of the rule's own ID; for a family, the part that its detectors share."""
         return cls.definitions()[0]
 
     @classmethod
@@ -153,7 +153,7 @@ def _detector(rule: type[Rule], own: Definition, one: Detector) -> Definition:
 
 @dataclass(frozen=True)
 class Result:
-    """What one rule made of one model.
+    """The findings of one rule on one model.
 
     Attributes:
         status: "pass", "fail" or "not-applicable".

@@ -1,4 +1,4 @@
-"""A run: rules over models, minus what is silenced and what is known."""
+"""A run: apply rules to models, then remove silenced findings and those of the baseline."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a type checker says of files that upstream's own files do not have: calls and names that have drifted apart.
+"""Diagnostics of a type checker that upstream's own files do not have: calls and names that drifted apart.
 
 The checker is `ty`, an optional package. It reads the installed libraries and runs nothing.
 """
@@ -58,7 +58,7 @@ def available() -> bool:
 
 
 def drifted(files: Sequence[Path], upstream: Sequence[Path]) -> list[Diagnostic]:
-    """What the type checker says of `files` and not of upstream's, both read in one run; in the order of lines.
+    """Return the diagnostics of `files` that upstream's files do not have, from one run, sorted by line.
 
     Raises:
         MissingRequirement: it is installed and cannot run.

@@ -1,4 +1,4 @@
-"""Rules about agent skills: their form, and whether what they name exists."""
+"""Rules about agent skills: their form, and whether the names in them exist."""
 
 from omni_checkers.skills.run import check_skills
 

@@ -34,7 +34,7 @@ def check_skills(
     strict: bool = False,
     ask: bool = False,
 ) -> Report:
-    """Judges every skill at or below folders; nothing of what they show is run.
+    """Check every skill at or below folders; none of the shown commands runs.
 
     Args:
         known: programs whose commands are known, by name; others are asked by `--help`.
@@ -60,7 +60,7 @@ def check_skills(
         report.files += len(skill.files)
         programs = Programs(known or {}, _apart(skill, checkout), ask)
         _judge(skill, report, Selection(select, ignore), _facts(skill, skills, programs, checkout, untested))
-        asked |= programs.asked
+        asked |= programs.ran
     report.notes += [f"run with --help: {', '.join(sorted(asked))}"] if asked else []
     report.findings.sort(key=lambda f: (f.path, f.line, _ORDER[f.severity or Severity.error], f.rule, f.message))
     report.notes += [f"not tested: {what}" for what in sorted(untested)]

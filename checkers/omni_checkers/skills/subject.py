@@ -37,7 +37,7 @@ class Snippet:
 
     @cached_property
     def plain(self) -> str:
-        """The code without the prompts of a session and its answers."""
+        """Return the code without a session's prompts and output."""
         lines = self.text.splitlines()
         if self.language in ("console", "shell-session", "pycon") or any(line.startswith(">>> ") for line in lines):
             marks = (">>> ", "... ", "$ ", "% ")
@@ -128,14 +128,14 @@ class Subject:
 
     @cached_property
     def description(self) -> str:
-        """What it says of itself; empty where it cannot be read."""
+        """Return its description; empty if it cannot be read."""
         try:
             return str(self.meta.get("description") or "")
         except BadInput:
             return ""
 
     def line_of(self, field: str) -> int:
-        """The line of a field of the front matter; the first where it is not there."""
+        """Return the line of a field of the front matter; the first line without that field."""
         lines = self.page.text.splitlines()
         return next((number for number, line in enumerate(lines, 1) if line.startswith(f"{field}:")), 1)
 

@@ -71,7 +71,7 @@ class Stored:
 
 @dataclass
 class Outcome:
-    """What calling a function did on one path.
+    """The result of calling a function on one path.
 
     Attributes:
         value: what it returned; None also where it fell off the end.
@@ -159,7 +159,7 @@ class Evaluator(Domain):
         return self.module_named(name.partition(".")[0], None, frame)
 
     def module_named(self, module_name: str, name: str | None, frame: Frame) -> Value:
-        """What `import module_name` or `from module_name import name` binds.
+        """Return the object that `import module_name` or `from module_name import name` binds.
 
         Raises:
             Raised: the package has no such module, or the module no such name.
@@ -260,7 +260,7 @@ class Evaluator(Domain):
         )
 
     def attached(self, owner: Value, name: str) -> Value:
-        """What this path stored last on owner.name; UNKNOWN where it stored nothing."""
+        """Return the value that this path stored last on owner.name; UNKNOWN without one."""
         found = self.attributes.get((_owner(owner), name)) if self.attributes else None
         return found.value if found is not None else UNKNOWN
 

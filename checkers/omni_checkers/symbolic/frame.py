@@ -1,4 +1,4 @@
-"""Code of which much is unknown: what cannot be told is a value of its own, and the path continues."""
+"""Evaluates code with unknown parts: an unknown is a value of its own, and the path continues."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ class PathFrame(Frame):
         return PathFrame(self.domain, path, module, scope, home)
 
     def run(self, body: Sequence[ast.stmt]) -> None:
-        """Goes through statements; those that cannot be told are passed over."""
+        """Evaluate statements; those with unknown effects are skipped."""
         for node in body:
             try:
                 super().run([node])
@@ -34,7 +34,7 @@ class PathFrame(Frame):
                 continue
 
     def value(self, node: ast.expr) -> Value:
-        """What an expression is worth; Opaque where that cannot be told."""
+        """Return the value of an expression; Opaque if it is unknown."""
         try:
             return super().value(node)
         except (Raised, Exhausted, RecursionError):
@@ -49,7 +49,7 @@ class PathFrame(Frame):
         return hashable(value)
 
     def mapping(self, value: Value) -> dict[Any, Any]:
-        """What `**value` gives."""
+        """Return the items of `**value`."""
         return value if isinstance(value, dict) else {hashable(Opaque(f"**{show(value)}")): value}
 
     def keywords(self, node: ast.Call) -> dict[str, Value]:
@@ -74,7 +74,7 @@ class PathFrame(Frame):
         return self.domain.attribute(base, name, self)
 
     def operation(self, op: ast.AST, operands: list[Value], node: ast.AST) -> Value:
-        """What an operator makes of values; those inside a collection may be unknown, too."""
+        """Return the result of an operator; items of a collection may be unknown."""
         self.at = node
         return self.domain.operation(OPERATORS[type(op)], operands, self)
 

@@ -45,7 +45,7 @@ class Path(Protocol):
     def call(
         self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
     ) -> Value:
-        """What a call gives."""
+        """Return the result of a call."""
 
     def set_attribute(self, base: Value, name: str, value: Value, frame: Frame) -> None:
         """Sets an attribute."""
@@ -55,7 +55,7 @@ class Path(Protocol):
 
 
 def operation(name: str, operands: list[Value]) -> Value:
-    """What an operator makes of values, or UNKNOWN."""
+    """Return the result of an operator, or UNKNOWN."""
     modelled = next((one for one in operands if isinstance(one, Modelled)), None)
     if modelled is not None and (found := modelled.operation(name, operands)) is not UNKNOWN:
         return found
@@ -98,7 +98,7 @@ def known(value: Value) -> bool:
 
 
 def tried(function: Callable[..., Any], *args: Value, **kwargs: Value) -> Value:
-    """What a function gives for plain values; UNKNOWN where it refuses them."""
+    """Return a function's result for plain values; UNKNOWN if it raises."""
     try:
         return function(*args, **kwargs)
     except _REFUSED:
@@ -131,7 +131,7 @@ def call(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value], f
 
 
 def tensor(name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """What a function of torch makes of labelled tensors, or UNKNOWN."""
+    """Return the result of a torch function on labelled tensors, or UNKNOWN."""
     return tried(tensors.call, name, args, kwargs) if any(map(_labelled, (*args, *kwargs.values()))) else UNKNOWN
 
 

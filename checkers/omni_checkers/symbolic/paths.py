@@ -1,4 +1,4 @@
-"""All paths of a computation: it asks an oracle at every condition that is not known, and is run for each answer."""
+"""All paths of a computation: it queries an oracle at every unknown condition, and runs once per answer."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar

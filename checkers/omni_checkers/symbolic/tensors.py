@@ -61,7 +61,7 @@ class Tiny(Modelled):
 
 
 def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a function or method of torch gives: it is applied to the places of the elements, and labels follow.
+    """Return the result of a torch function or method, computed on element positions; labels follow.
 
     Raises:
         NotATensor: it is not known, not about such tensors, or torch would refuse it.

@@ -18,18 +18,18 @@ Value = Any
 
 
 class Modelled:
-    """A value that stands for an object of a library and knows what is done to it; UNKNOWN where it does not."""
+    """A value that models a library object and its operations; UNKNOWN for the others."""
 
     def attribute(self, name: str) -> Value:
         """The value of an attribute; a method is bound where this is UNKNOWN."""
         return UNKNOWN
 
     def method(self, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-        """What a method gives."""
+        """Return the result of a method."""
         return UNKNOWN
 
     def operation(self, name: str, operands: list[Value]) -> Value:
-        """What an operator makes of operands, one of which it is."""
+        """Return the result of an operator with it as one operand."""
         return UNKNOWN
 
     def item(self, key: Value) -> Value:

@@ -9,8 +9,8 @@ import pytest
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.targets.references.small_arguments import small_arguments
-from omni_kit.toys.feeds.denoiser import DenoiserBatchBuilder
-from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.upstream.repositories.reference import find_reference
 
 MODEL = """

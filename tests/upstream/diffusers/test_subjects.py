@@ -76,7 +76,7 @@ def test_of_several_denoisers_the_first_to_run_is_taken_and_the_others_are_said(
     found = open_source(str(both))
     assert found.pipeline is not None
     assert found.pipeline.denoiser.name == "transformer"
-    assert found.notes == ("WanPipeline also has transformer_2, another denoiser: give its directory to look at it",)
+    assert found.notes == ("WanPipeline also has transformer_2, another denoiser: pass its directory to read that one",)
 
 
 def test_a_part_that_the_pipeline_asks_for_and_the_index_lacks_is_said(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_components_are_those_of_the_real_library(tmp_path: Path) -> None:
         ({"transformer": ["diffusers", "UNet2DConditionModel"]}, "which is not a transformer"),
         ({"_class_name": "NobodysPipeline"}, "has no pipeline NobodysPipeline"),
         ({"_class_name": "WanTransformer3DModel"}, "has no pipeline WanTransformer3DModel"),
-        ({"_class_name": None}, "does not say its _class_name"),
+        ({"_class_name": None}, "has no _class_name"),
         ({"transformer": None, "../elsewhere": ["diffusers", "WanTransformer3DModel"]}, "which is not a directory"),
     ],
 )

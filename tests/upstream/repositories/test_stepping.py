@@ -85,7 +85,7 @@ def test_a_loop_is_worked_out_with_plain_numbers(tmp_path: Path) -> None:
     )  # fmt: skip
     way = trace_of(found, 2, 1.0, lambda x, t: x * t, {})
     assert way is not None
-    assert [time for _, time in way.asked] == [1.0, 0.75, 0.5, 0.25]
+    assert [time for _, time in way.calls] == [1.0, 0.75, 0.5, 0.25]
     assert math.isclose(way.ended, 0.71875 * (1 - 0.5 * 0.25 * (1 - 0.25 * 0.5)))
 
 

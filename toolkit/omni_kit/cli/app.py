@@ -118,5 +118,8 @@ def _usage_error(error: Any, output: Output) -> int:
         return BadInput.exit_code
     context = error.ctx
     return output.fail(
-        BadInput(error.format_message(), f"see {context.command_path if context else 'omni-kit'} --help")
+        BadInput(
+            error.format_message().replace("Value error, ", ""),
+            f"see {context.command_path if context else 'omni-kit'} --help",
+        )
     )

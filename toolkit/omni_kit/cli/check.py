@@ -31,9 +31,7 @@ class CheckLevel(StrEnum):
 
 @app.command("check")
 def check_command(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Model directories, or the root of a checkout.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Model directories, or the root of a checkout.")],
     target: Annotated[str | None, typer.Option(help="Apply only this framework's rules.")] = None,
     select: Annotated[
         list[str] | None,

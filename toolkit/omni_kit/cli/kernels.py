@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import FormatOption, FullOption
+from omni_kit.cli.options import Device, DeviceOption, FormatOption, FullOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
 
@@ -32,7 +32,7 @@ def kernels_command(
         str,
         typer.Option("--size", metavar="1b", help="Without --config: scale the model to this number of parameters."),
     ] = "1b",
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to measure on.")] = "cuda",
+    device: DeviceOption = Device.cuda,
     sequence: Annotated[
         int,
         typer.Option("--sequence", min=2, help="Tokens per sequence; of a diffusion transformer, patches per sample."),
@@ -55,21 +55,23 @@ def kernels_command(
 ) -> None:
     """Verify each slot's kernels, time them in a training step, and recommend a choice.
 
-    Every kernel that the framework has for a slot is first fed what the model
-    feeds it, at the width that is trained, and compared with an independent reference:
-    one that is wrong is named and left out, and so is one that ends its process.
+    First, every kernel of a slot runs on the model's own inputs at the trained width,
+    and is compared with an independent reference. Kernels that are wrong, or that end
+    their process, are reported and excluded.
 
-    Then a step (forward and backward, random weights) is timed with other
-    choices: one slot at a time, then the combinations that may be the fastest,
-    in rounds with the default before and after a few of them. The search ends
-    when no combination that is left can be expected to be faster, or when the
-    seconds are over. Upstream's own step is timed too.
+    Then a training step (forward and backward, random weights) is timed with other
+    choices: one slot at a time, then the combinations that may be the fastest, in
+    rounds with the default before and after a few of them. The search ends when no
+    remaining combination is expected to be faster, or after --seconds. Upstream's own
+    step is timed, too.
 
-    An integration that is slower than upstream, and larger, too, is exit code 1.
-    Where there is no such device, the command says what could be measured, and
-    that it was not: exit code 3; so it is with --device cpu, which measures what
-    a CPU can run.
+    Exit code 1 if the integration is slower than upstream and also uses more memory.
+    Exit code 3 without the device, and with --device cpu: the report lists what could
+    be measured, or what a CPU can run.
     """
+    from omni_kit.parity.candidate import require
+
+    require({}, "kernels")  # the next modules import torch
     from omni_kit.kernels.page import check_page, write_page
     from omni_kit.kernels.run import BenchOptions, find_kernels
     from omni_kit.kernels.training_file import check_training_file, merge_file
@@ -80,7 +82,7 @@ def kernels_command(
     if write_yaml is not None:
         check_training_file(write_yaml)
     asked = BenchOptions(
-        config, _parameters(size), device, sequence=sequence, micro_batch=micro_batch, memory=memory, steps=steps,
+        config, _parameters(size), device.value, sequence=sequence, micro_batch=micro_batch, memory=memory, steps=steps,
         seconds=seconds,
     )  # fmt: skip
     with output.status(f"measuring the kernels of {path}"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @app.command("new-model")
 def new_model_command(
-    name: Annotated[str, typer.Argument(help="Name of the integration; a Python identifier.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the integration; a Python identifier.")],
     source: Annotated[
         str,
         typer.Option(

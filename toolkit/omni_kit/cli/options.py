@@ -9,6 +9,13 @@ import typer
 from omni_kit.output import Format
 
 
+class Device(StrEnum):
+    """A device to compute on."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 class FindingsFormat(StrEnum):
     """Output formats of findings."""
 
@@ -34,6 +41,8 @@ WriteBaselineOption = Annotated[
     Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the findings of this run as a baseline.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format: human, or json for scripts and agents.")]
+DeviceOption = Annotated[Device, typer.Option("--device", help="Device to compute on.")]
+LibraryOption = Annotated[str, typer.Option("--library", metavar="L", help="The library: transformers or diffusers.")]
 FullOption = Annotated[bool, typer.Option("--full", help="Print long lists in full.")]
 SourceArgument = Annotated[
     str,

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.commands import Command
-from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, TransformersOption
+from omni_kit.cli.options import Device, DeviceOption, DiffusersOption, FormatOption, FullOption, TransformersOption
 from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
@@ -67,12 +67,12 @@ def parity(
             "--layout", help="Layout of the toy checkpoint: as published on the hub, or as the module holds it."
         ),
     ] = ToyLayout.hub,
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to compute on.")] = "cpu",
+    device: DeviceOption = Device.cpu,
     work_dir: Annotated[
         Path | None, typer.Option("--work-dir", help="Directory in which to keep tensors and logs.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="Time limit of one step of a process.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Time limit of one step of a process.")
     ] = 300.0,
     prove: Annotated[bool, typer.Option("--prove", help="Inject faults, and report which levels detect them.")] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")] = None,
@@ -108,7 +108,7 @@ def parity(
 
     output = Output("parity", fmt, full)
     if path is None and replay is None:
-        raise BadInput("nothing to compare was given", "pass the directory of an integration, or --replay FILE")
+        raise BadInput("no integration to compare", "pass its directory, or --replay FILE")
     if replay is not None and (transformers or diffusers):
         raise BadInput("--replay runs the installed versions", "leave out --transformers and --diffusers")
     if replay is not None and (levels or checkpoint or prove or target):
@@ -132,7 +132,7 @@ def parity(
                 checkpoint=checkpoint,
                 layout=layout.value,
                 work_dir=work_dir,
-                device=device,
+                device=device.value,
                 timeout=timeout,
                 prove=prove,
                 every_module=html is not None,
@@ -140,7 +140,7 @@ def parity(
                 say=output.say,
             )
         else:
-            raise BadInput("nothing to compare was given", "pass a model directory, or --replay FILE")
+            raise BadInput("no integration to compare", "pass its directory, or --replay FILE")
     if html is not None:
         write_page(report, html)
         output.say(f"wrote {html}")

@@ -22,6 +22,7 @@ from omni_kit.cli.options import (
     FormatOption,
     FullOption,
     IgnoreOption,
+    LibraryOption,
     SelectOption,
     TransformersOption,
     WriteBaselineOption,
@@ -47,7 +48,7 @@ patchgen_app = Commands(
 
 ConfigsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CONFIG]...", help="Patch configs: files, dotted modules, or directories of configs."),
+    typer.Argument(metavar="CONFIG", help="Patch configs: files, dotted modules, or directories of configs."),
 ]
 OutOption = Annotated[
     Path | None,
@@ -174,7 +175,7 @@ def drift_command(
         str | None,
         typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
     ] = None,
-    library: Annotated[str, typer.Option("--library", help="Name of the package.")] = "transformers",
+    library: LibraryOption = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,
     output_dir: Annotated[
@@ -216,9 +217,12 @@ def drift_command(
     from omni_kit.patchgen.keys import write_rename_maps
     from omni_kit.patchgen.report import drift_json
     from omni_kit.patchgen.upgrade.versions import version_at
+    from omni_kit.pysource.library import find_library
 
     output = Output("patchgen", output_format, full)
     _check_apply(apply, into, before, dry_run)
+    if not after:
+        find_library(library)
     old, new = (version_at(library, one) if one else None for one in (before, after))
     report = drift_report(chosen_configs(configs, all_configs or not configs, root), old, new, library)
     notes = list(report.notes)

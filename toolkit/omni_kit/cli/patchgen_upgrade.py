@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption
+from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption
 from omni_kit.cli.patchgen import AllOption, ConfigsArgument, RootOption, chosen_configs, patchgen_app
 from omni_kit.counting import counted
 from omni_kit.output import Format, Output
@@ -30,7 +30,7 @@ def upgrade_command(
         str | None,
         typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
     ] = None,
-    library: Annotated[str, typer.Option("--library", help="Name of the package.")] = "transformers",
+    library: LibraryOption = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,
     dry_run: DryRunOption = False,

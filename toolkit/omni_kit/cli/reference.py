@@ -40,7 +40,7 @@ def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> 
 @reference_app.command("show")
 def show_command(
     name: _NameArgument,
-    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="One of its files; by default list all.")] = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="One of its files; by default list all.")] = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:

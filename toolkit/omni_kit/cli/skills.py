@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 skills_app = Commands(help="Install and check agent skills.", no_args_is_help=True)
 app.add_typer(skills_app, name="skills")
 
-_NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of skills; all by default.")
-]
+_NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names of skills; all by default.")]
 _AgentOption = Annotated[
     Agent, typer.Option(help="Agent to install for; `agents` is the folder that several agents read.")
 ]
@@ -101,7 +99,7 @@ def remove_command(
 @skills_app.command("check")
 def check_command(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Folders of skills; by default omni-kit's own.")
+        list[Path] | None, typer.Argument(metavar="DIR", help="Folders of skills; by default omni-kit's own.")
     ] = None,
     checkout: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Repository in which the named paths must exist.")
@@ -124,9 +122,9 @@ def check_command(
 ) -> None:
     """Check skills: their form, and that the commands, flags, files and versions they name exist.
 
-    Nothing of what they show is run, and packages are read and not imported. Programs that are known to answer --help
-    are run with it: those of installed distributions, and those whose man page or completion names it. The notes say
-    which were run, and what was not tested.
+    The commands that a skill shows are not run, and packages are read, not imported. Programs known to support --help
+    run with that option only: those of installed distributions, and those whose man page or shell completion lists it.
+    The notes list the programs that ran, and what was not tested.
     """
     from omni_checkers.skills import check_skills
     from omni_kit.cli.tree import command_tree

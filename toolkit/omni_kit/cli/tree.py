@@ -9,7 +9,7 @@ from omni_kit.skillpack.commands import Command
 
 
 def command_tree() -> Command:
-    """What `omni-kit` understands, read from the live commands."""
+    """Return the commands and flags of `omni-kit`, read from the live app."""
     return _read("omni-kit", get_command(app))
 
 

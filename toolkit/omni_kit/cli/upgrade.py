@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption
+from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
 
@@ -28,9 +28,7 @@ def upgrade_command(
         str | None,
         typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
     ] = None,
-    library: Annotated[
-        str, typer.Option("--library", metavar="L", help="The library: transformers or diffusers.")
-    ] = "transformers",
+    library: LibraryOption = "transformers",
     dry_run: DryRunOption = False,
     diff: DiffOption = False,
     report: Annotated[

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, TransformersOption
+from omni_kit.cli.options import Device, DeviceOption, DiffusersOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput
-from omni_kit.files import write_atomic
+from omni_kit.files import refuse_no_folder, write_atomic
 from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def verify_command(
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Run only the static stages and the default levels.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Rerun stages that passed before on the same files.")] = False,
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to compute on.")] = "cpu",
+    device: DeviceOption = Device.cpu,
     review: Annotated[
         bool,
         typer.Option(
@@ -82,14 +82,14 @@ def verify_command(
 
     output = Output("verify", fmt, full)
     if path is None and card is None:
-        raise BadInput("nothing to verify was given", "pass the directory of an integration, or --card FILE")
+        raise BadInput("no integration to verify", "pass its directory, or --card FILE")
     if path is None and card is not None:
         if (
             review
             or source
             or weights
             or quick
-            or device != "cpu"
+            or device != Device.cpu
             or transformers
             or diffusers
             or min_branches is not None
@@ -110,6 +110,8 @@ def verify_command(
             raise BadInput("--signed-by reads a card without PATH; --sign writes one", "pass --card FILE")
         if allow_path:
             raise BadInput("--allow-path reads a card without PATH", "leave it out, or pass only --card FILE")
+        if card is not None:
+            refuse_no_folder(card)
         key = Signer(sign) if sign is not None else None
         signer = key.fingerprint if key is not None else ""
         with (
@@ -117,7 +119,7 @@ def verify_command(
             output.status(f"verifying {path}"),
         ):
             found = verify(
-                path, weights=weights, quick=quick, fresh=fresh or bool(libraries), device=device,
+                path, weights=weights, quick=quick, fresh=fresh or bool(libraries), device=device.value,
                 min_branches=min_branches, reviewed=review or source is not None, source=source, libraries=libraries,
                 say=output.say,
             )  # fmt: skip

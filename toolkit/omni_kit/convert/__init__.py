@@ -11,6 +11,7 @@ from omni_kit.convert.renaming import RenamedCheckpoint, apply_renames
 from omni_kit.convert.run import JOBS, Converted, Progress, run_plan, silent
 from omni_kit.errors import BadInput
 from omni_kit.layout import Checkpoint, judge, read_weights
+from omni_kit.upstream.places import path_of, refuse_pickles
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -55,6 +56,8 @@ def convert(
     size = parse_size(shard_size)
     subject = open_source(source, transformers=transformers, diffusers=diffusers)
     if subject.weights is None or subject.directory is None:
+        if (path := path_of(source)) is not None and path.is_dir():
+            refuse_pickles(path)
         raise BadInput(
             f"{source} contains no safetensors files to convert", "pass a checkpoint directory, file or index"
         )

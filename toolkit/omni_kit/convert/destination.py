@@ -1,4 +1,4 @@
-"""The directory that is written: nothing half written carries a final name, and what is finished is known."""
+"""The output directory: no partial file has a final name, and finished shards are recorded."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.plan import ConversionPlan, Shard
 from omni_kit.documents import read_json
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.upstream.places import INDEX_SUFFIX
 
 STATE = ".omni-kit-convert.json"
@@ -146,7 +146,9 @@ class Destination:
         try:
             state = read_json((self.path / STATE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise BadInput(f"cannot read {self.path / STATE}: {error}", "start again in a new directory") from error
+            raise BadInput(
+                f"cannot read {self.path / STATE}: {reason(error)}", "start again in a new directory"
+            ) from error
         if not isinstance(state, dict) or state.get("fingerprint") != self.plan.fingerprint:
             raise BadInput(
                 f"{self.path} was started with another source or other options",
@@ -267,7 +269,7 @@ def _retyped(config: Any, name: str) -> Any:
 
 
 def boot_of_machine() -> str:
-    """Which boot of this machine it is; empty where that cannot be told."""
+    """Return the ID of this machine's boot; empty if it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

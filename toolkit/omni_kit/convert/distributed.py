@@ -39,7 +39,7 @@ class Distributed:
                 raise BadInput(f"{index.fqn} lies in {file}, which is missing or too short", "copy it again")
 
     def renamed(self, names: Names) -> dict[str, str]:
-        """Every key -> what it will be called.
+        """Return the new name of every key.
 
         Raises:
             BadInput: two keys would be called the same.

@@ -1,4 +1,4 @@
-"""Where every single element of a checkpoint goes when a function converts it, and the way back.
+"""The position of every element of a checkpoint after a conversion, and the way back.
 
 A conversion that only renames, cuts, joins, turns and reorders moves elements. Fed with numbers instead of
 weights, it shows where each one goes; so what was converted can be put back without a second function.
@@ -18,7 +18,7 @@ Conversion = Callable[[dict[str, torch.Tensor]], Mapping[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the elements of a checkpoint go.
+    """The new positions of the elements of a checkpoint.
 
     Attributes:
         shapes: name -> shape of what is converted.
@@ -49,9 +49,7 @@ class Placement:
         return [one for one, part in self._parts(marked).items() if bool(part.any())]
 
     def back(self, tensors: Tensors) -> Tensors:
-        """What was converted, as it was before. Tensors of which nothing is given are left out; what of others is not
-        given is zero.
-        """
+        """Undo a conversion. Tensors without any converted element are omitted; other missing elements are zero."""
         kinds = dict.fromkeys(tensor.dtype for tensor in tensors.values())
         if len(kinds) > 1:  # weights, and buffers of whole numbers
             apart = (self.back({name: t for name, t in tensors.items() if t.dtype == kind}) for kind in kinds)
@@ -75,7 +73,7 @@ class Placement:
 
 
 def placement_of(convert: Conversion, shapes: Mapping[str, Sequence[int]]) -> Placement:
-    """Where a conversion puts every element of tensors of these shapes.
+    """Return where a conversion puts every element of tensors of these shapes.
 
     Raises:
         BadInput: it computes with them: what comes out holds other numbers than went in.

@@ -41,7 +41,7 @@ def decodable(reading: DiskReading) -> bool:
 
 
 def decode(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint) -> Experts:
-    """The experts of one group in canonical form; `obstacle` has said that nothing is lost."""
+    """Return the experts of one group in canonical form; `obstacle` has confirmed that nothing is lost."""
     found: dict[str, Expression] = {}
     keys: set[str] = set()
     for ending in ("", BIAS, SCALE):

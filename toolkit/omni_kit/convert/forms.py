@@ -1,4 +1,4 @@
-"""A checkpoint's tensors in the form that is asked for: canonical, as in memory, or as on the hub."""
+"""A checkpoint's tensors in the requested form: canonical, as in memory, or as on the hub."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _EXPERT_NUMBER = re.compile(r"\.(?:expert_)?[0-9]+$")
 
 
 class Form(StrEnum):
-    """What a checkpoint can be converted to."""
+    """A form that a checkpoint can be converted to."""
 
     memory = "memory"
     canonical = "canonical"

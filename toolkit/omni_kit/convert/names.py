@@ -1,4 +1,4 @@
-"""Other names for what a checkpoint holds: parameters, an optimizer's states of them, and lists of names. Pure."""
+"""Renaming of parameters, of an optimizer's states of them, and of lists of names. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _STATES = ("state.", "param_groups.")
 
 
 class Names:
-    """What parameters were called -> what they are called, with `*` for each number.
+    """Old parameter name -> new name, with `*` for each number.
 
     Raises:
         BadInput: a new name has more or fewer `*` than the old one.
@@ -28,11 +28,11 @@ class Names:
 
     @property
     def missing(self) -> list[str]:
-        """The old names that nothing had of what was asked for until now."""
+        """Return the old names that no key has had so far."""
         return [old for old in self._patterns if old not in self._found]
 
     def of(self, name: str) -> str:
-        """What a parameter, or an optimizer's state of one, is called now; the same name if it is not renamed."""
+        """Return the new name of a parameter or of an optimizer's state; the same name if it is not renamed."""
         head = next((head for head in _STATES if name.startswith(head)), "")
         end = len(name)
         while end > len(head):
@@ -63,7 +63,7 @@ class Names:
 
 
 def distinct(renamed: dict[str, str]) -> dict[str, str]:
-    """The same: every key -> what it will be called.
+    """Return the new name of every key.
 
     Raises:
         BadInput: two keys would be called the same.

@@ -54,7 +54,7 @@ class Ranks:
         return items[self.rank :: self.count]
 
     def agree(self, mine: Any, error: OmniKitError | None = None) -> list[Any]:
-        """What every rank has, once all have come here.
+        """Return the values of all ranks, once every rank has arrived.
 
         Raises:
             OmniKitError: the first error that any rank brought; every rank raises it.

@@ -28,7 +28,7 @@ class KeyCounts:
 
 @dataclass(frozen=True)
 class RenamedCheckpoint:
-    """What became of a checkpoint.
+    """The result of renaming a checkpoint.
 
     Attributes:
         form: "safetensors" or "dcp".
@@ -48,7 +48,7 @@ class RenamedCheckpoint:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """A field of a command's answer; the notes are told elsewhere."""
+        """Return the field of the command's output; the notes are reported separately."""
         return {name: value for name, value in asdict(self).items() if name != "notes"}
 
 
@@ -75,7 +75,7 @@ class _Flat:
         self.keys = list(self._tensors)
 
     def renamed(self, names: Names) -> dict[str, str]:
-        """Every key -> what it will be called; raises BadInput where two would be called the same."""
+        """Return the new name of every key; raise BadInput if two keys get the same name."""
         return distinct({key: names.of(key) for key in self.keys})
 
     def write(self, folder: Path, names: Names, progress: Progress) -> list[str]:

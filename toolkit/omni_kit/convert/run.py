@@ -24,7 +24,7 @@ _BUFFERS = 128 << 20  # over all threads, unless one block alone needs more
 
 
 class Progress(Protocol):
-    """Wraps what is waited for, to show how far it is."""
+    """Wraps a long iteration to show its progress."""
 
     def __call__(self, items: Sequence[_T], what: str) -> Iterable[_T]: ...
 
@@ -46,7 +46,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion did.
+    """The counts and times of a conversion.
 
     Attributes:
         bytes: of tensors in the destination.
@@ -67,14 +67,14 @@ class Converted:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The command's own fields of the contract; rank, damaged tensors and notes are told elsewhere."""
+        """Return the command's own fields; rank, damaged tensors and notes are reported separately."""
         return {name: value for name, value in asdict(self).items() if name not in {"rank", "damaged", "notes"}}
 
 
 def run_plan(
     plan: ConversionPlan, source: Path, path: Path, *, resume: bool, verify: bool, jobs: int, progress: Progress
 ) -> Converted:
-    """Writes what is planned.
+    """Execute a conversion plan.
 
     Args:
         source: the directory whose other files come along.

@@ -191,7 +191,7 @@ def _gather(output: Output, sources: Sources, target: int, begin: int, budget: B
 
 
 def slab_rows(x: Expression, item: int) -> int:
-    """How many rows of the first dimension to build at a time; all, if a few would need all of a source."""
+    """Return how many rows to build at a time; all, if a few rows would need a whole source tensor."""
     row = max(1, x.size // x.shape[0] * item)
     rows = max(1, min(x.shape[0], _SLAB // row))
     needed = sum(stop - start for start, stop in spans(cut(x, 0, 0, rows)).values()) * item

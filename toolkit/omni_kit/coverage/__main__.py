@@ -1,4 +1,4 @@
-"""Covers what was asked for, and writes or prints the page."""
+"""Cover the requested models, and write or print the page."""
 
 import argparse
 import sys

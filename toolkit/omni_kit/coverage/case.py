@@ -1,4 +1,4 @@
-"""What became of one model, and the page that tells it of all."""
+"""The result of one model, and the page about all."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ Outcome = Literal["proven", "not tested", "to finish", "refused", "no toy", "fau
 
 @dataclass(frozen=True)
 class Case:
-    """What became of one model.
+    """The result of one model.
 
     Attributes:
         about: what is told of it next to its name.
@@ -66,7 +66,7 @@ def _told(case: Case) -> Case:
 
 
 def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
-    """What the quick card of an integration says."""
+    """Return the summary of an integration's quick card."""
     try:
         card = verify(directory, quick=True, fresh=True, sides=sides)
     except OmniKitError as error:

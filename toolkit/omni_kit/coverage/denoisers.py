@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 
 def cover_one(name: str, place: Path, sides: Sides) -> Case:
-    """Bring one model through the path; what is written stays below `place`."""
+    """Bring one model through the path; all files stay below `place`."""
     package = _package(name)
     try:
         scaffold = new_model(package, name, target=TARGET, into=place)
@@ -78,7 +78,7 @@ def _package(name: str) -> str:
 
 
 def page(cases: Sequence[Case]) -> str:
-    """How many of what, and a table."""
+    """Return the counts and a table."""
     library = find_library("diffusers")
     heading = [
         "# Diffusion transformers of diffusers, brought into VeOmni",

@@ -1,4 +1,4 @@
-"""What is decided about every model of the installed libraries, as facts that two versions can be compared by."""
+"""Decisions about every model of the installed libraries, as facts that two versions are compared by."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The media integrations that VeOmni ships, site by site next to what is derived for the same models."""
+"""The media integrations that VeOmni ships, site by site next to the derived ones for the same models."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Every model of the installed transformers that answers in text, with media and without."""
+"""Every model of the installed transformers that outputs text, with and without media."""
 
 import re
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ _MEANING: dict[Outcome, str] = {
 
 
 def names() -> list[str]:
-    """Every model_type that the installed transformers has a model for that answers in text, in order."""
+    """Return every model_type of the installed transformers with a model that outputs text, sorted."""
     library = find_library("transformers")
     tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE)
     return sorted({name for table in tables for name in auto_table(library, table)})
 
 
 def cover_one(name: str, place: Path, sides: Sides) -> Case:
-    """Bring one model through the path; what is written stays below `place`."""
+    """Bring one model through the path; all files stay below `place`."""
     kind, package = "", re.sub(r"\W", "_", name)
     # the version that runs, and not the one that the target pins, which new-model would find
     running = find_library("transformers").root
@@ -69,7 +69,7 @@ def _proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
 
 
 def page(cases: Sequence[Case]) -> str:
-    """How many of what, and a table."""
+    """Return the counts and a table."""
     library = find_library("transformers")
     heading = [
         "# Models of transformers that answer in text, brought into VeOmni",

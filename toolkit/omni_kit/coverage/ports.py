@@ -47,7 +47,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Ported:
-    """What became of one.
+    """The result of one port.
 
     Attributes:
         seconds: what new-model took.
@@ -150,7 +150,7 @@ def _tested(package: Path) -> tuple[str, str]:
 
 
 def page(ported: Sequence[Ported]) -> str:
-    """How many are proven, and a table."""
+    """Return the number of verified ports, and a table."""
     if not ported:
         raise BadInput("no repository is selected")
     lines = [

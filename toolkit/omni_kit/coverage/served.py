@@ -58,7 +58,7 @@ def _about(scaffold: Scaffold) -> Iterator[str]:
 
 
 def page(cases: Sequence[Case]) -> str:
-    """How many of what, and a table."""
+    """Return the counts and a table."""
     library = find_library("diffusers")
     heading = [
         "# Pipelines of diffusers, served by SGLang",

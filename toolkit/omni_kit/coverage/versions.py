@@ -1,4 +1,4 @@
-"""What differs between decisions on two versions of upstream, with the upstream line that caused it."""
+"""Decisions that differ between two versions of upstream, with the upstream line that caused each."""
 
 import ast
 import re

@@ -19,7 +19,7 @@ Example = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Documentation:
-    """What a person reads about an ID: what it asks for, why, and when not to comply."""
+    """The documentation of an ID: the norm, the consequence and the exceptions."""
 
     summary: str
     details: str = ""
@@ -29,7 +29,7 @@ class Documentation:
 
 @cache
 def documentation(text: str) -> Documentation:
-    """The parts of a docstring: a summary, details, `Why:` and `Fine when:`; a part that is not there is empty."""
+    """Return the parts of a docstring: summary, details, `Why:` and `Fine when:`; missing parts are empty."""
     summary, _, rest = text.partition("\n\n")
     parts = re.split(r"^(Why|Fine when):\s*", rest, flags=re.MULTILINE)
     named = dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -43,7 +43,7 @@ def documentation(text: str) -> Documentation:
 
 @dataclass(frozen=True)
 class Definition:
-    """What one ID means.
+    """The definition of one ID.
 
     Attributes:
         severity: of its findings, unless one of them differs.

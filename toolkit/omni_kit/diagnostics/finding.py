@@ -1,4 +1,4 @@
-"""Findings: what is wrong, where, and how to fix it."""
+"""Findings: the fault, its place and its fix."""
 
 import ast
 from dataclasses import dataclass, field

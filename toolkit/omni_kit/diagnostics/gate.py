@@ -1,4 +1,4 @@
-"""The gate between what a tool finds and what it reports, where IDs, comments and a baseline can ignore findings."""
+"""The gate between a tool's findings and its report: IDs, comments and a baseline can ignore findings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from omni_kit.errors import BadInput
 
 @dataclass
 class Gate:
-    """Which findings are reported.
+    """Selects the findings that are reported.
 
     Attributes:
         ids: every ID that a finding can have.
@@ -83,7 +83,7 @@ class Gate:
         return True
 
     def write(self, file: Path) -> str:
-        """Make what was reported the known findings of a file; the line that says so.
+        """Write the reported findings as a baseline, and return the message that says so.
 
         Raises:
             BadInput: the file is there and is not a baseline.
@@ -93,7 +93,7 @@ class Gate:
         return baseline.written(self.findings)
 
     def notes(self) -> list[str]:
-        """What a person should know about findings that are not reported."""
+        """Return notes about ignored findings."""
         hidden = ((self.ignored, "ignored"), (self.matched, "known by the baseline"))
         said = [f"{counted(count, 'finding')} {what}" for count, what in hidden if count]
         left = self.known.known.total() if self.known is not None else 0

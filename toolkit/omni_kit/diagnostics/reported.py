@@ -1,4 +1,4 @@
-"""What the formats need to know about a run."""
+"""The facts about a run that output formats need."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What a project says about checking, in `[tool.omni-kit.check]` of its pyproject.toml."""
+"""A project's settings: `[tool.omni-kit.check]` in its pyproject.toml."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from omni_kit.errors import BadInput
 
 @dataclass(frozen=True)
 class Settings:
-    """How to check.
+    """The settings of a check.
 
     Attributes:
         select, ignore: prefixes of rule ids.
@@ -33,7 +33,7 @@ class Settings:
     file: Path | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What a run took, and from which file."""
+        """Return the settings of a run and their file."""
         return {
             "file": str(self.file) if self.file else None,
             "select": list(self.select),
@@ -60,7 +60,7 @@ class Settings:
         strict: bool = False,
         baseline: Path | None = None,
     ) -> "Settings":
-        """With what the command line says: it replaces `select` and `baseline`, and adds to the rest."""
+        """Return the settings with the command line's: it replaces `select` and `baseline`, and adds to the rest."""
         return replace(
             self,
             select=tuple(select) or self.select,
@@ -113,7 +113,8 @@ def read_settings(file: Path) -> Settings:
 
 
 def not_used(paths: Sequence[Path], used: Path | None) -> list[Path]:
-    """Files with settings around checked paths that do not count: what is judged does not choose its judge."""
+    """Return settings files around the checked paths that are ignored: checked code must not choose its own
+    settings."""
     found: dict[Path, None] = {}
     for path in paths:
         for place in (path.resolve(), *path.resolve().parents):

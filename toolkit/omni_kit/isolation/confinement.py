@@ -1,4 +1,4 @@
-"""A process that from now on cannot open or change what is closed to it, nor look into processes that still can.
+"""Confinement of a process: paths that it cannot open or change, and processes that it cannot inspect.
 
 Linux' Landlock: an unprivileged process gives rights up for good, and what it starts has no more than it. Rights are
 given to directories as they are now, so everything is allowed but the chain of directories that leads to a closed
@@ -57,7 +57,7 @@ class _PathBeneath(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Confinement:
-    """What a process cannot do; paths are absolute and contain no links.
+    """Restrictions of a process; paths are absolute and contain no links.
 
     Attributes:
         closed: files, and directories below which it can neither read nor write files.

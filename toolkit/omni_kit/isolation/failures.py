@@ -1,4 +1,4 @@
-"""What a process says about an exception that ended a step."""
+"""Messages about an exception that ended a step of a process."""
 
 import importlib.util
 import traceback

@@ -1,4 +1,4 @@
-"""How much a process and its descendants may use, shared memory that nobody else has, and privileges given up.
+"""Resource limits of a process and its descendants, private shared memory, and dropped privileges.
 
 The keeper looks a few times a second. Not everything can be counted as a process's own, such as files that it has
 removed and still writes to: so where the machine itself runs out of memory or disk the process ends, too.
@@ -33,7 +33,7 @@ _NO_SETUID, _NO_DEVICES, _PRIVATE, _RECURSIVE = 2, 4, 1 << 18, 1 << 14  # flags 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process and all its descendants may use together.
+    """Resources that a process and all its descendants may use together.
 
     Attributes:
         memory: bytes that are its own, those of shared memory included.
@@ -62,7 +62,7 @@ class Limits:
 
 
 class Watch:
-    """What processes use, compared with their limits.
+    """Compares the resource use of processes with their limits.
 
     Args:
         directory: their temporary directory.
@@ -76,7 +76,7 @@ class Watch:
         self._memory, self._disk = (min(free // 8, _RESERVE) for free in (_available(), _free(directory)))
 
     def exceeded(self, processes: Collection[int]) -> str:
-        """Return what they do too much, as the predicate of a sentence; empty where nothing is."""
+        """Return the exceeded limit, as the predicate of a sentence; empty if none is."""
         limits = self._limits
         if len(processes) > limits.processes:
             return f"started more than {limits.processes} processes"

@@ -1,4 +1,4 @@
-"""Run an external program with limits on its time and on what it prints."""
+"""Run an external program with limits on its time and its output."""
 
 import io
 import os

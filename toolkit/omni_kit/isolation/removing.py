@@ -1,4 +1,4 @@
-"""Removing what a process has left, however it did."""
+"""Removal of files that a process left."""
 
 import os
 import shutil

@@ -31,7 +31,7 @@ def run_worker(
     writes: bool = True,
     limits: Limits | None = None,
 ) -> Any:
-    """Return what a function returns for a request, in a process that ends with all its descendants.
+    """Return a function's result for a request, from a process that ends with all its descendants.
 
     Args:
         function: "package.module:function", which takes and returns a JSON value.

@@ -32,7 +32,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Start:
-    """How a process is started.
+    """How to start a process.
 
     Attributes:
         program: what it executes, with its arguments.
@@ -166,7 +166,7 @@ def _server(how: Start) -> "_Server":
 
 @atexit.register
 def close_servers() -> None:
-    """End every server of this process; what they have started continues."""
+    """End every server of this process; processes that they started continue."""
     for key in [key for key in _servers if key[0] == os.getpid()]:
         _servers.pop(key).close()
 

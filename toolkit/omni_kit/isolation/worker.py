@@ -171,7 +171,7 @@ class Worker:
         self._awaited.append(step)
 
     def receive(self, step: Request[R]) -> R:
-        """Waits for the reply to what was sent.
+        """Wait for the reply to the last request.
 
         Raises:
             StepError: as `ask`.
@@ -206,7 +206,7 @@ class Worker:
             self._stdin = -1
 
     def close(self, *, at_once: bool = False) -> None:
-        """Ends the process and whatever it started, and removes what they left in the directory for such things.
+        """End the process and its descendants, and remove the files that they left in its directory.
 
         Args:
             at_once: does not wait for the step that it is at.

@@ -1,4 +1,4 @@
-"""Where choices are timed: a process with the integration's model, one with upstream's; each made again if it ends."""
+"""Processes that time choices: one with the integration's model, one with upstream's; restarted if they end."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +65,7 @@ class Room:
             worker.close(at_once=error[0] is not None)
 
     def scale(self, source: str, size: int) -> int:
-        """Writes the config of the model; answers how many parameters it has.
+        """Write the model's config, and return its number of parameters.
 
         Raises:
             StepError: upstream makes no such model.
@@ -73,7 +73,7 @@ class Room:
         return self._plainly(_UPSTREAM, Scale(source, size, self.config_dir))
 
     def choices(self) -> list[KernelChoice]:
-        """What can be chosen for the model; from then on `place` leads to the settings in a training file.
+        """Return the model's kernel choices; afterwards, `place` is the settings' path in a training file.
 
         Raises:
             StepError: the integration cannot be built.

@@ -1,4 +1,4 @@
-"""The Pareto front: of what was measured, that which nothing beats in time and memory both."""
+"""The Pareto front: measured choices that no other beats in both time and memory."""
 
 from collections.abc import Mapping
 

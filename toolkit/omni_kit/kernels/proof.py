@@ -1,4 +1,4 @@
-"""Proves a kernel: its answers and gradients next to those of an independent reference, at the width that is trained.
+"""Proves a kernel: compares its outputs and gradients with an independent reference's at the trained width.
 
 Both are fed what the model fed the kernel. What the reference loses in the same dtype is the measure: a kernel may be
 off by twice that, or by a few roundings of the dtype, which is what a sum of many rounded parts comes to.
@@ -26,7 +26,7 @@ Named = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Error:
-    """How far a kernel is off in one tensor.
+    """The error of a kernel in one tensor.
 
     Attributes:
         what: which one.
@@ -42,7 +42,7 @@ class Error:
 
 
 def errors_of(call: KernelCall, dtype: torch.dtype) -> list[Error]:
-    """Of all answers and gradients of one call that the reference has.
+    """Return the errors of all outputs and gradients of one call that the reference has.
 
     Raises:
         Exception: whatever the kernel raises.
@@ -54,7 +54,7 @@ def errors_of(call: KernelCall, dtype: torch.dtype) -> list[Error]:
 
 
 def milliseconds(call: KernelCall, dtype: torch.dtype, watch: Stopwatch) -> float:
-    """Return what the calls of this form take in a step: forward and backward of the kernel alone."""
+    """Return the time of all calls of this form in a step: forward and backward of the kernel alone."""
     laps = []
     for _ in range(_LAPS):
         feed = _Feed(dtype, call)

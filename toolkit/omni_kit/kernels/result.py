@@ -1,4 +1,4 @@
-"""What a search for kernels found, as it is shown and kept."""
+"""The result of a kernel search, as it is printed and stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -37,7 +37,7 @@ class KernelResult:
 
 @dataclass(frozen=True)
 class SlotResult:
-    """What is known of a slot.
+    """The results of one slot.
 
     Attributes:
         setting: what the framework's settings call it.
@@ -109,7 +109,7 @@ class KernelReport:
 
     @property
     def exit_code(self) -> int:
-        """1 where it is worse than upstream; 3 where something was not measured that was asked for."""
+        """Return 1 if the integration is worse than upstream, and 3 if a requested measurement is missing."""
         if self.worse:
             return 1
         complete = self.recommended is not None and self.upstream is not None and self.asked != "cpu"
@@ -139,7 +139,7 @@ class KernelReport:
 
 
 def shape_class(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides which kernels are fast, other than the machine: the type, the width and the number of experts."""
+    """Return the values that decide which kernels are fast on a machine: model type, width and number of experts."""
     inner = config.get("text_config")
     text: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
     experts = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -163,7 +163,7 @@ def _joined_heads(config: Mapping[str, Any]) -> int | None:
 
 @dataclass(frozen=True)
 class StoredResult:
-    """What a result that was kept says to a training file.
+    """The settings of a stored result for a training file.
 
     Attributes:
         model: the shape class that it was measured on.
@@ -186,9 +186,9 @@ def load_choice(file: Path) -> StoredResult:
     try:
         said = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{file} cannot be read as JSON", "give what `kernels --format json` printed") from error
+        raise BadInput(f"{file} cannot be read as JSON", "pass the output of `kernels --format json`") from error
     if not isinstance(said, dict) or said.get("schema") != SCHEMA:
-        raise BadInput(f"{file} is not a result of kernels", "give what `kernels --format json` printed")
+        raise BadInput(f"{file} is not a result of kernels", "pass the output of `kernels --format json`")
     recommended = said.get("recommended")
     chosen = recommended.get("ops_implementation") if isinstance(recommended, dict) else None
     model = said.get("model")

@@ -27,7 +27,7 @@ _SMALL = 0.1  # of upstream's step: no other kernel is proven for a slot that ta
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What is measured.
+    """The options of a measurement.
 
     Attributes:
         config: a config.json of the real model; None scales the class's defaults to `size`.
@@ -114,7 +114,7 @@ class _Work:
         self._step = 0.0  # ms of upstream's own, where it gives a time
 
     def listed(self, source: str) -> KernelReport:
-        """What could be measured, on a machine that has the device."""
+        """Return the choices that a machine with the device could measure."""
         report = self._frame(source)
         choices = self._room.choices()
         slots = tuple(
@@ -170,7 +170,7 @@ class _Work:
         parameters = self._room.scale(source, 0 if asked.config else asked.size)
         config = json.loads((self._room.config_dir / "config.json").read_text(encoding="utf-8"))
         if (own := _model_type(self._candidate.source)) != (given := kind_of(config)):
-            raise BadInput(f"{asked.config} is of model_type '{given}', the integration of '{own}'", "give its own")
+            raise BadInput(f"{asked.config} is of model_type '{given}', the integration of '{own}'", "pass its own")
         layers = config.get("num_hidden_layers") or config.get("num_layers")
         model = {**shape_class(config), "parameters": parameters, "layers": layers}
         run = {name: getattr(asked, name) for name in ("sequence", "micro_batch", "dtype", "device", "steps")}

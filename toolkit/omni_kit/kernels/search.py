@@ -28,7 +28,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         choices: name -> what was chosen, the default among them.

@@ -1,4 +1,4 @@
-"""What the processes of a search are asked: models at a real width, proofs and times."""
+"""Steps that the processes of a search run: build models at a real width, prove kernels, time steps."""
 
 import gc
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def _able(side: Side, protocol: type[_T]) -> _T:
 
 @dataclass(frozen=True)
 class Scale(Step[int]):
-    """Writes the config of a model of about `size` parameters; answers how many it has."""
+    """Write the config of a model of about `size` parameters, and return the exact number."""
 
     source: str
     size: int
@@ -45,7 +45,7 @@ class Scale(Step[int]):
 
 @dataclass(frozen=True)
 class Choices(Step[dict[str, Any]]):
-    """What can be chosen: `choices`, as the fields of `KernelChoice`s, and the `place` of the settings."""
+    """Return `choices`, as the fields of `KernelChoice`s, and `place`, the path of the settings."""
 
     config_dir: Path
 
@@ -58,7 +58,7 @@ class Choices(Step[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Make(Step[str]):
-    """Makes the model with random weights; answers the device's name."""
+    """Build the model with random weights, and return the device's name."""
 
     config_dir: Path
     dtype: str
@@ -88,7 +88,7 @@ class Feed(Step[None]):
 
 @dataclass(frozen=True)
 class Prove(Step[dict[str, Any]]):
-    """Feeds a kernel and its reference what the model feeds the kernel.
+    """Run a kernel and its reference on the inputs that the model gives the kernel.
 
     Answers `calls`, how many forms of calls there were; `unknown`, why one cannot be judged; `errors`, as the fields of
     `Error`s, each with `told`; and `ms`, what the calls of a step take, where they are to be `timed`.
@@ -119,7 +119,7 @@ class Prove(Step[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Time(Step[dict[str, Any]]):
-    """Trains for some steps without an optimizer; answers `ms` of each after the `warm` ones, and the peak in `gb`.
+    """Train some steps without an optimizer; return `ms` of each after the `warm` ones, and the peak memory in `gb`.
 
     Of long steps, fewer are timed, and of very long ones only the last of the `warm` ones. Memory that ran out is an
     answer, too: `error`.

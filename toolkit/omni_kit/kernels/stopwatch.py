@@ -1,4 +1,4 @@
-"""What takes the time of a step: the device's own events, or the clock of a CPU."""
+"""Clocks for a step: the device's own events, or the CPU's clock."""
 
 import time
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from omni_kit.kernels.timing import Stopwatch
 
 
 class DeviceStopwatch:
-    """CUDA events around each step, read once all are done; peak of what is allocated."""
+    """CUDA events around each step, read after the last; peak allocated memory."""
 
     def __init__(self) -> None:
         self._pairs: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     def start(self) -> None:
-        """Forgets what was timed and what was allocated before."""
+        """Reset times and peak memory."""
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         self._pairs.clear()
@@ -35,14 +35,14 @@ class DeviceStopwatch:
 
 
 class WallStopwatch:
-    """The clock of the machine; memory is not told."""
+    """The machine's clock; without memory."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._laps: list[float] = []
 
     def start(self) -> None:
-        """Forgets what was timed before."""
+        """Reset the times."""
         self._laps.clear()
 
     def lap(self, step: Callable[[], None]) -> None:

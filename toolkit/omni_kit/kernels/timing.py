@@ -40,7 +40,7 @@ class Stopwatch(Protocol):
     """Takes the time of steps on some device."""
 
     def start(self) -> None:
-        """Forgets what was timed before."""
+        """Reset the times."""
 
     def lap(self, step: Callable[[], None]) -> None:
         """Times one step."""
@@ -50,11 +50,11 @@ class Stopwatch(Protocol):
 
 
 class Broken(Exception):
-    """A contender that gives no time: it raised, took all memory, or ended its process."""
+    """A contender without a time: it raised, ran out of memory, or ended its process."""
 
 
 class Bench(Protocol[_Bench]):
-    """Where contenders run."""
+    """The place where contenders run."""
 
     def sample(self, contender: _Bench) -> Sample:
         """Some steps of one.
@@ -66,7 +66,7 @@ class Bench(Protocol[_Bench]):
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of a contender.
+    """The measurements of a contender.
 
     Attributes:
         ms: of a step; what the machine drifted is taken out.
@@ -81,7 +81,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Rounds(Generic[C]):
-    """What came of some rounds.
+    """The results of some rounds.
 
     Attributes:
         baseline: what was measured of it.

@@ -1,4 +1,4 @@
-"""Puts chosen kernels into a training file in YAML: what a person wrote there, comments included, stays as it is."""
+"""Writes chosen kernels into a training YAML; a person's settings and comments stay unchanged."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

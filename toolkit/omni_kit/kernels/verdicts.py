@@ -1,4 +1,4 @@
-"""What proofs and times say of each kernel and of each slot."""
+"""Verdicts on kernels and slots, from proofs and times."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from omni_kit.targets.sides import KernelChoice
 
 
 def verdict(name: str, said: Mapping[str, Any]) -> KernelResult:
-    """What a proof says of a kernel."""
+    """Return the verdict of a proof on a kernel."""
     if not said["calls"]:
         return KernelResult(name, "not called", reason="this model never calls it")
     errors = said["errors"]
@@ -35,7 +35,7 @@ def _off(error: Mapping[str, Any]) -> str:
 def slot_result(
     choice: KernelChoice, results: Sequence[KernelResult], found: Found, chosen: Mapping[str, str]
 ) -> SlotResult:
-    """One slot, its kernels with what was measured of them."""
+    """Return one slot with the measurements of its kernels."""
     start = found.choices[DEFAULT][choice.setting]
     timed = tuple(_timed(one, choice.setting, start, found) for one in results)
     matters = choice.setting in found.matters

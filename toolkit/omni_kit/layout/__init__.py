@@ -9,7 +9,7 @@ from omni_kit.layout.consumer import Consumer
 from omni_kit.layout.expected import expect
 from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.originals import read_weights, refuse_original
-from omni_kit.layout.verdict import LayoutVerdict, judge, prove
+from omni_kit.layout.verdict import LayoutVerdict, as_layout, judge, prove
 from omni_kit.pysource.source import without_collection
 from omni_kit.upstream.places import path_of, refuse_pickles
 from omni_kit.upstream.subject import Subject, open_source
@@ -45,6 +45,7 @@ def check_layout(
             the layout of a model's original authors; or a consumer that takes no such model.
         MissingRequirement: `against_model` without torch, or a consumer that is not installed.
     """
+    assumed = as_layout(assume)
     subject = open_source(source, transformers=transformers, diffusers=diffusers, config=config, model_type=model_type)
     if subject.weights is None and consumer is not None:
         raise BadInput(
@@ -56,7 +57,7 @@ def check_layout(
         return _expected(subject, against_model)
     with without_collection():
         checkpoint = read_weights(subject)
-        verdict = judge(checkpoint, subject.loaded, assume)
+        verdict = judge(checkpoint, subject.loaded, assumed)
     said = tuple(LayoutFinding("whole-checkpoint", "info", note) for note in subject.notes)
     verdict = replace(verdict, findings=(*said, *verdict.findings))
     if consumer is not None:
@@ -66,7 +67,11 @@ def check_layout(
 
 def _expected(subject: Subject, against_model: bool) -> LayoutVerdict:
     """What the library declares for a model of which there are no weights to look at."""
-    if against_model or (model := subject.loaded) is None:
+    if against_model:
+        raise BadInput(
+            f"{subject.given} contains no safetensors files to load with --against-model", "pass a checkpoint directory"
+        )
+    if (model := subject.loaded) is None:
         raise BadInput(f"{subject.given} contains no safetensors files", "pass a checkpoint directory or index")
     with without_collection():
         return expect(model)

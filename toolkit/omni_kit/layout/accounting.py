@@ -30,7 +30,7 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Accounting:
-    """Where each key goes.
+    """The parameter that each key feeds.
 
     Attributes:
         feeds: key -> names of the parameters that it feeds; several where an operation splits. Of the experts of one

@@ -20,7 +20,7 @@ _WORKER = "omni_kit.layout.against_worker"
 
 @dataclass(frozen=True)
 class LoadProof:
-    """What the loader of transformers made of the keys.
+    """The result of loading the keys with transformers' own loader.
 
     Attributes:
         missing: parameters that would be newly initialised.

@@ -43,7 +43,7 @@ class Checkpoint:
 
     @property
     def stem(self) -> str:
-        """What its files are called, without the number of a shard and the suffix."""
+        """Return the file name without the shard number and the suffix."""
         match = _SHARD.fullmatch(self.files[0].name)
         return match["stem"] if match else self.files[0].stem if len(self.files) == 1 else "model"
 

@@ -1,4 +1,4 @@
-"""Who loads a checkpoint: a library, or a framework with a loader of its own, and what it makes of the keys."""
+"""Consumers of a checkpoint: a library, or a framework with its own loader, and how each reads the keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from omni_kit.upstream.subject import Subject
 
 
 class Consumer(Protocol):
-    """What judges a checkpoint as it would load it."""
+    """Judges a checkpoint as its loader would load it."""
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class LibraryConsumer:
 
 @dataclass(frozen=True)
 class ConvertingConsumer:
-    """A framework whose modules hold what the library's do, and that converts experts where a converter can be made.
+    """A framework with the library's modules that converts experts where a converter exists.
 
     Attributes:
         needs: what loading a checkpoint needs; raises a Refusal where no converter can make it.

@@ -23,7 +23,7 @@ from omni_kit.layout.taxonomy import (
 
 @dataclass(frozen=True)
 class DiskReading:
-    """What one group turned out to be.
+    """The layout of one group of keys.
 
     Attributes:
         disk: None when it is no layout that is known.

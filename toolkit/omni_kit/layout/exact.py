@@ -1,4 +1,4 @@
-"""Whether the experts of one group can be brought to another layout exactly: every value, and what it means."""
+"""Whether the experts of one group can be converted to another layout without loss."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _NUMBER_AHEAD = re.compile(r"^(?:expert_)?[0-9]+\.")
 
 
 def obstacle(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint, block: int | None) -> str:
-    """Why the experts of a group cannot be moved to another layout without loss; empty where they can.
+    """Return why the experts of a group cannot be converted without loss; empty if they can.
 
     Both check-layout and convert ask here. Of a layout that has no other form nothing is said.
 
@@ -32,7 +32,7 @@ def obstacle(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint, b
 
 
 def packed(group: ExpertGroup, checkpoint: Checkpoint) -> str:
-    """What keeps a group's weights from being moved at all: they are packed; empty where they are not."""
+    """Return why a group's packed weights cannot be converted; empty if they are not packed."""
     return next((found for key in group.members() if (found := _packed(key, checkpoint))), "")
 
 
@@ -52,7 +52,7 @@ def _packed(key: str, checkpoint: Checkpoint) -> str:
 
 
 def open_without_model(reading: DiskReading, checkpoint: Checkpoint) -> str:
-    """What of a layout cannot be known without the model; empty where nothing is open."""
+    """Return which part of a layout is unknown without the model; empty if none is."""
     if reading.disk not in PAIRED or checkpoint.canonical:
         return ""
     biases = ", or in which form the biases are stored" if reading.disk is Disk.fused_transposed_bias else ""
@@ -60,14 +60,14 @@ def open_without_model(reading: DiskReading, checkpoint: Checkpoint) -> str:
 
 
 def keys_of(group: ExpertGroup, reading: DiskReading, ending: str) -> list[list[str]]:
-    """By leaf, what the weights are called, or what is next to them, be it there or not; in the experts' order."""
+    """Return the names of the weights, or of tensors next to them, by leaf, in the experts' order, existing or not."""
     if group.split:
         return [[f"{key}{ending}" for _, key in sorted(group.split[leaf].items())] for leaf in reading.names]
     return [[f"{group.stacked[leaf]}{ending}"] for leaf in reading.names]
 
 
 def block_rows(model: Model) -> int | None:
-    """How many rows share one FP8 scale, as the config says; None where it does not."""
+    """Return how many rows share one FP8 scale according to the config; None if it has no such entry."""
     given = model.given.get("quantization_config")
     sizes = given.get("weight_block_size") if isinstance(given, Mapping) else None
     return sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], int) else None

@@ -15,7 +15,7 @@ from omni_kit.upstream.transformers.recipes.running import to_hub
 
 
 def expect(model: Model) -> LayoutVerdict:
-    """The verdict on the checkpoint that the library declares for a model, said to be that.
+    """Return the verdict on the checkpoint layout that the library declares for a model, marked as declared.
 
     Raises:
         BadInput: the recipe cannot be reversed.

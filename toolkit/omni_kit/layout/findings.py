@@ -1,4 +1,4 @@
-"""What is known of a checkpoint other than its layout: missing, contradicting and undecided parts."""
+"""Findings about a checkpoint other than its layout: missing, contradicting and undecided parts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -56,7 +56,7 @@ def findings_of(
 
 
 def findings_of_keys(accounting: Accounting) -> Iterator[LayoutFinding]:
-    """What an account alone says: keys that feed nothing, parameters that are not filled as the model has them."""
+    """Return the findings of the accounting alone: keys that feed nothing, and parameters filled with other shapes."""
     yield from _keys(accounting)
     yield from _misfits(accounting)
 

@@ -35,7 +35,7 @@ class _Bucket:
 
 
 class Feeds:
-    """What comes to each parameter.
+    """The tensors that feed each parameter.
 
     Args:
         parameters: of the model, by name.

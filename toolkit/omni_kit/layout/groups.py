@@ -1,4 +1,4 @@
-"""Which keys of a checkpoint are expert weights, and which of them belong together."""
+"""Groups of expert weights among the keys of a checkpoint."""
 
 import re
 from collections.abc import Iterator

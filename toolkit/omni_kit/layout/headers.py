@@ -5,15 +5,15 @@ Everything that the safetensors library refuses is refused here.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import is_file
 
 MAX_HEADER = 100_000_000
+_AGAIN = "copy or download the file again"
 # bits per element, as the safetensors format defines its dtypes
 DTYPE_BITS: Mapping[str, int] = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -52,10 +52,10 @@ def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(MAX_HEADER, size - 8):
-                raise BadInput(f"{path.name} is truncated or not a safetensors file", "copy or download the file again")
+                raise BadInput(f"{path.name} is truncated or not a safetensors file", _AGAIN)
             text = stream.read(length)
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+        raise BadInput(f"cannot read {path}: {reason(error)}") from error
     header = _parse(text, path.name)
     metadata = _metadata(header.pop("__metadata__", {}), path.name)
     return _tensors(header, path, length + 8, size), metadata
@@ -63,7 +63,7 @@ def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
 
 def _parse(text: bytes, name: str) -> dict[str, Any]:
     if not text.startswith(b"{"):
-        raise BadInput(f"{name} has no safetensors header")
+        raise BadInput(f"{name} has no safetensors header", _AGAIN)
     try:
         header = json.loads(text.decode("utf-8"))
         if not isinstance(header, dict):
@@ -73,7 +73,7 @@ def _parse(text: bytes, name: str) -> dict[str, Any]:
         if text.count(b'":') != _pairs(header):
             json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{name} has a damaged header: {error}") from error
+        raise BadInput(f"{name} has a damaged header: {error}", _AGAIN) from error
     return header
 
 
@@ -85,13 +85,13 @@ def _pairs(header: Mapping[str, Any]) -> int:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return result
 
 
 def _metadata(value: Any, name: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise BadInput(f"{name} has metadata that is not text")
+        raise BadInput(f"{name} has metadata that is not text", _AGAIN)
     return value
 
 
@@ -109,9 +109,10 @@ def _tensors(header: dict[str, Any], path: Path, start: int, size: int) -> dict[
             whole = type(begin) is type(end) is int and type(entry["shape"]) is list
             fits = len(entry) == 3 and whole and begin >= 0 and end - begin == length
         except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(f"{path.name}: tensor {name} has a damaged entry ({error})") from error
+            raise BadInput(f"{path.name}: tensor {name} has a damaged entry ({error})", _AGAIN) from error
         if not fits:
-            raise BadInput(f"{path.name}: tensor {name} has offsets that do not fit its shape {list(shape)} of {dtype}")
+            said = f"offsets that do not fit its shape {list(shape)} of {dtype}"
+            raise BadInput(f"{path.name}: tensor {name} has {said}", _AGAIN)
         spans.append((begin, end))
         tensors[name] = TensorInfo(dtype, shape, path, start + begin, start + end)
     _check_spans(spans, size - start, path.name)
@@ -133,7 +134,7 @@ def _check_spans(spans: list[tuple[int, int]], size: int, name: str) -> None:
     spans.sort()
     for begin, end in spans:
         if begin != position:
-            raise BadInput(f"{name} has tensors that overlap or leave a hole at byte {position}")
+            raise BadInput(f"{name} has tensors that overlap or leave a hole at byte {position}", _AGAIN)
         position = end
     if position != size:
-        raise BadInput(f"{name} is truncated: its header declares {position} bytes of tensors, it has {size}")
+        raise BadInput(f"{name} is truncated: its header declares {position} bytes of tensors, it has {size}", _AGAIN)

@@ -1,4 +1,4 @@
-"""Why a key may feed no parameter: what a model leaves out on purpose, and what could not be read of it."""
+"""Reasons why a key may feed no parameter: ignored by the model on purpose, or in a part that could not be read."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ class Ignoring:
         self._unread = [f"{path.removesuffix('.*')}." for path, _ in model.skeleton.unresolved]
 
     def reason(self, key: str, names: tuple[str, ...]) -> str | None:
-        """Why a key feeds nothing; None where there is no reason.
+        """Return why a key feeds nothing; None without a reason.
 
         Args:
             names: where the recipe leads it.
@@ -47,7 +47,7 @@ class Ignoring:
         return "computed when the model is built" if key.endswith("rotary_emb.inv_freq") else None
 
     def unread(self, names: tuple[str, ...]) -> str | None:
-        """Which sub-module that could not be read would hold one of these names; None where none would."""
+        """Return the unreadable submodule that would have one of these names; None if there is none."""
         spelled = [s for name in names for s in self._spellings(name)]
         found = (path for path in self._unread if any(name.startswith(path) for name in spelled))
         return next((path.removesuffix(".") for path in found), None)

@@ -1,4 +1,4 @@
-"""What loading a checkpoint needs where modules hold their experts as upstream's do: one answer for all commands."""
+"""The converter that loading a checkpoint needs if modules keep upstream's expert layout, the same for all commands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Loading:
     hint: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """The answer alone: converter, reason and hint."""
+        """Return converter, reason and hint."""
         return {"converter": self.converter, "reason": self.reason, "hint": self.hint}
 
     @property
@@ -58,7 +58,7 @@ class Loading:
 
 
 def loading(verdict: LayoutVerdict) -> Loading:
-    """What an integration whose modules are upstream's needs to load a checkpoint.
+    """Return how an integration with upstream's modules loads a checkpoint.
 
     A converter passes canonical experts through, so a file that has both needs the converter of the others.
     """

@@ -1,4 +1,4 @@
-"""How the modules of a model hold their experts, read from its source."""
+"""The memory layout of a model's experts, read from its source."""
 
 import ast
 import re

@@ -34,7 +34,7 @@ def read_weights(subject: Subject) -> Checkpoint:
 
 
 def refuse_original(subject: Subject) -> None:
-    """Looks at the headers of what may be of diffusers, before anything else is asked of it.
+    """Read the headers of a possible diffusers checkpoint before any other step, and raise for an original layout.
 
     Raises:
         BadInput: as `read_weights`, where there are weights.

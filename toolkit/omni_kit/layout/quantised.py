@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint are no plain weights: weights packed into another form, and what rides next to them."""
+"""Quantised tensors of a checkpoint: packed weights, and the scales stored with them."""
 
 # A packed weight's ending -> that of the weight that it stands for.
 _PACKED = {".qweight": ".weight", ".weight_packed": ".weight", "_blocks": ""}

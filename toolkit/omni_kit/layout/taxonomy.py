@@ -11,7 +11,7 @@ from omni_kit.layout.quantised import unpacked
 
 
 class Disk(StrEnum):
-    """How a subtree's experts are stored in the file."""
+    """The layout of a subtree's experts in the file."""
 
     per_expert = "per-expert"
     per_expert_no_gate = "per-expert-no-gate"
@@ -37,7 +37,7 @@ PAIRED = frozenset({Disk.fused, Disk.fused_renamed}) | TURNED | INTERLEAVED
 
 
 class Memory(StrEnum):
-    """How the module holds them."""
+    """The layout of the experts in the module."""
 
     canonical = "canonical"
     canonical_renamed = "canonical-renamed"
@@ -54,7 +54,7 @@ class Memory(StrEnum):
 
 
 class Converter(StrEnum):
-    """What brings the layout on disk to the canonical form."""
+    """The conversion from the disk layout to the canonical form."""
 
     none = "none"
     merge_concat = "merge-concat"

@@ -1,4 +1,4 @@
-"""The verdict on a checkpoint's expert layout: decided by what is in the file, explained by the recipe."""
+"""The verdict on a checkpoint's expert layout: decided by the file, explained by the recipe."""
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ MOST_BELIEVED = 256
 
 @dataclass(frozen=True)
 class LayoutVerdict:
-    """What check-layout reports."""
+    """The report of check-layout."""
 
     model: Model | None
     subtrees: tuple[Subtree, ...]
@@ -40,7 +40,7 @@ class LayoutVerdict:
     ignored: frozenset[str] = frozenset()
 
     def through(self, gate: Gate, path: Path) -> "LayoutVerdict":
-        """The verdict with the findings that a gate reports; what is ignored no longer counts.
+        """Return the verdict with the findings that a gate reports; ignored findings no longer count.
 
         Args:
             path: of the checkpoint.
@@ -121,7 +121,7 @@ class LayoutVerdict:
         }
 
 
-def judge(checkpoint: Checkpoint, model: Model | None, assume: str | None = None) -> LayoutVerdict:
+def judge(checkpoint: Checkpoint, model: Model | None, assume: Disk | None = None) -> LayoutVerdict:
     """Judges a checkpoint.
 
     Args:
@@ -129,16 +129,15 @@ def judge(checkpoint: Checkpoint, model: Model | None, assume: str | None = None
         assume: the DISK layout to take where the file leaves it open.
 
     Raises:
-        BadInput: `assume` is no layout, or the config speaks of more than the file can hold.
+        BadInput: the config speaks of more than the file can hold.
     """
-    assumed = _assumed(assume)
     if model is not None:
         _believe(model, checkpoint)
     groups = expert_groups(checkpoint)
     interleaved = model is not None and bool(groups) and interleaves(model)
     accounting = account(checkpoint, model, groups) if model is not None else None
     judged = [
-        judge_group(group, _settle(read_disk(group, checkpoint, interleaved), assumed), checkpoint, model, accounting)
+        judge_group(group, _settle(read_disk(group, checkpoint, interleaved), assume), checkpoint, model, accounting)
         for group in groups
     ]
     subtrees = tuple(merge(judged, checkpoint))
@@ -173,7 +172,7 @@ def _believe(model: Model, checkpoint: Checkpoint) -> None:
 
 
 def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
-    """The verdict with the proof by the real loader; what it found is added to the findings.
+    """Return the verdict with the real loader's proof, whose results become findings.
 
     Raises:
         BadInput: no config says which model it is, or the model cannot be built.
@@ -200,7 +199,12 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
     return replace(verdict, load_proof=proof, findings=(*verdict.findings, *found))
 
 
-def _assumed(assume: str | None) -> Disk | None:
+def as_layout(assume: str | None) -> Disk | None:
+    """Return the layout of this name; None without a name.
+
+    Raises:
+        BadInput: no layout has the name.
+    """
     if assume is None:
         return None
     if assume not in set(Disk):

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class Format(StrEnum):
-    """Who reads the output: a person or a program."""
+    """The output format: for a person or for a program."""
 
     human = "human"
     json = "json"

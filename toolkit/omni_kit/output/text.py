@@ -31,7 +31,7 @@ def table(*columns: str, title: str | None = None, framed: bool = False) -> Tabl
 
 
 class PlainConsole(Console):
-    """A console that shows the text of others as it is, and never does what it says."""
+    """A console that prints foreign text literally and never interprets its markup."""
 
     def render_str(self, text: str, *args: Any, **kwargs: Any) -> Text:
         """As Rich does, of text that is fit to be shown."""

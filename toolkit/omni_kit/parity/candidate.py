@@ -46,12 +46,16 @@ def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate
     return found[0]
 
 
-def require(packages: Mapping[str, str]) -> None:
-    """Checks that packages are installed, without importing them.
+def require(packages: Mapping[str, str], needed_by: str = "parity") -> None:
+    """Check that torch and other packages are installed, without importing them.
+
+    Args:
+        packages: import name -> the command that installs it.
+        needed_by: the command, for the message.
 
     Raises:
         MissingRequirement: the first one that is not, with the command that installs it.
     """
     for package, command in {"torch": INSTALL_TORCH, **packages}.items():
         if importlib.util.find_spec(package) is None:
-            raise MissingRequirement(f"parity needs {package}, which is not installed", command)
+            raise MissingRequirement(f"{needed_by} needs {package}, which is not installed", command)

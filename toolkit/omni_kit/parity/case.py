@@ -11,12 +11,12 @@ from omni_kit.parity.compare.missing_inputs import caller_at_fault, lacking
 from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_backward, first_forward, owner
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, MOST_ROUNDING, compare_closely, without_lone_zeros
 from omni_kit.parity.evidence import Evidence
-from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.builder import made_batch_builder
 from omni_kit.parity.processes.outcomes import NUDGED, REFERENCE
 from omni_kit.parity.processes.pair import Pair
 from omni_kit.parity.report.report import Divergence
 from omni_kit.targets.sides import Ability
-from omni_kit.toys.feeds.protocol import BatchBuilder
+from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 
 
@@ -50,14 +50,14 @@ class Case:
         return frozenset(self.pair.candidate.offers)
 
     @cached_property
-    def feed(self) -> BatchBuilder:
+    def batch_builder(self) -> BatchBuilder:
         """What made the batch."""
-        return made_feed(self.pair.candidate.feed)
+        return made_batch_builder(self.pair.candidate.batch_builder)
 
     @cached_property
     def mask(self) -> torch.Tensor:
         """Which places of the answers count."""
-        return self.feed.mask(self.pair.inputs()).bool()
+        return self.batch_builder.mask(self.pair.inputs()).bool()
 
     @cached_property
     def outputs(self) -> Comparison:
@@ -107,7 +107,7 @@ class Case:
         return Compared(self.pair.recordings()[0], self.evidence.recording(), self.mask)
 
     @cached_property
-    def fed(self) -> Compared:
+    def replayed(self) -> Compared:
         """Upstream's modules, and the candidate's fed as they were."""
         return Compared(self.pair.recordings()[0], self.evidence.replayed(), self.mask)
 
@@ -118,7 +118,7 @@ class Case:
 
     def blame(self) -> Blame | None:
         """The first module to add error, forward or backward; None where there is none."""
-        if (forward := first_forward(self.fed, self.free)) is not None:
+        if (forward := first_forward(self.replayed, self.free)) is not None:
             return self._or_giver(forward)
         if not self.outputs.ok:
             return Blame(self.free.candidate.calls[0], 1.0, "what it returns, and in nothing that its parts return")
@@ -134,10 +134,10 @@ class Case:
 
     def _or_giver(self, blame: Blame) -> Blame:
         """Who did not hand on what the blamed module needs, where that is all that is wrong with it."""
-        if not lacking(self.fed, blame.call):
+        if not lacking(self.replayed, blame.call):
             return blame
         try:
             completed = Compared(self.free.reference, self.evidence.completed(), self.mask)
         except StepError:  # it does not take what it lacks
             return blame
-        return caller_at_fault(self.fed, blame, completed, self.free)
+        return caller_at_fault(self.replayed, blame, completed, self.free)

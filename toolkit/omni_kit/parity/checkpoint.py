@@ -36,10 +36,10 @@ def make_toy_checkpoint(
     """
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise BadInput(f"{out_dir} is not empty", "pass a new directory")
-    require({})
+    require({}, "a toy checkpoint")
     path = str(source.resolve()) if isinstance(source, Path) else source
     subject = open_source(path)
-    builder, feed = REFERENCES[subject.library.name] if subject.pipeline is None else (PIPELINES, PIPELINE)
+    builder, batch_builder = REFERENCES[subject.library.name] if subject.pipeline is None else (PIPELINES, PIPELINE)
     from omni_kit.parity.processes.steps import Open, SaveToy  # which import torch
 
     with ExitStack() as stack:
@@ -51,7 +51,7 @@ def make_toy_checkpoint(
         else:
             worker = sides.worker("reference")
         try:
-            worker.ask(Open(builder, feed=feed))
+            worker.ask(Open(builder, batch_builder=batch_builder))
             worker.ask(SaveToy(path, out_dir.resolve(), layout))
         except StepError as error:
             raise BadInput(f"no toy checkpoint of {source}: {error}") from error

@@ -70,7 +70,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
         else:
             planted.append(judged)
         say(f"injected {done} of {len(faults)}: {fault.kind}: {judged}")
-    if Ability.ways in case.offers:
+    if Ability.scenarios in case.offers:
         for judged in prove_calls(case, say):
             idle += [judged.name] if judged.idle else []
             planted += [] if judged.idle else [judged]

@@ -23,7 +23,7 @@ _DESCRIPTORS = ("@property", "@staticmethod", "@classmethod")
 
 @dataclass
 class Applied:
-    """What became of one patch.
+    """The outcome of one patch.
 
     `definition` is the upstream code that it replaces (None for an injected method), `owner` the class of a method,
     `fragment` the replacement as it stands in the output (None for an external one).

@@ -29,7 +29,7 @@ class Change:
 
 
 def compare(before: SourceModule, old: Definition, after: SourceModule | None, path: str) -> Change:
-    """What became of `old` at `path` of the newer module; None for a module that is gone."""
+    """Return the change of `old` at `path` in the newer module; None for a module that no longer exists."""
     then = body_text(before, old)
     if after is None:
         return Change("vanished", "the whole module is gone", then)

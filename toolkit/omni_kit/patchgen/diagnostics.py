@@ -1,4 +1,4 @@
-"""What patchgen has to say about a config: one line each, with a stable code."""
+"""patchgen's diagnostics of a config: one line each, with a stable code."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a newer upstream means for the patches: which targets changed, how badly, and what the patch could become."""
+"""Effects of a newer upstream on patches: which targets changed, how badly, and a proposed merge."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class DriftReport:
         return not self.failed and looks and all(one.same for one in self.keys)
 
     def counts(self) -> dict[str, int]:
-        """How many targets have each rank, worst first; ranks without any are left out."""
+        """Return the number of targets of each rank, worst first; ranks without any are omitted."""
         found = Counter(t.rank for t in self.targets)
         return {rank: found[rank] for rank in RANKS if found[rank]}
 
@@ -171,7 +171,7 @@ def _target(config: str, applied: Applied, before: SourceModule, after: SourceMo
 
 
 def copied_lines(then: str, now: str, patch: str) -> int:
-    """How many lines that upstream has changed or removed the patch still has, layout aside."""
+    """Return how many lines that upstream changed or removed are still in the patch, ignoring layout."""
     kept = {line.strip() for line in now.splitlines()}
     ours = {line.strip() for line in patch.splitlines()}
     return sum(1 for line in then.splitlines() if _says_something(line) and line.strip() in ours - kept)

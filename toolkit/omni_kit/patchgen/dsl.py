@@ -1,4 +1,4 @@
-"""What a config is made of while it is read: objects of the DSL, and stand-ins for everything that it imports."""
+"""Objects that a config sees while it is read: the DSL, and stand-ins for all of its imports."""
 
 import ast
 import copy
@@ -33,7 +33,7 @@ class Imports(Protocol):
     """How a config's imports are followed."""
 
     def imported(self, name: str, home: Path, names: tuple[str, ...], level: int) -> Any:
-        """What an import gives."""
+        """Return the object that an import binds."""
 
 
 class ConfigValues(Domain):
@@ -50,7 +50,7 @@ class ConfigValues(Domain):
 
     @contextmanager
     def at(self, line: int, frame: Frame) -> Iterator[None]:
-        """What the DSL is told of the place while it registers something."""
+        """Return the context in which the DSL registers something at this place."""
         if frame.home == AT_MODULE:
             self.position = Origin(str(frame.path), line)
         with spec.positioned(self.position):

@@ -8,7 +8,7 @@ from omni_kit.patchgen.result import ConfigResult
 
 
 def add_excludes(result: ConfigResult) -> list[str]:
-    """Edits the config file of a result with `dead-helper` findings; returns notes of what was added."""
+    """Add the findings of `dead-helper` to the config file of a result; return notes of the additions."""
     names = [name for found in result.diagnostics if found.code == "dead-helper" for name in found.names]
     if not names or result.path is None:
         return []

@@ -1,4 +1,4 @@
-"""What the generated file says about itself: the header with its records, and the banners over what was changed."""
+"""The header of a generated file, with its records, and the banners over changed code."""
 
 import ast
 import hashlib

@@ -1,4 +1,4 @@
-"""What an import in a config means: the DSL, a sibling config, a module of the standard library, or a stand-in."""
+"""Resolution of a config's imports: the DSL, a sibling config, the standard library, or a stand-in."""
 
 import re
 import sys
@@ -50,7 +50,7 @@ class Session(ABC):
         return self.modules[path]
 
     def imported(self, name: str, home: Path, names: tuple[str, ...], level: int) -> Any:
-        """What `__import__` gives to a file: the module when `names` are imported from it, else its first package.
+        """Return the result of `__import__`: the module when `names` are imported from it, else its first package.
 
         Raises:
             ModuleNotFoundError: a relative import leads to nothing.

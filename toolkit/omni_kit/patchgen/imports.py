@@ -1,4 +1,4 @@
-"""The import section: upstream's imports made absolute, dropped names taken out, and what the config adds behind it."""
+"""The import section: upstream's imports as absolute ones, without dropped names, then the config's additions."""
 
 import ast
 import re

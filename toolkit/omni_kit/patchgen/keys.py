@@ -1,4 +1,4 @@
-"""What a newer upstream means for saved checkpoints: parameters of other names or shapes, gone ones and new ones.
+"""Effects of a newer upstream on saved checkpoints: renamed, reshaped, removed and added parameters.
 
 Both versions are read from source, without torch; see `omni_kit.upstream.skeleton`.
 """
@@ -39,7 +39,7 @@ class _Side:
         return not any(name.startswith(f"{path}.") for path in self.unread)
 
     def sort(self, name: str) -> tuple[object, int]:
-        """What a parameter cannot change by being named differently: its shape, and how many there are."""
+        """Return the properties that a renamed parameter keeps: its shape and the number of its copies."""
         parameter, count = self.patterns[name]
         return parameter.shape, count
 
@@ -85,7 +85,7 @@ class KeyDrift:
 
 
 def key_drift(modules: Sequence[str], before: Library, after: Library) -> list[KeyDrift]:
-    """What became of the parameters of the models of these modeling modules, in the order of their model_types."""
+    """Return the parameter changes of these modeling modules' models, sorted by model_type."""
     folders = {tuple(module.split(".")[1:-1]) for module in modules}
     known = model_types(before)
     wanted = [name for name, files in known.items() if any(_folder(file, before) in folders for file in files)]

@@ -1,4 +1,4 @@
-"""From the name of a config to what it says.
+"""Loads a config by its name.
 
 A config is read where that can be done, and runs only for whoever allows it: a gate that ran what it judges would be
 judged by it. It runs in a process of its own, which writes nothing and has limits.
@@ -30,7 +30,7 @@ _LIMITS = Limits(memory=4 << 30, processes=64, disk=1 << 28)
 
 @dataclass
 class LoadedConfig:
-    """What a config says.
+    """The content of a config.
 
     `name` is its dotted module (or file name outside packages); `registrations` are the lines of all files that
     registered something; `siblings` are the configs of all files that it consists of, its own included, by path;
@@ -165,7 +165,7 @@ def _settled(config: PatchConfig) -> None:
 
 
 def loaded_config(config: object, path: Path, siblings: dict[Path, PatchConfig]) -> LoadedConfig:
-    """What a config says that was read or run.
+    """Return the content of a config that was read or run.
 
     Raises:
         CannotLoad: it is no PatchConfig, or one that Python takes and nobody can generate from.

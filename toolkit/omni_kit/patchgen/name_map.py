@@ -1,4 +1,4 @@
-"""What a name_map makes of one identifier."""
+"""The effect of a name_map on one identifier."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where configs lie: `[tool.patchgen]` of pyproject.toml, and the search for `*_patch_gen_config.py`."""
+"""Locations of configs: `[tool.patchgen]` of pyproject.toml, and the search for `*_patch_gen_config.py`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from omni_kit.patchgen.importing import CONFIG_SUFFIX
 
 @dataclass(frozen=True)
 class Project:
-    """What `[tool.patchgen]` says.
+    """The settings in `[tool.patchgen]`.
 
     `search_root` is the directory that is searched for configs, `package_prefix` the dotted package that it is;
     `strict` turns warnings into errors for every config.

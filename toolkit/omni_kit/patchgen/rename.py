@@ -8,8 +8,8 @@ from omni_kit.patchgen.fragment import Fragment
 
 @dataclass
 class Renaming:
-    """What a name_map did: `renamed` old to new identifiers, `unused` keys, and `passed_over` identifiers that hold a
-    key where no word begins."""
+    """The result of a name_map: `renamed` old to new identifiers, `unused` keys, and `passed_over` identifiers that
+    contain a key inside a word."""
 
     fragment: Fragment
     renamed: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What became of a config: how far it came, what was said about it, and the verdict."""
+"""The result of a config: its last stage, its diagnostics and the verdict."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +88,7 @@ Stage = UnreadableConfig | Orphan | Loaded
 
 @dataclass
 class ConfigResult:
-    """What became of one config, or of a generated file without one.
+    """The result of one config, or of a generated file without one.
 
     The stage says how far it came and holds what there is by then; stages are immutable, and each step of the work
     puts the next one in place. The properties read the stage.
@@ -125,7 +125,7 @@ class ConfigResult:
 
     @property
     def output(self) -> Path | None:
-        """Where the generated file is or would be; None when the config was not loaded."""
+        """Return the path of the generated file; None when the config was not loaded."""
         match self.stage:
             case Loaded(output=output):
                 return output
@@ -153,7 +153,7 @@ class ConfigResult:
 
     @property
     def patches(self) -> list[Applied]:
-        """What became of each patch; empty when nothing was generated."""
+        """Return the outcome of each patch; empty when nothing was generated."""
         return self.generated.applied if self.generated is not None else []
 
     @property

@@ -72,7 +72,7 @@ def run_configs(
 
 
 def stale_files(product: Product, diff: bool = False) -> list[tuple[Path, str]]:
-    """The files of a product that do not hold what they should; the diff is one of them where it lies there."""
+    """Return the files of a product with outdated content, among them its diff if one exists."""
     beside = diff_path(product.output)
     wanted = product.files(diff or (beside.is_file() and is_ours(beside)))
     return [(path, text) for path, text in wanted if not holds(path, text)]

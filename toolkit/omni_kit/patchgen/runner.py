@@ -1,4 +1,4 @@
-"""Runs a config without importing what it mentions, as a worker of `loader.run_config`.
+"""Runs a config without importing the packages in it, as a worker of `loader.run_config`.
 
 The file runs with its own `__import__`: the DSL is always omni-kit's, sibling configs are run the same way, the
 standard library is real, and everything else is a stand-in. `sys.modules` is not touched. When the file's own code
@@ -27,7 +27,7 @@ from omni_kit.pysource.source import read_text
 
 
 def reply(request: dict[str, Any]) -> dict[str, Any]:
-    """Run a config and return what it says, or why it fails; see `loader.run_config`."""
+    """Run a config and return its content, or why it fails; see `loader.run_config`."""
     unpacked = {name: Path(place) for name, place in request["unpacked"].items()}
     libraries = Libraries(unpacked, tuple(map(Path, request["roots"])))
     try:

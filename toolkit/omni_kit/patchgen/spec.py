@@ -1,4 +1,4 @@
-"""The patch DSL: what a `*_patch_gen_config.py` says about one modeling file.
+"""The patch DSL: the content of a `*_patch_gen_config.py` about one modeling file.
 
 It answers to the published interface of `patchgen.patch_spec`, so that configs written for it run unmodified. Nothing
 is applied here: a config only records; the generator reads the replacement's text from the file where it was written.
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class PatchType(Enum):
-    """What a patch does to its target."""
+    """The effect of a patch on its target."""
 
     CLASS_REPLACEMENT = "class_replacement"
     METHOD_OVERRIDE = "method_override"

@@ -48,7 +48,7 @@ class GeneratedFile:
 
 
 def differences(product: Product, config: str) -> list[Difference]:
-    """In what the files of a product that lie there differ from it: one for the module, one for its diff.
+    """Return the differences between a product and its files on disk: one for the module, one for its diff.
 
     Args:
         config: the file name of the config, for the messages.

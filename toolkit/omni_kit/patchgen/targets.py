@@ -1,4 +1,4 @@
-"""Which upstream definition a patch means, and which patches take each other's place."""
+"""Resolution of patch targets, and patches that replace each other."""
 
 import difflib
 from typing import Literal, NamedTuple
@@ -11,7 +11,7 @@ FoundStatus = Literal["applied", "injected", "missing-target", "ambiguous-target
 
 
 class Found(NamedTuple):
-    """What a search for a target gave: its definition, and the class around it, if there are such."""
+    """The result of a search for a target: its definition and the class around it, if they exist."""
 
     status: FoundStatus
     definition: Definition | None = None
@@ -37,7 +37,7 @@ def find(patch: Patch, source: SourceModule) -> Found:
 
 
 def unfit(patch: Patch, status: str, source: SourceModule) -> Diagnostic:
-    """Why a patch has no single target, with what may have been meant."""
+    """Return why a patch has no single target, with likely intended ones."""
     if status == "ambiguous-target":
         message = f"{patch.target} is defined more than once under conditions; replace the class or function around it"
         return error("ambiguous-target", message, patch.origin, [patch.target])

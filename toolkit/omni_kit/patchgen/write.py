@@ -66,7 +66,7 @@ def compiles(text: str, name: str) -> SyntaxError | None:
 
 
 def unified_diff(upstream: str, generated: str, source_module: str, target_file: str) -> str:
-    """What the patches change, as a unified diff from the upstream file; blanks at line ends are left out."""
+    """Return the changes of the patches, as a unified diff from the upstream file without trailing blanks."""
     lines = difflib.unified_diff(
         upstream.splitlines(),
         generated.splitlines(),
@@ -79,7 +79,7 @@ def unified_diff(upstream: str, generated: str, source_module: str, target_file:
 
 
 def diff_path(output: Path) -> Path:
-    """Where the unified diff of a generated file lies: next to it."""
+    """Return the path of a generated file's unified diff: next to it."""
     return output.with_suffix(".diff")
 
 
@@ -98,7 +98,7 @@ def is_ours(path: Path) -> bool:
 
 
 def in_the_way(path: Path, root: Path, force: bool) -> str:
-    """Why a file may not be written; empty where it may.
+    """Return why a file may not be written; empty if it may.
 
     Args:
         root: what the file belongs below, links and all.

@@ -1,1 +1,1 @@
-"""Reads Python: a library's files, its names, its classes and functions, and what they compute. Runs none of it."""
+"""Reads Python: a library's files, names, classes, functions and values. Runs none of it."""

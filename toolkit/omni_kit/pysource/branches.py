@@ -28,7 +28,7 @@ _OPPOSITES = ((ast.Is, ast.IsNot), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn))
 
 @dataclass(frozen=True)
 class Decision:
-    """What a condition depends on.
+    """The values that a condition depends on.
 
     Attributes:
         fields: of configs, by name.
@@ -51,7 +51,7 @@ class Branch:
     Attributes:
         function: its name, with those of the classes and functions around it.
         line: where it begins; the line of the condition for an `if` that has no `else`.
-        asked: the line of its condition; of all branches of one condition, one is taken wherever that is reached.
+        condition_line: line of its condition; one of the branches of a condition is taken whenever that is reached.
         condition: what must hold in this function, as code; empty for the function itself.
         decision: what the condition depends on.
         outer: the branch around it; None for the body of a function that no other contains.
@@ -63,7 +63,7 @@ class Branch:
 
     function: str
     line: int
-    asked: int
+    condition_line: int
     condition: str = ""
     decision: Decision = field(default=Decision(), compare=False)
     outer: "Branch | None" = field(default=None, repr=False)
@@ -237,7 +237,7 @@ class _Scope:
         return replace(self, name=f"{self.name}.{node.name}".lstrip("."), function=node, tree=tree)
 
     def decides(self, test: ast.expr) -> Decision:
-        """What a condition in this function depends on."""
+        """Return the values that a condition in this function depends on."""
         return _Reading(self).of(test, _DEEP)
 
 

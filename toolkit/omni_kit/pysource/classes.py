@@ -1,4 +1,4 @@
-"""Classes across the files of a library: order of method resolution, and what a class body assigns."""
+"""Classes across the files of a library: method resolution order, and assignments in class bodies."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class ClassRef:
         return _mro(self)
 
     def after(self, cls: "ClassRef") -> "tuple[ClassRef | str, ...]":
-        """What `super()` in a method of `cls` looks at when the instance is of this class."""
+        """Return the classes that `super()` in a method of `cls` searches for an instance of this class."""
         names = [_key(entry) for entry in self.mro]
         return self.mro[names.index(_key(cls)) + 1 :] if _key(cls) in names else cls.mro[1:]
 
@@ -43,7 +43,7 @@ class ClassRef:
         return self.node.name in names or self.derives(*names)
 
     def assigned(self, name: str) -> "tuple[ClassRef, ast.expr] | None":
-        """What a class attribute is set to, and the class that does it."""
+        """Return the value of a class attribute, and the class that assigns it."""
         for entry in self.mro:
             if isinstance(entry, ClassRef) and (found := _in_body(entry.node, name)) is not None:
                 return entry, found

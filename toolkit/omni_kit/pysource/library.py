@@ -81,7 +81,7 @@ def find_library(name: str, path: Path | None = None) -> Library:
 
 @contextmanager
 def used_instead(paths: Mapping[str, Path | None]) -> Iterator[list[Path]]:
-    """Let this process find other versions of libraries first; answers the directories where others find them first.
+    """Let this process find other versions of libraries first; yields the directories to prepend for others.
 
     To be entered before any of the libraries is imported.
 

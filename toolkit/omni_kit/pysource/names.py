@@ -1,4 +1,4 @@
-"""Which names a piece of code reads and which it assigns, as a function sees them."""
+"""Names that a piece of code reads and assigns, as a function sees them."""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda
 
 @dataclass(frozen=True)
 class Names:
-    """What a piece of code does to names.
+    """Names read and assigned by a piece of code.
 
     Attributes:
         read: names that it reads, also those of the module.

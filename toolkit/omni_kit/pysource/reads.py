@@ -1,4 +1,4 @@
-"""What code reads at a glance: literals, the attributes of something, by its name, and those that it sets."""
+"""Values that code states directly: literals, and attributes read from or set on an object of a name."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which names the statements of a module bind."""
+"""Names that the statements of a module bind."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence

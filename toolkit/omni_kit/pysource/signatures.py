@@ -1,4 +1,4 @@
-"""`inspect.Signature` objects made from source. Whether a call fits one is `Signature.bind`, asked in one place."""
+"""`inspect.Signature` objects made from source; `Signature.bind` decides in one place whether a call fits."""
 
 import ast
 import re

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.pysource.library import Library
 
 
 @dataclass(frozen=True)
 class Imported:
-    """Where an imported name comes from: `module` is absolute, `name` is None for a plain module import."""
+    """The origin of an imported name: `module` is absolute, `name` is None for a plain module import."""
 
     module: str
     name: str | None
@@ -88,7 +88,8 @@ class SourceFile:
                     yield alias.asname or alias.name.partition(".")[0], Imported(alias.name, None)
 
     def origin(self, node: ast.AST) -> str:
-        """What a dotted name means: `F.pad` is "torch.nn.functional.pad"; as written where it is not imported."""
+        """Return the full name of a dotted name: `F.pad` is "torch.nn.functional.pad"; unchanged if it is not
+        imported."""
         name = dotted(node) or ""
         first, _, rest = name.partition(".")
         imported = self.imports.get(first)
@@ -137,7 +138,7 @@ class SourceFile:
         return home[0].resolve_function(home[1]) if home is not None else None
 
     def resolve_constant(self, name: str) -> "tuple[SourceFile, ast.expr] | None":
-        """What `name` is assigned at the top level, here or in the file of the library that it is imported from."""
+        """Return the value assigned to `name` at the top level, here or in the library's file that defines it."""
         if name in self.constants:
             return self, self.constants[name]
         home = self._home(name)
@@ -166,7 +167,7 @@ class SourceFile:
         return self.home_of(imported) if imported is not None else None
 
     def home_of(self, imported: Imported) -> "tuple[SourceFile, str] | None":
-        """The file of the library that something is imported from, and what it is called there; None for a module."""
+        """Return the library's file that defines an imported name, and its name there; None for a module."""
         if imported.name is None:
             return None
         file = self.library.module_file(imported.module)
@@ -214,7 +215,7 @@ def read_source(library: Library, file: Path) -> SourceFile:
     try:
         text, tree = parse_file(file)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+        raise BadInput(f"cannot read {file}: {reason(error)}") from error
     return SourceFile(library, library.module_name(file), file, text, tree)
 
 
@@ -243,7 +244,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_file(path: Path) -> tuple[str, ast.Module]:
-    """The text and the tree of a file; what was read before and has not changed since is not parsed again.
+    """Return the text and the tree of a file; an unchanged file is parsed once.
 
     Raises:
         OSError, UnicodeDecodeError: it cannot be read.

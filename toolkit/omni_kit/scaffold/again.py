@@ -1,4 +1,4 @@
-"""Makes integrations again from their answers: `python -m omni_kit.scaffold.again .omni-kit.toml ...`."""
+"""Render integrations again from their records: `python -m omni_kit.scaffold.again .omni-kit.toml ...`."""
 
 import sys
 from pathlib import Path

@@ -12,7 +12,7 @@ from omni_kit.targets.registry import targets
 
 
 def write_converter(verdict: LayoutVerdict, path: Path) -> str:
-    """Writes the converter module for the layout of a checkpoint; returns what was done, in one line.
+    """Write the converter module for the layout of a checkpoint, and return a one-line summary.
 
     The names in it follow the file: `my-model 1.py` defines `create_my_model_1_checkpoint_tensor_converter`.
 

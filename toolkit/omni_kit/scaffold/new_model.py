@@ -25,7 +25,7 @@ from omni_kit.targets.protocol import (
     kind_taken,
     reads_of,
     scaffolded,
-    ways_of,
+    variants_of,
 )
 from omni_kit.targets.registry import get_target, targets
 from omni_kit.targets.versions import library_for, pins
@@ -168,7 +168,7 @@ def draft(
     owner = get_target(target) if target else _only_taker(subject, kind)
     taken = _taken(owner, subject, kind)
     handler = owner.kinds[taken]
-    way = kind if kind in ways_of(owner, taken) and kind else ""
+    way = kind if kind in variants_of(owner, taken) and kind else ""
     if kernels and not isinstance(handler, WritesTraining):
         raise BadInput(f"{owner.name} writes no training file for models of kind '{taken}'", "leave out --kernels")
     request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}))
@@ -215,7 +215,7 @@ def _check_into(into: Path) -> None:
 
 
 def _check_kind(kind: str | None) -> None:
-    ways = [way for target in targets().values() for one in scaffolded(target) for way in ways_of(target, one)]
+    ways = [way for target in targets().values() for one in scaffolded(target) for way in variants_of(target, one)]
     if kind is not None and kind not in {*Kind, *ways}:
         raise BadInput(f"unknown kind '{kind}'", f"one of {', '.join(dict.fromkeys([*Kind, *ways]))}")
 
@@ -244,7 +244,7 @@ def _wanted(target: Target, subject: Subject, kind: str | None) -> list[Kind]:
     """The subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its way."""
     able = [one for one in subject.kinds if one in scaffolded(target)]
     found = [one for one in able if subject.library.name in reads_of(target, one)]
-    return [one for one in found if kind in (None, one) or kind in ways_of(target, one)]
+    return [one for one in found if kind in (None, one) or kind in variants_of(target, one)]
 
 
 def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
@@ -255,7 +255,7 @@ def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
     read = reads_of(target, able) if able is not None else target.reads
     if (library := subject.library.name) not in read:
         raise Refusal(f"{model_type} is of {library}; {target.name} takes models of {', '.join(read)}")
-    if able is not None and (ways := ways_of(target, able)):
+    if able is not None and (ways := variants_of(target, able)):
         raise Refusal(f"{target.name} integrates models of kind '{able}' as {', '.join(ways)}, not as '{kind}'")
     if kind is not None and kind not in subject.kinds:
         raise Refusal(f"{model_type} is of kind '{subject.kind}', not '{kind}'")

@@ -72,7 +72,7 @@ def with_marks(files: Mapping[str, str], todo: Sequence[Todo]) -> dict[str, str]
 
 
 def left_open(files: Mapping[str, str]) -> list[Todo]:
-    """What rendered files leave to a person: their lines with a comment `TODO(omni-kit): ...`."""
+    """Return the to-dos of rendered files: their lines with a comment `TODO(omni-kit): ...`."""
     return [
         Todo(path, number, line.partition(TODO_MARK)[2].strip(" :"))
         for path, text in files.items()

@@ -40,7 +40,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What an integration says that it was made from.
+    """The recorded source and options of an integration.
 
     Attributes:
         root: the directory that the recorded paths start from.
@@ -56,7 +56,7 @@ class Recorded:
 
     @property
     def kind(self) -> str | None:
-        """The kind, or the way of integrating it, that was asked for; None where nothing was."""
+        """Return the requested kind, or the requested variant of the integration; None without one."""
         return self.answers.answers.get("kind")
 
     @property
@@ -76,7 +76,7 @@ class Recorded:
 
 
 def update(directory: Path, *, source: str | None = None, dry_run: bool = False) -> Update:
-    """Renders an integration again and merges it, three ways, with what is there now.
+    """Render an integration again, and merge it three-way with the current files.
 
     A file that nobody changed is replaced. One that somebody changed is merged by git; where both changed the same
     lines, both stand in the file between marks. One that somebody removed stays away.
@@ -119,7 +119,7 @@ def update(directory: Path, *, source: str | None = None, dry_run: bool = False)
 
 
 def read_record(directory: Path) -> Recorded:
-    """What an integration was made from.
+    """Return the recorded source and options of an integration.
 
     Raises:
         BadInput: it does not say so, or not all of it.
@@ -129,7 +129,7 @@ def read_record(directory: Path) -> Recorded:
         raise BadInput(f"{directory} has no {ANSWERS}", "pass a directory that omni-kit new-model wrote")
     record = load_answers(path)
     if missing := [key for key in ("name", "source", "target", "style") if key not in record.answers]:
-        raise BadInput(f"{path} does not say its {missing[0]}", "restore it, or create the integration again")
+        raise BadInput(f"{path} has no {missing[0]}", "restore it, or create the integration again")
     name, source, target, style = (record.answers[key] for key in ("name", "source", "target", "style"))
     check_name(name)
     if style not in ("plugin", "in-tree"):

@@ -1,4 +1,4 @@
-"""Compares a scaffold with what is on disk, and writes it whole or not at all."""
+"""Compares a scaffold with the files on disk, and writes it whole or not at all."""
 
 import difflib
 import os
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import inside, write_atomic
 from omni_kit.record import digest
 
@@ -41,7 +41,7 @@ class FileChange:
 def compare(
     root: Path, files: Mapping[str, str], edited: Mapping[str, str], known: Mapping[str, str], force: bool
 ) -> list[FileChange]:
-    """What writing would do to each file.
+    """Return the change that writing would make to each file.
 
     Args:
         files: path -> text of files that the scaffold owns.
@@ -113,7 +113,7 @@ def _action(path: str, old: str | None, new: str, known: Mapping[str, str], forc
 
 
 def leads_nowhere(path: Path) -> bool:
-    """Whether it is a link to something that is not there: somebody's, though nothing can be read."""
+    """Return whether the path is a dangling link: it belongs to somebody, though it has no content."""
     return path.is_symlink() and not path.exists()
 
 
@@ -134,4 +134,4 @@ def read_existing(root: Path, relative: str) -> str | None:
             raise BadInput(f"{path} is not a regular file", "move it, or choose another name")
         return path.read_text(encoding="utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path}: {error}", "move it, or choose another name") from error
+        raise BadInput(f"cannot read {path}: {reason(error)}", "move it, or choose another name") from error

@@ -1,4 +1,4 @@
-"""What a program understands, and the commands that shell code consists of."""
+"""The commands and flags of a program, and the commands in shell code."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ _WRAPPERS = (
 
 @dataclass(frozen=True)
 class Command:
-    """What a program, or one of its commands, understands.
+    """The flags and subcommands of a program or of one of its commands.
 
     Attributes:
         options: flags, with their hyphens.

@@ -1,4 +1,4 @@
-"""Skills in an agent's folder: added, brought up to date and removed, and never over what a person changed.
+"""Skills in an agent's folder: add, update and remove them without losing edited files.
 
 Next to each added skill is a record of what was written: file -> digest.
 """
@@ -34,7 +34,7 @@ class Agent(StrEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where skills are put.
+    """A folder of installed skills.
 
     Attributes:
         project: in the working directory; else in the user's home.
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one file.
+    """The change of one file.
 
     Attributes:
         action: created, updated, unchanged, removed; kept where a person changed it; conflict where something that was
@@ -87,7 +87,7 @@ def update(place: Place, names: Sequence[str]) -> list[Change]:
 
 
 def remove(place: Place, names: Sequence[str]) -> list[Change]:
-    """Removes the skills of a folder that were added, but for what a person changed or put there.
+    """Remove installed skills from a folder; keep files that a person edited or added.
 
     Raises:
         BadInput: none was added there.

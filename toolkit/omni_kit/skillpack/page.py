@@ -56,7 +56,7 @@ class Page:
 
     @classmethod
     def read(cls, path: Path) -> "Page":
-        """Reads a file; what is no UTF-8 is replaced."""
+        """Read a file; bytes that are not UTF-8 are replaced."""
         return cls(path, path.read_text(encoding="utf-8", errors="replace"))
 
     @cached_property

@@ -31,7 +31,7 @@ class Skill:
 
     @property
     def lines(self) -> int:
-        """How many lines the file has."""
+        """Return the number of lines of the file."""
         return self.path.read_text(encoding="utf-8").count("\n")
 
     def commands(self) -> list[str]:

@@ -247,7 +247,7 @@ class HasVariants(Protocol):
     """A handler that can integrate models of one kind in more than one way."""
 
     @property
-    def ways(self) -> Sequence[str]:
+    def variants(self) -> Sequence[str]:
         """What they are called, as they are asked for instead of a kind; the usual one first."""
 
 
@@ -372,10 +372,10 @@ def kind_taken(target: Target, kinds: Sequence[Kind]) -> Kind | None:
     return next((kind for kind in kinds if kind in scaffolded(target)), None)
 
 
-def ways_of(target: Target, kind: Kind) -> Sequence[str]:
+def variants_of(target: Target, kind: Kind) -> Sequence[str]:
     """The ways in which a target integrates models of a kind; none where there is only one."""
     handler = target.kinds[kind]
-    return handler.ways if isinstance(handler, HasVariants) else ()
+    return handler.variants if isinstance(handler, HasVariants) else ()
 
 
 def reads_of(target: Target, kind: Kind) -> Sequence[str]:

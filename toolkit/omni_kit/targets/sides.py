@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omni_kit.renamed import old_names
+from omni_kit.toys.batches.protocol import Batch, BatchBuilder, CallScenario
 from omni_kit.toys.configs.variants import Extent, Variants
-from omni_kit.toys.feeds.protocol import Batch, BatchBuilder, CallScenario
 from omni_kit.toys.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 TRANSFORMERS = "omni_kit.targets.references.transformers:TransformersBuilder"
 DIFFUSERS = "omni_kit.targets.references.diffusers:DiffusersBuilder"
-LANGUAGE = "omni_kit.toys.feeds.language:LanguageBatchBuilder"
-DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserBatchBuilder"
+LANGUAGE = "omni_kit.toys.batches.language:LanguageBatchBuilder"
+DENOISER = "omni_kit.toys.batches.denoiser:DenoiserBatchBuilder"
 REPOSITORIES = "omni_kit.targets.references.repositories:RepositoryBuilder"
 PIPELINES = "omni_kit.targets.references.pipelines:PipelineBuilder"
-PIPELINE = "omni_kit.toys.feeds.pipeline:PipelineBatchBuilder"
-# Library -> the builder of upstream's side and the feed of its models.
+PIPELINE = "omni_kit.toys.batches.pipeline:PipelineBatchBuilder"
+# Library -> the builder of upstream's side and the batch builder of its models.
 REFERENCES = {"transformers": (TRANSFORMERS, LANGUAGE), "diffusers": (DIFFUSERS, DENOISER)}
 
 
@@ -42,7 +42,7 @@ class Ability(StrEnum):
     slots = "slots"
     mesh = "mesh"
     stages = "stages"
-    ways = "ways"
+    scenarios = "scenarios"
     hooks = "hooks"
     adapters = "adapters"
     kernels = "kernels"
@@ -52,7 +52,7 @@ class Ability(StrEnum):
 # What the sides of one model can do; answers that come stage by stage are those of a pipeline, many ways of being
 # called those of a language model, and hooks, adapters and kernels that settings choose are some frameworks' own.
 OF_MODELS = frozenset(Ability) - {
-    Ability.stages, Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels, Ability.train
+    Ability.stages, Ability.scenarios, Ability.hooks, Ability.adapters, Ability.kernels, Ability.train
 }  # fmt: skip
 
 
@@ -66,16 +66,16 @@ class Candidate:
         builder: "module:Class" of its side, a `Builder`.
         options: what that builder is opened with.
         reference: "module:Class" of upstream's side, an `Upstream`.
-        feed: "module:Class" of the `BatchBuilder` that makes the batch.
+        batch_builder: "module:Class" of the `BatchBuilder` that makes the batch.
         told: what upstream's builder is opened with.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
         hidden: directories from which the candidate's own process can import nothing: those of the authors' code.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
-            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `HasScenarios` and sides that are
-            `ScenarioRunner`; `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a
-            `Choosing` one next to a `Scaling` upstream.
+            `stages`, answers are named by `stage_name`; `scenarios` needs `HasScenarios` and `ScenarioRunner`;
+            `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one next
+            to a `Scaling` upstream.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
@@ -85,7 +85,7 @@ class Candidate:
     builder: str
     options: Mapping[str, Any]
     reference: str
-    feed: str
+    batch_builder: str
     told: Mapping[str, Any] = field(default_factory=dict)
     forbidden: Sequence[str] = ()
     independent_of: Sequence[str] = ()
@@ -164,11 +164,11 @@ class Blank(Protocol):
 class Upstream(Builder, Protocol):
     """The reference side also decides what is compared: the toy."""
 
-    def make_toy(self, source: str, feed: "BatchBuilder") -> "torch.nn.Module":
+    def make_toy(self, source: str, batch_builder: "BatchBuilder") -> "torch.nn.Module":
         """A small model with deterministic weights, from a name or a config file.
 
         Args:
-            feed: what will be asked of it, so that the weights can be such that the batch reaches all of them.
+            batch_builder: what will be asked of it, so that the weights can be such that the batch reaches all of them.
         """
 
     def save_toy(self, model: "torch.nn.Module", out: Path, layout: str) -> None:
@@ -190,11 +190,13 @@ class Tabulating(Upstream, Protocol):
 class Varying(Upstream, Protocol):
     """A reference side that knows other toys of what it made."""
 
-    def variants(self, model: "torch.nn.Module", feed: "BatchBuilder", extent: Extent = Extent.apart) -> Variants:
+    def variants(
+        self, model: "torch.nn.Module", batch_builder: "BatchBuilder", extent: Extent = Extent.apart
+    ) -> Variants:
         """What is different -> a toy_config.json that `make_toy` takes, and what is known of each field.
 
         Args:
-            feed: what will be asked of them.
+            batch_builder: what will be asked of them.
         """
 
 

@@ -1,1 +1,1 @@
-"""Small models to compare on: configs by rule, weights in which every element differs, and feeds that make batches."""
+"""Small models to compare on: configs by rule, weights in which every element differs, and builders of batches."""

@@ -1,4 +1,4 @@
-"""What a batch reaches: parameters that no gradient comes to are proven by nothing."""
+"""Coverage of a batch: parameters without a gradient are not verified."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What is too large for a toy."""
+"""Limits on the size of a toy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Named tensors: what sides are fed, what they answer and what they hold."""
+"""Named tensors: inputs, outputs and parameters of the sides."""
 
 from typing import TYPE_CHECKING
 

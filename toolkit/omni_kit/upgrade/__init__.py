@@ -1,4 +1,4 @@
-"""Move integrations to a newer upstream in one run: merge, generate, check, compare, and say what is left.
+"""Move integrations to a newer upstream in one run: merge, generate, check, compare, and report the rest.
 
 from omni_kit.upgrade import upgrade
 result = upgrade(Path("plugins"), old, new)

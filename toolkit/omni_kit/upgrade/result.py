@@ -1,4 +1,4 @@
-"""What an upgrade made of each model, as data, as Markdown and as a page."""
+"""The results of an upgrade for each model, as data, as Markdown and as an HTML page."""
 
 import html
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class ModelUpgrade:
     stages: list[StageResult] = field(default_factory=list)
 
     def count(self, status: PatchStatus) -> int:
-        """How many patches have a status."""
+        """Return the number of patches with a status."""
         return sum(config.count(status) for config in self.configs)
 
     @property
@@ -69,7 +69,7 @@ class ModelUpgrade:
 
     @property
     def seconds(self) -> float:
-        """What merging the patches and all stages took."""
+        """Return the time of merging the patches and of all stages."""
         return sum(one.seconds for one in self.configs) + sum(one.seconds for one in self.stages)
 
     def as_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class ModelUpgrade:
 
 @dataclass
 class Bump:
-    """All models of one upgrade, and what the framework's own code has to change; paths are relative to `root`."""
+    """All models of one upgrade, and the required changes of the framework's own code; paths are relative to `root`."""
 
     before: str
     after: str
@@ -132,7 +132,7 @@ class Bump:
 
     @property
     def verdict(self) -> str:
-        """How many models are verified, and what else the upgrade needs, in one line without a full stop."""
+        """Return how many models are verified and what the upgrade still needs, in one line without a full stop."""
         verified = sum(one.proven for one in self.models)
         line = f"{verified} of {counted(self.models, 'model')} verified"
         return f"{line}; the framework's own code needs {counted(self.runtime, 'change')}" if self.runtime else line
@@ -160,7 +160,7 @@ class Bump:
         )
 
     def sections(self) -> list[tuple[str, list[str]]]:
-        """What the table leaves out, by title."""
+        """Return the details that the table omits, by title."""
         patches = [one for model in self.models for config in model.configs for one in config.patches]
         conflicts = [
             f"{self._place(one)} {one.target}: {one.reason} {' '.join(one.effects)}"

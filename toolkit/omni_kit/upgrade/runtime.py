@@ -19,7 +19,7 @@ _GENERATED = "generated"
 
 
 def broken_uses(files: Iterable[Path], library: str, old: Path, new: Path, root: Path) -> list[Leftover]:
-    """Places where code uses what the older version of a library has, and the newer one does not.
+    """Return places where code uses names that the older version of a library has and the newer one lacks.
 
     Args:
         files: the framework's own files.
@@ -96,7 +96,7 @@ class _Version:
 
     @cache  # noqa: B019
     def member(self, module: str, owner: str, name: str) -> bool:
-        """Whether a class has a member in its own body; True for what is not a class here."""
+        """Return whether a class has a member in its own body; True for classes defined elsewhere."""
         path = self.libraries.file_of(module)
         try:
             source = read_module(module, path) if path else None

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import files_matching, is_file
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -90,15 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(value, ensure_ascii=False).encode()  # a lone half of a character is no text
     except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"cannot read {path}: {_reason(error)}") from error
+        raise BadInput(f"cannot read {path}: {reason(error)}") from error
     if not isinstance(value, dict):
         raise BadInput(f"{path} is not a JSON object")
     return value
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or "it cannot be opened"
-    if isinstance(error, UnicodeEncodeError):
-        return "it has a string with a lone surrogate"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

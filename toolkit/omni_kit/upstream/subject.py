@@ -42,6 +42,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_CONFIG = "config.json"
 _CLASS = "_class_name"  # how diffusers signs its configs
 _PREFIXES = (f"{TRANSFORMERS}:", f"{DIFFUSERS}:")
 
@@ -62,6 +63,7 @@ class Subject:
         pipeline: the pipeline whose denoiser it is, where a pipeline was given.
         diffusers: the unpacked diffusers to read instead of the installed one.
         reference: the class of its authors' repository, where that was given.
+        origin: the name of the file that `values` come from.
     """
 
     given: str
@@ -74,6 +76,7 @@ class Subject:
     pipeline: Pipeline | None = None
     diffusers: Path | None = None
     reference: Reference | None = None
+    origin: str = _CONFIG
 
     @property
     def architectures(self) -> list[str]:
@@ -112,11 +115,11 @@ class Subject:
             own = config_class(self.library, self.name)
             named_alone = not self.values and self.directory is None and self.weights is None
             given = default_values(own, layers=None) if named_alone else self.values
-            return ModelConfig(own, given, "defaults" if named_alone else "config.json")
+            return ModelConfig(own, given, "defaults" if named_alone else self.origin)
         found = (config_of(self.library, name) for name in self.architectures)
         if cls := next((item for item in found if item is not None), None):
-            return ModelConfig(cls, self.values, "config.json")
-        raise BadInput(f"{self.given} does not say its model_type", "pass --model-type or --config FILE")
+            return ModelConfig(cls, self.values, self.origin)
+        raise BadInput(f"{self.given} has no model_type", "pass the config.json of the model, or its name")
 
     def _own_code(self) -> list[str]:
         """Classes of files next to config.json that `auto_map` names, as MODULE.CLASS; models first."""
@@ -246,6 +249,7 @@ def open_name(name: str) -> Subject:
     return _named(name, _Libraries(None, None), None)
 
 
+_SHOWN = 200  # characters of a SOURCE that a message quotes
 _SOURCES = "pass a config.json, a checkpoint, a model_type, or a class of diffusers"
 
 
@@ -282,9 +286,9 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     except BadInput as error:
         if error.hint:
             raise
-        hint = f"give {prefix}:{given} for the name in {prefix}" if prefix else _SOURCES
+        hint = f"pass {prefix}:{given} for the name in {prefix}" if prefix else _SOURCES
         raise BadInput(str(error), hint) from error
-    note = f"read {path.resolve()}; give {prefix}:{given} for the name in {prefix}"
+    note = f"read {path.resolve()}; pass {prefix}:{given} for the name in {prefix}"
     return replace(found, notes=(*found.notes, note)) if prefix else found
 
 
@@ -308,7 +312,7 @@ def _at_path(given: str, path: Path, libraries: _Libraries, config: Path | None)
     values = read_json(beside) if beside.exists() or config else {}
     if SIGNED in values:
         return _recorded(given, beside, values, directory)
-    found = _described(given, libraries, directory, weights_at(path, given), values)
+    found = _described(given, libraries, directory, weights_at(path, given), values, beside.name)
     if found.library.name == DIFFUSERS and path.is_dir() and found.weights is None:
         refuse_pickles(directory)
     if one_of_several(path):
@@ -348,7 +352,7 @@ def _indexed(libraries: _Libraries, values: Mapping[str, Any]) -> Pipeline:
     """The pipeline that a model_index.json describes."""
     class_name = values.get(_CLASS)
     if not isinstance(class_name, str):
-        raise BadInput(f"{INDEX} does not say its {_CLASS}: diffusers did not write it", "pass a pipeline of diffusers")
+        raise BadInput(f"{INDEX} has no {_CLASS}: diffusers did not write it", "pass a pipeline of diffusers")
     return find_pipeline(libraries.diffusers, class_name, values)
 
 
@@ -363,7 +367,7 @@ def _denoiser(
         )
     name = pipeline.cls.node.name
     others = [one.name for one in pipeline.components if one.role == denoiser.role and one is not denoiser]
-    notes = [f"{name} also has {other}, another denoiser: give its directory to look at it" for other in others]
+    notes = [f"{name} also has {other}, another denoiser: pass its directory to read that one" for other in others]
     notes += [f"{name} asks for {part}, which {INDEX} leaves out" for part in pipeline.lacking]
     found = Subject(given, pipeline.library, denoiser.class_name, directory, weights, values, tuple(notes))
     return replace(found, pipeline=pipeline)
@@ -382,9 +386,11 @@ def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if prefix:
         owner, sort = (library, "model_type") if prefix == TRANSFORMERS else (libraries.diffusers, "class")
         raise BadInput(f"{prefix} {owner.version} has no {sort} '{name}'", _meant(name, libraries))
+    hint = _meant(given, libraries) or _SOURCES
+    if "/" in given or Path(given[:_SHOWN]).is_symlink():
+        raise BadInput(f"{given[:_SHOWN]} does not exist, or is a link to a missing file", hint)
     raise BadInput(
-        f"'{given}' is neither a file, a directory nor a model_type of {library.name} {library.version}",
-        _meant(given, libraries),
+        f"'{given[:_SHOWN]}' is neither a file, a directory nor a model_type of {library.name} {library.version}", hint
     )
 
 
@@ -417,7 +423,7 @@ def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]
 def _meant(given: str, libraries: _Libraries) -> str:
     """What somebody may have meant by a name that is none."""
     if _HUB_NAME.fullmatch(given) and not given.startswith("."):
-        return f"a repository of the hub is given as {SCHEME}{given}"
+        return f"a repository of the hub is written {SCHEME}{given}"
     if given[:1].isupper():
         close = get_close_matches(given, class_names(libraries.diffusers), n=3)
     else:
@@ -438,12 +444,17 @@ def _from_hub(given: str, libraries: _Libraries, config: Path | None) -> Subject
 
 
 def _described(
-    given: str, libraries: _Libraries, directory: Path | None, weights: Path | HubRepo | None, values: dict[str, Any]
+    given: str,
+    libraries: _Libraries,
+    directory: Path | None,
+    weights: Path | HubRepo | None,
+    values: dict[str, Any],
+    origin: str = _CONFIG,
 ) -> Subject:
     """A Subject by what its config says of itself; where it says nothing, it is taken for one of transformers."""
     class_name, model_type = values.get(_CLASS), values.get("model_type")
     if isinstance(class_name, str):
         return Subject(given, libraries.diffusers, class_name, directory, weights, values)
     if not isinstance(model_type, str | None):
-        raise BadInput(f"config.json: model_type is {shown(model_type)}, expected a text", "correct config.json")
-    return Subject(given, libraries.transformers, model_type or "", directory, weights, values)
+        raise BadInput(f"{origin}: model_type is {shown(model_type)}, expected a text", f"correct {origin}")
+    return Subject(given, libraries.transformers, model_type or "", directory, weights, values, origin=origin)

@@ -1,4 +1,4 @@
-"""The card: what was tested of an integration, with what result, and what the result hangs on."""
+"""The card: the stages of one verification with their results, the pinned versions and a checksum."""
 
 import hashlib
 import json
@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from omni_kit.counting import counted
 from omni_kit.documents import read_json
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import is_file
 from omni_kit.verify.review import Review
 from omni_kit.verify.signature import Signer, signer_of
 
+_HINT = "write one with `omni-kit verify PATH --card FILE`"
 SCHEMA = "omni-kit/card/1"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
 _CARD = {"path": str, "options": dict, "stages": list, "suppressions": list, "baseline": str, "pins": dict}
@@ -89,7 +90,7 @@ class Card:
 
     @property
     def resumed(self) -> str:
-        """How many stages were not run because they passed before, in words; empty for none."""
+        """Return how many stages were skipped because they passed before, as text; empty if none."""
         count = sum(stage.resumed for stage in self.stages)
         return f"{counted(count, 'stage')} from an earlier run" if count else ""
 
@@ -100,7 +101,7 @@ class Card:
 
     @property
     def exit_code(self) -> int:
-        """0 for passed and complete, 1 where a stage failed, 3 where what was tested is not all."""
+        """Return 0 if all applicable stages passed, 1 if a stage failed, and 3 if a stage was not tested."""
         if any(stage.status == "failed" for stage in self.stages):
             return 1
         return 0 if self.passed and self.complete else 3
@@ -208,7 +209,7 @@ def load_card(file: Path) -> LoadedCard:
         card = _read(body)
         unchanged = checksum == _checksum(body)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadInput(f"{file} is not a card", "write one with `omni-kit verify PATH --card FILE`") from error
+        raise BadInput(f"{file} is not a card", _HINT) from error
     derived = {"schema": SCHEMA, "passed": card.passed, "complete": card.complete, "left_out": card.left_out}
     # Cards of earlier versions have no "left_out".
     if not unchanged or any(body.get(name, value) != value for name, value in derived.items()):
@@ -217,12 +218,12 @@ def load_card(file: Path) -> LoadedCard:
 
 
 def _text_of(file: Path) -> str:
-    if not is_file(file):
-        raise BadInput(f"cannot read {file}: it is not a regular file", "pass a card's file")
+    if file.exists() and not is_file(file):
+        raise BadInput(f"cannot read {file}: it is not a regular file", _HINT)
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+        raise BadInput(f"cannot read {file}: {reason(error)}", _HINT) from error
 
 
 def _read(body: Mapping[str, Any]) -> Card:

@@ -1,4 +1,4 @@
-"""What an integration itself says: the tests in its directory, and what its files leave to do."""
+"""An integration's own tests and its remaining to-dos."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What a verdict hangs on: the integration's files, upstream's, versions, and the machine."""
+"""The pins of a verdict: the integration's files, upstream's files, versions and the machine."""
 
 import hashlib
 import os
@@ -21,7 +21,8 @@ _LIBRARIES = ("torch", "transformers", "diffusers", "safetensors")
 
 
 def pins(path: Path, candidate: Candidate | None, device: str) -> dict[str, Any]:
-    """The pins of a verdict, JSON-ready; `confined`: upstream's answers were closed to the integration's process."""
+    """Return the pins of a verdict, JSON-ready; `confined`: the candidate's process could not read upstream's
+    outputs."""
     source = candidate.source if candidate is not None else ""
     needed = [*_LIBRARIES, *(candidate.requires if candidate is not None else ())]
     return {
@@ -38,7 +39,7 @@ def pins(path: Path, candidate: Candidate | None, device: str) -> dict[str, Any]
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a directory that make it what it is, in order."""
+    """Return the files of a directory that define the integration, sorted."""
     found = (file for file in path.rglob("*") if file.is_file() and not _NOT_READ & set(file.relative_to(path).parts))
     return sorted(found)
 

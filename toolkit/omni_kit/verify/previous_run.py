@@ -1,4 +1,4 @@
-"""What passed before, on the same files with the same versions."""
+"""Stages that passed before on the same files with the same versions."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from omni_kit.verify.pins import digest
 
 @dataclass(frozen=True)
 class Earlier:
-    """Stages of runs whose pins were these, as long as every file that those runs loaded is what it was.
+    """Stages of earlier runs with the same pins, valid while every file that those runs loaded is unchanged.
 
     An integration cannot forge them: the cache is closed to its processes, and so is the key that entries are written
     with. Where the system cannot close them, no stage is taken from an earlier run.
@@ -62,7 +62,7 @@ class Earlier:
 
     @property
     def executed(self) -> dict[str, list[tuple[int, int]]]:
-        """What they executed of the files whose branches are measured."""
+        """Return the lines that earlier runs executed in the files whose branches are measured."""
         return self._kept[2]
 
     def keep(

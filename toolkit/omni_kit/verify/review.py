@@ -1,4 +1,5 @@
-"""How an integration differs from a fresh scaffold of the same source, and what speaks of each difference."""
+"""Differences between an integration and a fresh scaffold of the same source, with the rules and levels that cover
+each."""
 
 import ast
 import difflib
@@ -25,7 +26,7 @@ _AROUND = 3  # lines of a hunk that did not change
 
 @dataclass(frozen=True)
 class Remark:
-    """What a rule or a level says of a place.
+    """The message of a rule or a level about one place.
 
     Attributes:
         by: the ID of the rule, or the name of the stage.
@@ -62,7 +63,7 @@ class Hunk:
 
     @property
     def by(self) -> str:
-        """Who speaks of it."""
+        """Return the rule or level that made the remark."""
         return ", ".join(dict.fromkeys(one.by for one in self.remarks)) or "unexplained"
 
 
@@ -257,7 +258,7 @@ def _same_function(name: str, other: str) -> bool:
 
 
 def remarks_of(by: str, reason: str, sources: Sequence[str] = ()) -> Iterator[Remark]:
-    """What a stage that failed says of the places which its reason names, or that are known otherwise.
+    """Return the remarks of a failed stage about the places that its reason names or that are known from elsewhere.
 
     Args:
         sources: "file:line" of functions that are to blame.

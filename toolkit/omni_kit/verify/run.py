@@ -21,6 +21,7 @@ from omni_kit.parity.run import run_parity
 from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import Candidate
+from omni_kit.upstream.subject import open_source
 from omni_kit.verify.card import Card, Stage, StageStatus
 from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
 from omni_kit.verify.pins import own_files, pinned, pins
@@ -62,9 +63,11 @@ def verify(
         say: is told each stage as it ends.
 
     Raises:
-        BadInput: there is no integration at `path`, or several.
+        BadInput: there is no integration at `path`, or several; or nothing at `weights`.
         MissingRequirement: the device is not there.
     """
+    if weights is not None:
+        open_source(weights)
     return _Run(path, weights, quick, fresh, device, min_branches, reviewed, source, sides, libraries, say).card()
 
 
@@ -366,7 +369,7 @@ def _baseline() -> str:
 
 
 def silenced(directory: Path) -> Iterator[str]:
-    """What comments in a directory silence: "path:line RULE"."""
+    """Return the findings that comments in a directory silence, as "path:line RULE"."""
     from omni_checkers.engine.files import read_file
     from omni_kit.diagnostics.suppress import suppressions
 

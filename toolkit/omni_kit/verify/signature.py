@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.errors import BadInput, MissingRequirement, reason
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -49,7 +49,7 @@ class Signer:
         try:
             key = load_ssh_private_key(self.file.read_bytes(), None)
         except OSError as error:
-            raise BadInput(f"cannot read {self.file}: {error}") from error
+            raise BadInput(f"cannot read {self.file}: {reason(error)}") from error
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise BadInput(f"{self.file} is not an SSH private key without a passphrase: {error}", _GENERATE) from error
         if not isinstance(key, Ed25519PrivateKey):

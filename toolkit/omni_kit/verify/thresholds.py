@@ -1,4 +1,4 @@
-"""What a stage must reach. Nothing changes these: no option, no variable, no file of what is judged.
+"""Pass thresholds of the stages. No option, variable or file of the integration can change them.
 
 What tensors may differ by is not among them: the levels measure it on upstream itself, whose weights they move to the
 next number (see `omni_kit.parity.compare`).

@@ -1,1 +1,1 @@
-"""What is known about models and pipelines of diffusers, read from their files."""
+"""Facts about models and pipelines of diffusers, read from their files."""

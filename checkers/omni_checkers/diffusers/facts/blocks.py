@@ -1,4 +1,4 @@
-"""What blocks of modular pipelines say that they take, make and need."""
+"""Declared inputs, outputs and components of the blocks of modular pipelines."""
 
 import ast
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _name(item: ast.expr, spec: str) -> str | None:
 
 
 def state_of(call: ast.FunctionDef) -> str:
-    """The variable that holds what `get_block_state` gives; empty where it is not asked."""
+    """Return the variable that holds the result of `get_block_state`; empty if it is not called."""
     for node in walked(call):
         asked = isinstance(node, ast.Assign) and last_name(node.value) == "get_block_state"
         if asked and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -92,7 +92,7 @@ def stored(cls: ClassRef) -> set[str] | None:
 
 
 def pipeline_names(cls: ClassRef, call: ast.FunctionDef, holder: ast.arg, classes: list[ClassRef]) -> set[str] | None:
-    """What a modular pipeline has other than its components; None where its class is not read."""
+    """Return a modular pipeline's attributes other than components; None if its class cannot be read."""
     annotated = cls.source.resolve_class(last_name(holder.annotation)) if holder.annotation is not None else None
     held = [ClassRef(*annotated)] if annotated is not None else [one for one in classes if one.derives(_PIPELINE)]
     base = cls.source.library.module_file("diffusers.modular_pipelines.modular_pipeline")

@@ -1,4 +1,4 @@
-"""What a model is built of: the classes of its modules, and the names under which they are kept."""
+"""Submodules of a model: their classes and attribute names."""
 
 import ast
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Built:
 
 
 def built(model: ClassRef) -> Built:
-    """Follows what the methods of a model name, through files of diffusers and of the integration."""
+    """Follow the names in a model's methods through files of diffusers and of the integration."""
     found: dict[ast.ClassDef, ClassRef] = {}
     todo, complete = [model], True
     while todo:
@@ -101,7 +101,7 @@ def _keys(node: ast.ClassDef) -> set[str]:
 
 
 def held(model: ClassRef, attribute: str) -> ClassRef | None:
-    """The class of what a model keeps under a name: of a list, of its items. None where that cannot be read."""
+    """Return the class of a model's attribute; of a list, the class of its items. None if it cannot be read."""
     init = model.method("__init__")
     for node in walked(init[1]) if init is not None else ():
         if isinstance(node, ast.Assign) and any(dotted(target) == f"self.{attribute}" for target in node.targets):

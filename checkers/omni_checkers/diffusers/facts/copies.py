@@ -1,4 +1,4 @@
-"""`# Copied from`: what it speaks of, and what stands at its source."""
+"""`# Copied from` comments: their objects, and the code at their sources."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ _CHANGE = re.compile(r"([^\s,]+)->([^\s,]+)")
 
 @dataclass(frozen=True)
 class Copy:
-    """Code that says what it is a copy of.
+    """Code with a comment that names its source.
 
     Attributes:
         line: where that is said, from 1.

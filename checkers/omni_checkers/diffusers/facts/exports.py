@@ -1,4 +1,4 @@
-"""What a package exports: by its table, to type checkers by imports, and by dummies where a requirement is missing."""
+"""A package's exports: its table, imports for type checkers, and dummies for missing requirements."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ class Exports:
 
 
 def exports_of(source: SourceFile) -> Exports | None:
-    """What a file exports; None for a package that imports nothing lazily, or builds its table in a way of its own."""
+    """Return a file's exports; None for a package that imports nothing lazily, or builds its table in another form."""
     if _TABLE not in source.text:
         return None
     found = Exports()

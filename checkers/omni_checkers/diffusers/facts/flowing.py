@@ -1,4 +1,4 @@
-"""Where the values of a function's variables go."""
+"""Data flow from the variables of a function."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What files import from other packages."""
+"""Imports of files from other packages."""
 
 import ast
 import re

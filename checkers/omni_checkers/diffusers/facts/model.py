@@ -1,4 +1,4 @@
-"""What is known about one integration; every function here is a fact, named as rules ask for it."""
+"""Facts about one integration: each function is a fact, named as rules request it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ def kinds() -> frozenset[Kind]:
 
 @given
 def constructed() -> Mapping[str, Any]:
-    """What runs of `--level import` found about each model."""
+    """Return the results of `--level import` for each model."""
     raise NotImplementedError
 
 
@@ -71,7 +71,7 @@ def classes(sources: list[SourceFile]) -> list[ClassRef]:
 
 @fact
 def models(classes: list[ClassRef]) -> list[ClassRef]:
-    """Its models: what is saved and loaded as one."""
+    """Return its models: classes that are saved and loaded."""
     return _some([cls for cls in classes if cls.derives("ModelMixin")], "model")
 
 

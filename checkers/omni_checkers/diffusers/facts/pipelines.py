@@ -1,4 +1,4 @@
-"""What pipelines are made of, as their code says."""
+"""The structure of pipelines, read from their code."""
 
 import ast
 
@@ -23,7 +23,7 @@ def components_of(cls: ClassRef) -> set[str] | None:
 
 
 def call_of(cls: ClassRef) -> ast.FunctionDef | None:
-    """What runs the pipeline, where the class itself defines it."""
+    """Return the pipeline's `__call__` if the class itself defines it."""
     return cls.defines("__call__")
 
 

@@ -1,1 +1,1 @@
-"""What only a run can tell: models built without weights, in processes of their own."""
+"""Runs of models without weights, in their own processes."""

@@ -1,4 +1,4 @@
-"""What only a run can tell about models, in processes of their own.
+"""Runs of models in their own processes.
 
 Rules never import torch: these processes do. Models are built on the meta device, where they have no weights and
 nothing is computed.
@@ -19,7 +19,7 @@ _ROUNDS = 5.0
 
 
 def look_at(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is wrong with a model: [kind, message] each, of kinds "built", "config" and "declared"."""
+    """Return a model's faults: [kind, message] each, of kinds "built", "config" and "declared"."""
     import torch
 
     try:

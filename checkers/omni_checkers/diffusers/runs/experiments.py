@@ -71,7 +71,7 @@ def _facts(answer: Any) -> Any:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What the run has to know: where the models are, and what they are configured by."""
+    """Return the inputs of the run: the places of the models and their configs."""
     facts, _ = model_facts(path)
     try:
         found = facts.value(models)

@@ -1,4 +1,4 @@
-"""Which plan shares out the tokens of a model, found by runs."""
+"""The plan that shards the tokens of a model, found by runs."""
 
 import textwrap
 from pathlib import Path

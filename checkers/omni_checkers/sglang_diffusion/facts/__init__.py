@@ -1,1 +1,1 @@
-"""What is known of one pipeline in SGLang-diffusion, read from its files and from SGLang's."""
+"""Facts about one pipeline in SGLang-diffusion, read from its files and SGLang's."""

@@ -1,4 +1,4 @@
-"""Scales as products of powers: what a factor is made of, and in which direction."""
+"""Scales as products of powers: the factors of an expression, and their direction."""
 
 import ast
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class _Factor:
 
 
 def degree(node: ast.expr, source: SourceFile, function: ast.FunctionDef) -> Degree | None:
-    """What an expression is made of; None where it cannot be read."""
+    """Return the powers in an expression; None if it cannot be read."""
     try:
         return _powers(_FirstWay(_Factors(function), source.path, source.module, Scope({})).value(node))
     except Exception:  # whatever stands in the way of a value
@@ -59,7 +59,7 @@ class _Factors(OpenDomain):
         return _Factor({name: 1}, base)
 
     def item(self, base: Any, key: Any, frame: Frame) -> Any:
-        """See `Domain`: an item is made of what the whole is made of."""
+        """See `Domain`: an item has the powers of its container."""
         return base
 
     def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:

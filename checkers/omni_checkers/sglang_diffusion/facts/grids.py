@@ -32,7 +32,7 @@ class _Steps(Numbers):
         self.function = function
 
     def name(self, name: str, frame: Frame) -> Any:
-        """See `Domain`: what a variable is assigned first, or the number of steps."""
+        """See `Domain`: the first value assigned to a variable, or the number of steps."""
         values = [value for value in assigned(self.function, name) if dotted(value) != name]
         if values:
             return frame.value(values[0])
@@ -66,7 +66,7 @@ def upstream_grid(pipeline: ClassRef) -> list[float] | None:
 
 
 def returned_grid(cls: ClassRef, method: str) -> list[float] | None:
-    """The sigmas that a method of a config answers where nobody gives any; empty where it makes none."""
+    """Return the default sigmas that a method of a config computes; empty if it computes none."""
     found = cls.method(method)
     if found is None:
         return None

@@ -72,7 +72,7 @@ class _Dicts(OpenDomain):
             self.depth += 1
 
     def name(self, name: str, frame: Frame) -> Any:
-        """See `Domain`: a variable is what it was assigned, and what was put into it."""
+        """See `Domain`: the value of a variable, with the items added to it."""
         cls, function = frame.home
         values = [value for value in assigned(function, name) if dotted(value) != name]
         found = Keys(complete=bool(values))

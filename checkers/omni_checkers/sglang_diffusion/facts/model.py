@@ -1,4 +1,4 @@
-"""What is known about one integration; every function here is a fact, named as rules ask for it."""
+"""Facts about one integration: each function is a fact, named as rules request it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -83,7 +83,7 @@ def kinds() -> frozenset[Kind]:
 
 @given
 def constructed() -> Mapping[str, Any]:
-    """What runs of `--level import` found about the pipeline."""
+    """Return the results of `--level import` for the pipeline."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What an integration registers: pipelines, their configs, and models."""
+"""Registrations of an integration: pipelines, their configs and models."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a stage sets and reads on the request, followed through the functions that it passes the request to."""
+"""Attributes of the request that a stage sets and reads, followed through the functions that receive the request."""
 
 import ast
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Use:
 
 @dataclass
 class Uses:
-    """What becomes of a request.
+    """The uses of a request.
 
     Attributes:
         unseen: calls that receive the request and cannot be followed.
@@ -48,12 +48,12 @@ class Uses:
 
     @property
     def names(self) -> set[str]:
-        """What is set."""
+        """Return the attributes that are set."""
         return {use.name for use in self.sets}
 
 
 def uses_of(cls: ClassRef, methods: tuple[str, ...] = ("forward",), config: ClassRef | None = None) -> Uses:
-    """What the methods of a class do with their request.
+    """Return how the methods of a class use their request.
 
     Args:
         config: the class of the pipeline's config, whose methods are called on the way.

@@ -172,7 +172,7 @@ class Serving:
 
 
 def made_by(node: ast.expr) -> ast.expr | None:
-    """What makes the default of a dataclass's field; None for one that is no class's instance."""
+    """Return the class that makes the default of a dataclass field; None if no class does."""
     if not isinstance(node, ast.Call):
         return None
     if (dotted(node.func) or "").rpartition(".")[2] != "field":

@@ -19,7 +19,7 @@ _TENSOR_ATTRIBUTES = frozenset({"last_hidden_state", "pooler_output", "text_embe
 
 
 class Sort(Enum):
-    """What an expression is."""
+    """The type of an expression's value."""
 
     list = "list"
     tensor = "tensor"
@@ -27,7 +27,7 @@ class Sort(Enum):
 
 
 def sort_of(use: Use) -> Sort:
-    """What an attribute of a request is set to."""
+    """Return the type of the value that an attribute of a request is set to."""
     if use.value is None or use.function is None:
         return Sort.unknown
     return _sort(use.value, use.source, use.function, use.owner, 0)

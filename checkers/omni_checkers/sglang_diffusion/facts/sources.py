@@ -67,7 +67,7 @@ class Sources(Library):
 
     @property
     def diffusion(self) -> Path | None:
-        """SGLang's folder of diffusion; None where SGLang is not there."""
+        """Return SGLang's folder of diffusion; None if SGLang is not installed."""
         file = self.module_file(f"{DIFFUSION}.registry")
         return file.parent if file is not None else None
 

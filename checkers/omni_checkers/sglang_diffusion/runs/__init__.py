@@ -1,1 +1,1 @@
-"""What only a run can tell: configs constructed and callbacks called next to SGLang."""
+"""Runs of pipelines: configs constructed and callbacks called next to SGLang."""

@@ -1,4 +1,4 @@
-"""What only a run can tell about pipelines, in processes of their own.
+"""Runs of pipelines in their own processes.
 
 Rules never import torch: these processes do, and SGLang with stand-ins for what needs an accelerator.
 """
@@ -18,7 +18,7 @@ NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "wrong": []}
 
 
 def look_at(model: Mapping[str, Any]) -> dict[str, Any]:
-    """What is wrong: [kind, class, method, message] each, of kinds "registered", "config" and "callback"."""
+    """Return the faults: [kind, class, method, message] each, of kinds "registered", "config" and "callback"."""
     from omni_kit.targets.sglang_diffusion.runtime.stand_ins import register_stand_ins
 
     facts: dict[str, Any] = {**NOTHING, "wrong": []}

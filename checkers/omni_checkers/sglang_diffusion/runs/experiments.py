@@ -56,7 +56,7 @@ def _told(path: Path) -> dict[str, Any]:
 
 
 def describe(serving: Serving, path: Path) -> dict[str, Any]:
-    """What the run has to know: where the classes are, and what diffusers' components are configured by."""
+    """Return the inputs of the run: the places of the classes, and the configs of diffusers' components."""
     classes = {"pipeline": serving.cls, "config": serving.config, "sampling": serving.sampling}
     package = serving.sources.diffusion if serving.in_tree else None
     return {

@@ -1,4 +1,4 @@
-"""What is installed: packages, their modules and names, and their versions, read and never imported."""
+"""Installed packages, their modules, names and versions, read and never imported."""
 
 import ast
 import builtins
@@ -36,7 +36,7 @@ class Module:
 
     @property
     def folder(self) -> Path | None:
-        """Where its submodules lie; None for a module that has none."""
+        """Return the folder of its submodules; None for a module without any."""
         if self.path.is_dir():
             return self.path
         return self.path.parent if self.path.name.startswith("__init__.") else None
@@ -61,7 +61,7 @@ class Module:
 
     @property
     def stub(self) -> "Module | None":
-        """What says the names of a module that makes some: the stub next to it, where it is another file."""
+        """Return the stub next to the module, for modules that create names at run time."""
         file = self.path.with_suffix(".pyi")
         return Module(self.name, file) if self.is_open and file != self.path and file.is_file() else None
 
@@ -116,7 +116,7 @@ class Installed:
         return found
 
     def check(self, name: str) -> None:
-        """Follows a dotted name as far as what is read can tell.
+        """Follow a dotted name as far as the source shows it.
 
         Raises:
             Absent: its first part is no installed package.

@@ -1,4 +1,4 @@
-"""What a skill mentions: programs that it calls, and paths."""
+"""Programs and paths that a skill mentions."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What programs understand: known for our own; others that are known to answer `--help` are asked by it.
+"""Commands and flags of programs: ours from the live app, others from `--help` if they are known to support it.
 
 A program that ignores its arguments does its work when it is asked. So only these are asked: programs that an installed
 distribution brings, and those whose man page or completion names `--help`; never one of the repository that is checked.
@@ -36,7 +36,7 @@ _HELP = re.compile(rb"(?:--|\\-\\-)help\b")
 
 
 class Programs:
-    """What programs understand.
+    """The commands and flags of programs.
 
     Args:
         known: name -> what it understands, of programs that need not be asked.
@@ -44,27 +44,27 @@ class Programs:
         ask: also ask programs of which it is not known that they answer `--help`.
 
     Attributes:
-        asked: the files that were run with `--help`.
+        ran: the files that were run with `--help`.
     """
 
     def __init__(self, known: Mapping[str, Command], apart: Sequence[Path] = (), ask: bool = False) -> None:
         self.known = dict(known)
         self.apart = tuple(apart)
         self.ask = ask
-        self.asked: set[str] = set()
+        self.ran: set[str] = set()
 
     def understands(self, call: Call) -> Command | None:
-        """What the program of a call understands; None where it is not installed, or not asked."""
+        """Return the commands of the called program; None if it is not installed or was not run."""
         if call.program in self.known:
             return self.known[call.program]
         file = _file_of(call)
         if file is None or not self._may_ask(call, file):
             return None
-        self.asked.add(str(file))
+        self.ran.add(str(file))
         return _asked((str(file),))
 
     def is_unasked(self, call: Call) -> bool:
-        """Whether the program of a call is there, and is not asked because it may not answer `--help`."""
+        """Return whether the called program exists and was not run because it may not support `--help`."""
         file = _file_of(call) if call.program not in self.known else None
         return file is not None and call.program not in _NEVER and not self._may_ask(call, file)
 
@@ -77,7 +77,7 @@ class Programs:
         return not inside and (self.ask or _is_installed(file) or _is_described(file))
 
     def is_missing(self, call: Call) -> bool:
-        """Whether the program is called by its name alone, and is not there."""
+        """Return whether the program is called by its bare name and is not installed."""
         plain = re.fullmatch(r"[a-z][\w.-]*", call.path) is not None and call.program not in self.known
         return plain and call.program not in _NEVER and shutil.which(call.program) is None
 
@@ -91,7 +91,7 @@ class Programs:
         return here.commands is None or bool(here.commands) or _takes(flag, set(here.options), False)
 
     def wrong(self, call: Call) -> tuple[str, str] | None:
-        """("command" or "flag", what is wrong with a call); None where nothing is, or nothing can be told."""
+        """Return ("command" or "flag", the fault of a call); None if there is none, or if that is unknown."""
         here = self.understands(call)
         if here is None:
             return None

@@ -1,4 +1,4 @@
-"""What a run over packs of skills knows from the start."""
+"""Facts that a run over packs of skills has from the start."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def programs() -> Programs:
 
 @given
 def untested() -> set[str]:
-    """Where rules note what they could not test."""
+    """Return the list in which rules record names that they could not test."""
     raise NotImplementedError
 
 

@@ -1,1 +1,1 @@
-"""The rules, by what they look at."""
+"""The rules for skills, one module per subject."""

@@ -1,4 +1,4 @@
-"""The front matter and the size: what the Agent Skills specification says of them."""
+"""Front matter and size, as the Agent Skills specification defines them."""
 
 import re
 from collections.abc import Iterator

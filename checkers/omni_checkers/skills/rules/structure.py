@@ -1,4 +1,4 @@
-"""How the pages of a skill hang together."""
+"""The links between the pages of a skill."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What makes a pack unsafe to load: hidden text, orders to other tools, secrets, destructive commands."""
+"""Unsafe content of a pack: hidden text, instructions to other tools, secrets, destructive commands."""
 
 import re
 import unicodedata

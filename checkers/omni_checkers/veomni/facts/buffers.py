@@ -1,4 +1,4 @@
-"""Which attributes a converter keeps tensors in, and which of them its finalize checks."""
+"""Attributes in which a converter keeps tensors, and those that its finalize checks."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the calls inside a generated file reach: functions, methods and modules of the same file."""
+"""Targets of the calls inside a generated file: functions, methods and modules of the same file."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _PLAIN = {"staticmethod", "classmethod", "torch.no_grad", "auto_docstring", "dyn
 
 @dataclass(frozen=True)
 class Callee:
-    """What a call reaches.
+    """The target of a call.
 
     Attributes:
         bound: parameters that the call does not give: 1 for a method of an instance.
@@ -26,7 +26,7 @@ class Callee:
     bound: int
 
     def misfit(self, call: ast.Call, passed: Collection[str] = (), made: Collection[str] = ()) -> str:
-        """Why the call fails; empty where it does not, or where that cannot be told.
+        """Return why the call fails; empty if it succeeds or if that is unknown.
 
         Args:
             passed: names that it gives by `**`.
@@ -92,7 +92,7 @@ class Callees:
         self.loops = dict(_loops(function, self.modules))
 
     def of(self, call: ast.Call) -> Callee | None:
-        """What a call reaches; None where that is not in the file, or not sure."""
+        """Return the target of a call; None if it is not in the file, or uncertain."""
         name = dotted(call.func) or ""
         first, _, rest = name.partition(".")
         if name in self.loops:

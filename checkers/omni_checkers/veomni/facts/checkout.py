@@ -1,4 +1,4 @@
-"""What surrounds a model in VeOmni's repository: the files of its tests and configurations that speak of models."""
+"""Files of VeOmni's repository that mention models: tests and configurations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

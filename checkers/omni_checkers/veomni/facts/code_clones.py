@@ -123,7 +123,7 @@ def clone_edits(
     transformers: Library,
     code_clones: list[Clones] | None = None,
 ) -> list[CloneEdit]:
-    """Where this directory says something else than all other integrations that have the code.
+    """Return where this directory's code differs from that of all other integrations that share it.
 
     Of two that differ, the one is wrong that also differs from upstream and from the framework.
     """
@@ -209,7 +209,7 @@ def by_hand(path: Path, directory: Path) -> bool:
 
 @dataclass(frozen=True)
 class Upstream:
-    """What upstream's own files of the models that are patched say."""
+    """The code of upstream's own files of the patched models."""
 
     configs: list[PatchConfigFile]
     transformers: Library

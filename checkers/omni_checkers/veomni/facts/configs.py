@@ -15,7 +15,7 @@ Values = Callable[[ConfigClass], Mapping[str, Value]]
 
 
 class ConfigRecord(Record):
-    """An instance of a config class: reading what the class does not define is an AttributeError.
+    """An instance of a config class: reading an attribute that the class does not define raises AttributeError.
 
     Args:
         values: what some attributes of a config class are; the others are not known.

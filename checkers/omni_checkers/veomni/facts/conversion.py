@@ -30,7 +30,7 @@ class ConverterClass:
 
 @dataclass(frozen=True)
 class Factory:
-    """What one returned class carries as its converter factory.
+    """The converter factory of one returned class.
 
     Attributes:
         callee: what is called with the model; None where it is not a function of the directory.

@@ -1,4 +1,4 @@
-"""What names imported from VeOmni and transformers mean: functions and classes, followed through re-exports."""
+"""Functions and classes imported from VeOmni and transformers, followed through re-exports."""
 
 import ast
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Libraries:
         return None
 
     def callee(self, module: str, name: str) -> Callee | None:
-        """What a call of an imported name reaches; None where that is not sure."""
+        """Return the callee of an imported name; None if it is uncertain."""
         node = self.definition(module, name)
         if isinstance(node, ast.FunctionDef):
             return Callee(name, node, 0)

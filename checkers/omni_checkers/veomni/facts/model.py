@@ -1,4 +1,4 @@
-"""What is known about one model directory; every function here is a fact, named as rules ask for it."""
+"""Facts about one model directory: each function is a fact, named as rules request it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,19 +47,19 @@ def files() -> Files:
 
 @given
 def imported() -> Mapping[str, Any]:
-    """What runs of `--level import` found."""
+    """Return the results of `--level import`."""
     raise NotImplementedError
 
 
 @given
 def loaded() -> Sequence[Sequence[str]]:
-    """What runs of `--level toy` found wrong: register function and message."""
+    """Return the faults that `--level toy` found: register function and message."""
     raise NotImplementedError
 
 
 @given
 def typed() -> Sequence[Any]:
-    """What a type checker found: path, line and message, after whether it ran."""
+    """Return the type checker's diagnostics: path, line and message, after whether it ran."""
     raise NotImplementedError
 
 
@@ -101,7 +101,7 @@ def transformers(model_dir: ModelDir) -> Library:
 def kinds(
     registrations: list[Registration], transformers: Library, model_dir: ModelDir, files: Files
 ) -> frozenset[Kind]:
-    """What kinds of model the directory registers; empty where that cannot be told."""
+    """Return the kinds of model that the directory registers; empty if they are unknown."""
     if speaks_of_diffusion(model_dir, files):
         return frozenset({Kind.dit})
     found = set()

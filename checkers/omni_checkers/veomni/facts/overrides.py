@@ -34,7 +34,7 @@ class Override:
 
     @cached_property
     def callees(self) -> Callees:
-        """What its calls reach in the same file."""
+        """Return the callees in the same file."""
         return Callees(self.item.source, self.owner, self.copy.ours, dict(modules_of(self.item.source, self.owner)))
 
     def altered(self) -> Iterator[tuple[Statement, Statement, str]]:

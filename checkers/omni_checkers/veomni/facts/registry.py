@@ -1,4 +1,4 @@
-"""What a model directory registers, and what the registered functions return."""
+"""Registrations of a model directory, and the return values of the registered functions."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ class Returned:
         return (module.path, self.outcome.line) if module else (self.registration.path, self.registration.line)
 
     def attached(self, attribute: str) -> Value | None:
-        """What the class has under this name, inherited or stored by the register function; None if nothing."""
+        """Return the class's attribute of this name, inherited or set by the register function; None without any."""
         found = self.evaluator.attached(self.value, attribute)
         if found.__class__ is not Opaque:
             return found

@@ -119,7 +119,7 @@ def _merged(parts: list[list[Tiny]], operations: Sequence[Operation]) -> Tiny:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a converter did with a checkpoint on one path.
+    """The conversion of a checkpoint on one path of a converter.
 
     Attributes:
         refused: keys that `can_handle` does not take.

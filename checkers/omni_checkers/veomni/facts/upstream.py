@@ -1,4 +1,4 @@
-"""What transformers has for the classes of a model directory: configs, parameters, recipes."""
+"""Upstream's side of the classes of a model directory: configs, parameters, recipes."""
 
 import ast
 import re

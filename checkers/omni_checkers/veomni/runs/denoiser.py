@@ -1,4 +1,4 @@
-"""What building a wrapper over a class of diffusers shows: on the meta device, with few layers, nothing is loaded."""
+"""Builds a wrapper over a class of diffusers, on the meta device with few layers, without loading anything."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""What only a run can tell about models, in processes of their own: rules never import torch, these do."""
+"""Runs of models in their own processes: rules never import torch, these do."""
 
 import json
 import tempfile

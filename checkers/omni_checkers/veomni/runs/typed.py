@@ -1,4 +1,4 @@
-"""What a type checker says of models of VeOmni, next to upstream's own files."""
+"""A type checker's diagnostics of VeOmni models, next to those of upstream's own files."""
 
 import importlib.util
 import re

@@ -13,7 +13,7 @@ from typing import Any
 import diffusers
 import torch
 
-from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, denoiser_inputs, samples_of
+from omni_kit.toys.batches.denoiser import TARGET, as_arguments, denoiser_inputs, samples_of
 
 _LARGE = 10_000_000  # parameters: enough that a second model of them would show
 

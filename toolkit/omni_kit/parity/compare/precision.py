@@ -17,7 +17,7 @@ from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.rounding import Rounding, rounding
 from omni_kit.parity.compare.trace import Recording, fits
 from omni_kit.targets.sides import Ability
-from omni_kit.toys.feeds.protocol import BatchBuilder
+from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 
 DTYPES = ("bfloat16", "float16")
@@ -106,14 +106,14 @@ def _distance(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
 
 
 def judged_losses(
-    results: Results, feed: BatchBuilder, dtype: str, candidate: str, offers: frozenset[Ability]
+    results: Results, batch_builder: BatchBuilder, dtype: str, candidate: str, offers: frozenset[Ability]
 ) -> list[Loss]:
     """What a run in a low dtype loses in each answer that is judged, and in all gradients.
 
     Raises:
         NothingToCompare: no answer is judged, or one has nothing to be compared with.
     """
-    answers = feed.judged(list(results("reference", "outputs")))
+    answers = batch_builder.judged(list(results("reference", "outputs")))
     if not answers:
         raise NothingToCompare(f"no upstream output can be judged in {dtype}")
     losses = [loss_of(results, "outputs", dtype, candidate, only=answer) for answer in answers]

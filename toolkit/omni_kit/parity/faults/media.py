@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.protocol import Preparation
-from omni_kit.toys.feeds.scenes import SCENES
+from omni_kit.toys.batches.protocol import Preparation
+from omni_kit.toys.batches.scenes import SCENES
 
 Arguments = dict[str, Any]
 

@@ -73,5 +73,8 @@ def _measured(case: "Case", dtype: str) -> "tuple[list[Loss], list[Rounding]]":
     side = f"candidate/{dtype}"
     reference, candidate = (case.pair.replayed_as(one, dtype) for one in ("reference", "candidate"))
     replays = Replays(case.pair.recordings()[0], reference, candidate, case.mask)
-    losses = [*replays.losses(dtype), *judged_losses(case.pair.results_of, case.feed, dtype, side, case.offers)]
+    losses = [
+        *replays.losses(dtype),
+        *judged_losses(case.pair.results_of, case.batch_builder, dtype, side, case.offers),
+    ]
     return losses, [*replays.roundings(dtype)]

@@ -119,7 +119,7 @@ def _judge_low(case: "Case", slot: Slot, kernel: str, where: str) -> _Tried:
     from omni_kit.parity.compare.precision import judged_losses
 
     side = f"candidate/{slot.name}/{kernel}"
-    losses = judged_losses(case.pair.results_of, case.feed, _LOW, side, case.offers)
+    losses = judged_losses(case.pair.results_of, case.batch_builder, _LOW, side, case.offers)
     wrong = [
         f"{where}: {loss.name} are off by {loss.candidate:.1e} in {_LOW}, upstream's by {loss.reference:.1e}"
         for loss in losses

@@ -32,7 +32,7 @@ class Scenarios(Level):
 
     name = "scenarios"
     says = "its outputs equal upstream's with padding, packing, a cache, config switches and masked labels"
-    needs = frozenset({Ability.ways})
+    needs = frozenset({Ability.scenarios})
     default = True
 
     def judge(self, case: "Case") -> LevelVerdict:

@@ -33,7 +33,8 @@ class Stages(Level):
         found = compared_stages(case, answers)
         scenarios = {name.partition("/")[0] for name in answers}
         seen = closeness(
-            case.feed.frames(case.pair.inputs(), reference_of(case)), case.feed.frames(case.pair.inputs(), answers)
+            case.batch_builder.frames(case.pair.inputs(), reference_of(case)),
+            case.batch_builder.frames(case.pair.inputs(), answers),
         )
         said = f"{counted(answers, 'answer')} in {counted(scenarios, 'scenario')}{seen}"
         reason = "" if found.ok else _first(found) + seen

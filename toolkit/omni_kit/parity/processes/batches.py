@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omni_kit.parity.compare.files import load_tensors, save_tensors
-from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.batches.protocol import Batch
 
 
 def save_batches(batches: Sequence[Batch], directory: Path) -> None:

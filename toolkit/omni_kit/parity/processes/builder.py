@@ -1,10 +1,10 @@
-"""How a process finds a builder or a feed, which are named and not imported."""
+"""How a process finds a builder or a batch builder, which are named and not imported."""
 
 import importlib
 from typing import Any, cast
 
 from omni_kit.errors import OmniKitError
-from omni_kit.toys.feeds.protocol import BatchBuilder
+from omni_kit.toys.batches.protocol import BatchBuilder
 
 
 class TargetFault(OmniKitError):
@@ -17,16 +17,18 @@ class TargetFault(OmniKitError):
     blames_candidate = False
 
 
-def made_feed(reference: str) -> BatchBuilder:
-    """The feed that "package.module:Class" names.
+def made_batch_builder(reference: str) -> BatchBuilder:
+    """The batch_builder that "package.module:Class" names.
 
     Raises:
-        TargetFault: there is no such class, or it lacks what a feed answers.
+        TargetFault: there is no such class, or it lacks what a batch builder answers.
     """
-    feed = made(reference)
-    if missing := [name for name in vars(BatchBuilder) if not name.startswith("_") and not hasattr(feed, name)]:
-        raise TargetFault(f"the feed {reference} has no '{missing[0]}'")
-    return cast(BatchBuilder, feed)
+    batch_builder = made(reference)
+    if missing := [
+        name for name in vars(BatchBuilder) if not name.startswith("_") and not hasattr(batch_builder, name)
+    ]:
+        raise TargetFault(f"the batch builder {reference} has no '{missing[0]}'")
+    return cast(BatchBuilder, batch_builder)
 
 
 def made(reference: str) -> Any:

@@ -11,7 +11,7 @@ from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.compare.modules import Compared
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
-from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.builder import made_batch_builder
 from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE, ScenarioOutcome, paired
 from omni_kit.parity.processes.side_results import SideResults
 from omni_kit.parity.processes.steps import (
@@ -226,7 +226,7 @@ class Pair(SideResults):
         script = own / "script"
         shutil.copytree(theirs, script, dirs_exist_ok=True)
         self._other.ask(TraceScenario(way, own / "replay", str(script), pairs))
-        mask = made_feed(self.candidate.feed).mask(load_tensors(way / "inputs.safetensors")).bool()
+        mask = made_batch_builder(self.candidate.batch_builder).mask(load_tensors(way / "inputs.safetensors")).bool()
         return Compared(reference, candidate, mask), Compared(reference, Recording.load(own / "replay"), mask)
 
     def places(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""One side in its own process: its builder, its feed and, once loaded, its model."""
+"""One side in its own process: its builder, its batch builder and, once loaded, its model."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from omni_kit.parity.compare.attention import save_calls
 from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.fault_injection import Place
-from omni_kit.parity.processes.builder import TargetFault, made, made_feed
+from omni_kit.parity.processes.builder import TargetFault, made, made_batch_builder
 from omni_kit.parity.processes.executed import execution
 from omni_kit.parity.processes.own_code import OwnCode
 from omni_kit.targets.sides import (
@@ -29,7 +29,7 @@ from omni_kit.targets.sides import (
     TrainsPlainly,
     Upstream,
 )
-from omni_kit.toys.feeds.protocol import BatchBuilder
+from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.size import of_toy_size
 from omni_kit.toys.tensors import Tensors
 
@@ -61,17 +61,17 @@ class Side:
         self.places: Sequence[Place] = ()
         self.code: OwnCode | None = None
         self._builder: Builder | None = None
-        self._feed: BatchBuilder | None = None
+        self._batch_builder: BatchBuilder | None = None
         self._forbidden: Sequence[str] = ()
         self._gradient = True
 
     def open(
-        self, builder: str, options: Mapping[str, Any], feed: str, forbidden: Sequence[str], *, gradient: bool
+        self, builder: str, options: Mapping[str, Any], batch_builder: str, forbidden: Sequence[str], *, gradient: bool
     ) -> dict[str, Any]:
-        """Makes builder and feed; `forbidden` packages must never be imported in this process."""
+        """Makes builder and batch_builder; `forbidden` packages must never be imported in this process."""
         self._forbidden, self.builder_name, self.options, self._gradient = forbidden, builder, options, gradient
         self._builder = cast(Builder, made(builder))
-        self._feed = made_feed(feed) if feed else None
+        self._batch_builder = made_batch_builder(batch_builder) if batch_builder else None
         facts = self._builder.open(options)
         if not isinstance(facts, dict) or not {"library", "version"} <= facts.keys():
             raise TargetFault(f"{builder} opens without saying its 'library' and 'version'")
@@ -112,7 +112,7 @@ class Side:
             BadInput: it is larger than a toy.
         """
         with of_toy_size(source):
-            return self.upstream.make_toy(source, self.feed)
+            return self.upstream.make_toy(source, self.batch_builder)
 
     @property
     def slotted(self) -> Slotted:
@@ -125,7 +125,7 @@ class Side:
         return cast(Distributed, self._able(Distributed))
 
     @property
-    def asked(self) -> ScenarioRunner:
+    def runner(self) -> ScenarioRunner:
         """The builder as one whose models can be called in many ways."""
         return cast(ScenarioRunner, self._able(ScenarioRunner))
 
@@ -160,15 +160,15 @@ class Side:
         return self.builder
 
     @property
-    def feed(self) -> BatchBuilder:
+    def batch_builder(self) -> BatchBuilder:
         """What makes the batch.
 
         Raises:
             RuntimeError: the side was opened without one.
         """
-        if self._feed is None:
-            raise RuntimeError("this side was opened without a feed")
-        return self._feed
+        if self._batch_builder is None:
+            raise RuntimeError("this side was opened without a batch builder")
+        return self._batch_builder
 
     def check_imports(self) -> None:
         """Raises if a forbidden package came in after all: the side would no longer be independent.
@@ -187,7 +187,7 @@ class Side:
             return self.builder.forward(model, placed(model, batch), loss_only=True)
 
         save_tensors(self.state(model), out / "state.safetensors")
-        save_tensors(self.feed.batch(model, run), out / "inputs.safetensors")
+        save_tensors(self.batch_builder.batch(model, run), out / "inputs.safetensors")
         kind = type(model).__name__
         config = getattr(model, "config", None)
         return {"model_type": str(getattr(config, "model_type", "") or kind), "class": kind}

@@ -11,7 +11,7 @@ from omni_kit.parity.compare.attention import load_calls
 from omni_kit.parity.compare.files import config_difference, load_json, load_tensors, reading_results
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
-from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.builder import made_batch_builder
 from omni_kit.parity.processes.outcomes import CANDIDATE, NUDGED, REFERENCE, ScenarioOutcome, Stepped, once, paired
 from omni_kit.parity.processes.shared import Shared, Watched
 from omni_kit.parity.processes.side import Pairs
@@ -73,7 +73,7 @@ class SideResults:
         note: Callable[[str], None] = lambda line: None,
         measured: bool = False,
     ) -> None:
-        made_feed(candidate.feed)  # what it lacks is said before anything runs
+        made_batch_builder(candidate.batch_builder)  # what it lacks is said before anything runs
         self.candidate = candidate
         self.where = where
         self.checkpoint = checkpoint or where / "checkpoint"
@@ -105,7 +105,7 @@ class SideResults:
         self._opened_reference = Open(
             candidate.reference,
             {**candidate.told, **placed},
-            candidate.feed,
+            candidate.batch_builder,
             candidate.forbidden,
             gradient,
             [] if measured else None,

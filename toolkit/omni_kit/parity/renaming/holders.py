@@ -20,18 +20,18 @@ class Holder:
     Attributes:
         name: its path; empty for the model.
         tensors: what it holds itself, by its own names.
-        fed: the tensors that each of its calls was given; none where it was never called.
+        inputs: the tensors that each of its calls was given; none where it was never called.
         patch: the sides of the patches that it takes, where it is a convolution over patches.
     """
 
     name: str
     tensors: Mapping[str, torch.Tensor]
-    fed: list[list[torch.Tensor]] = field(default_factory=list)
+    inputs: list[list[torch.Tensor]] = field(default_factory=list)
     patch: tuple[int, ...] = ()
 
     def at(self, occurrence: int) -> list[torch.Tensor]:
         """What a call was given; nothing where there was no such call."""
-        return self.fed[occurrence] if len(self.fed) > occurrence else []
+        return self.inputs[occurrence] if len(self.inputs) > occurrence else []
 
 
 def holders_of(state: Tensors, recording: Recording) -> list[Holder]:
@@ -43,7 +43,7 @@ def holders_of(state: Tensors, recording: Recording) -> list[Holder]:
     found = {path: Holder(path, own, [], _patch(own)) for path, own in held.items()}
     for call in recording.calls:
         if call.module in found and call.inputs:
-            found[call.module].fed.append([recording.tensors[f"{call.number}.in.{name}"] for name in call.inputs])
+            found[call.module].inputs.append([recording.tensors[f"{call.number}.in.{name}"] for name in call.inputs])
     return list(found.values())
 
 

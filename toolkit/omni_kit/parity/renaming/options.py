@@ -81,14 +81,14 @@ def options_for(
             order = _columns_of(holder, fed, occurrence)
             if order is not None:
                 found += _of_one(own, holder, elements(order) if lone else columns(order), heads)
-    for holder in (one for one in holders if not one.fed):  # its own code was never asked: what is around it uses it
+    for holder in (one for one in holders if not one.inputs):  # its own code was never asked: what is around it uses it
         found += [_harder(one) for one in _of_one(own, holder, AS_IT_IS, heads)]
     return sorted(found, key=lambda one: one.effort)
 
 
 def _columns_of(holder: Holder, fed: torch.Tensor, occurrence: int) -> list[int] | None:
     """In which order upstream's module had the columns of what a module is fed; None where it had others."""
-    given = holder.fed[occurrence] if len(holder.fed) > occurrence else []
+    given = holder.inputs[occurrence] if len(holder.inputs) > occurrence else []
     orders_found = (order_of_columns(fed, one, holder.patch) for one in given[:1])
     return next((order for order in orders_found if order is not None), None)
 
@@ -98,9 +98,9 @@ def _harder(one: Option) -> Option:
 
 
 def _fed_alike(holder: Holder, fed: torch.Tensor | None, occurrence: int) -> bool:
-    if fed is None or len(holder.fed) <= occurrence:
-        return fed is None and bool(holder.fed)
-    return any(matched(fed, one, holder.patch) for one in holder.fed[occurrence])
+    if fed is None or len(holder.inputs) <= occurrence:
+        return fed is None and bool(holder.inputs)
+    return any(matched(fed, one, holder.patch) for one in holder.inputs[occurrence])
 
 
 def _of_one(

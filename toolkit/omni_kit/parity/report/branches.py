@@ -144,7 +144,7 @@ class _Judged:
         around = branch.outer
         if around is not None and around.function == branch.function and not self.ran[around]:
             return None
-        beside = [one for one in self.ran if one.asked == branch.asked and one.condition]
+        beside = [one for one in self.ran if one.condition_line == branch.condition_line and one.condition]
         reached = any(self.ran[one] for one in beside)
         if branch.condition and not reached and beside[0] is not branch and len(beside) > 1:
             return None
@@ -159,7 +159,7 @@ class _Judged:
         """What a branch needs, and the branch that decides it: of a function that nobody calls, where it is named."""
         if branch.condition:
             if not reached:
-                return f"needs line {branch.asked} to be reached", branch
+                return f"needs line {branch.condition_line} to be reached", branch
             return f"needs {branch.condition}{_decided(branch)}", branch
         name, _, method = branch.function.rpartition(".")
         # What modules and Python itself call is called wherever the class is used.

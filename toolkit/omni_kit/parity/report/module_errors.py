@@ -17,7 +17,7 @@ def module_errors(case: Case) -> list[ModuleError]:
     if Ability.trace not in case.offers:
         return []
     try:
-        free, replay = case.free, case.fed
+        free, replay = case.free, case.replayed
     except StepError:
         return []
     added, order = _added(replay), _order(free.candidate)

@@ -7,7 +7,7 @@ import torch
 from omni_kit.parity.case import Case
 from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE
 from omni_kit.parity.report.report import Image
-from omni_kit.toys.feeds.protocol import BatchBuilder
+from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 
 _PIXEL = 16  # edge of what stands for one value
@@ -18,18 +18,18 @@ def drawn(case: Case) -> list[Image]:
     if not isinstance(case.pair.taken.get("ran"), list):
         return []
     outputs = (case.pair.results_of(side, "outputs") for side in (REFERENCE, CANDIDATE))
-    found = images(case.feed, case.pair.inputs(), *outputs)
+    found = images(case.batch_builder, case.pair.inputs(), *outputs)
     for image in found:
         for side, png in ((REFERENCE, image.reference_png), (CANDIDATE, image.candidate_png)):
             (case.pair.folder(side) / f"{image.name}.png").write_bytes(png)
     return found
 
 
-def images(feed: BatchBuilder, batch: Tensors, reference: Tensors, candidate: Tensors) -> list[Image]:
+def images(batch_builder: BatchBuilder, batch: Tensors, reference: Tensors, candidate: Tensors) -> list[Image]:
     """The answers that can be looked at, in the range of values of the reference's."""
     alike = {name: t for name, t in candidate.items() if name in reference and t.shape == reference[name].shape}
-    theirs = feed.frames(batch, {name: reference[name] for name in alike})
-    mine = feed.frames(batch, alike)
+    theirs = batch_builder.frames(batch, {name: reference[name] for name in alike})
+    mine = batch_builder.frames(batch, alike)
     found = []
     for name, frame in theirs.items():
         low, high = frame.amin(), frame.amax()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.documents import read_json
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.parity.report.environment import versions
 from omni_kit.parity.report.report import ParityReport
@@ -97,7 +97,9 @@ def load_replay(file: Path) -> Saved:
     try:
         data = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {file}: {error}", "pass the file that a failed parity run has named") from error
+        raise BadInput(
+            f"cannot read {file}: {reason(error)}", "pass the file that a failed parity run has named"
+        ) from error
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
         raise BadInput(f"{file} is not a saved parity run", "pass the file that a failed parity run has named")
     try:

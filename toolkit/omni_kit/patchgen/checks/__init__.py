@@ -1,4 +1,4 @@
-"""What is checked about a generated module before it is written: one module a topic, one function a question."""
+"""Checks of a generated module before it is written: one module per topic, one function per question."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""What the checks of one result share, computed once."""
+"""Facts that the checks of one result share, computed once."""
 
 import ast
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What an excluded class leaves behind: names in the code that stays, and code that only it used."""
+"""Leftovers of an excluded class: its name in code that stays, and code that only it used."""
 
 import ast
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Rebase patch configs from one version of upstream to another: three-way merges on syntax trees, and what is left."""
+"""Rebase patch configs onto another version of upstream: three-way merges on syntax trees, and conflicts."""

@@ -1,4 +1,4 @@
-"""Which statements of two versions are the same one."""
+"""Alignment of the statements of two versions."""
 
 import ast
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def assignment(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
 
 
 def pairing(one: ast.stmt, other: ast.stmt, *, loosely: bool = False) -> float:
-    """How likely two statements are versions of one, from 0 to 1."""
+    """Return how likely two statements are versions of one, from 0 to 1."""
     assigned = assignment(one), assignment(other)
     if assigned[0] is not None and assigned[1] is not None:
         same = dump(assigned[0][0]) == dump(assigned[1][0])

@@ -67,7 +67,7 @@ def dumps(nodes: Sequence[ast.AST]) -> list[str]:
 
 
 def likeness(one: ast.AST, other: ast.AST) -> float:
-    """How much two nodes have in common, from 0 to 1: words of their dumps, or their form where names changed."""
+    """Return the similarity of two nodes, from 0 to 1: by words of their dumps, or by form if names changed."""
     if dump(one) == dump(other):
         return 1.0
     words = _common(_words(one), _words(other))
@@ -95,7 +95,7 @@ def _forms(node: Any) -> "Counter[str]":
 
 
 def size(node: ast.AST) -> int:
-    """How many nodes an expression has, contexts and operators aside."""
+    """Return the number of an expression's nodes, without contexts and operators."""
     return sum(not isinstance(inner, (ast.expr_context, ast.operator)) for inner in ast.walk(node))
 
 

@@ -1,4 +1,4 @@
-"""Upgrades patch configs: merges every patch, checks the result by generating it, and says what is left to a person."""
+"""Upgrades patch configs: merges every patch, checks the result by generating it, and reports conflicts."""
 
 import ast
 import shutil
@@ -51,7 +51,7 @@ class _Use:
 
     @property
     def place(self) -> tuple[Path, int]:
-        """Where it is registered."""
+        """Return where it is registered."""
         origin = self.applied.patch.origin
         return (Path(origin.path), origin.line) if origin else (self.config.loaded.path, 0)
 

@@ -31,7 +31,7 @@ class Upstream:
 
     @cache  # noqa: B019 - lives as long as one upgrade
     def calls(self, caller: str) -> dict[str, tuple[str, FunctionNode]]:
-        """What the calls of one definition lead to, by the text of the called expression."""
+        """Return the callees of one definition's calls, by the text of the called expression."""
         found = {}
         for call in self._known_calls.get(caller, ()):
             definition = self.module.get(call.target)
@@ -156,7 +156,7 @@ def misfits(
     merged: FunctionNode, now: FunctionNode | None, target: str, old: Upstream, new: Upstream, patched: Iterable[str],
     local: Iterable[str] = (),
 ) -> list[Clash]:  # fmt: skip
-    """Where a merged patch of `target` does not fit the newer upstream.
+    """Return where a merged patch of `target` does not fit the newer upstream.
 
     Args:
         now: upstream's newer version of the target; None for a method that only the patch has.

@@ -16,7 +16,7 @@ _SHOWN = 12  # lines of one version in a mark
 
 
 def mark_of(outcome: PatchOutcome, versions: tuple[str, str]) -> str:
-    """What a config says of a patch that is left to a person: both versions, and what each means."""
+    """Return the comment about a conflict: both versions, and the effect of each."""
     lines = [f"{BEGIN} {outcome.target}, {versions[0]} -> {versions[1]}"]
     for clash in outcome.clashes:
         lines.append(f"# {clash.reason}")
@@ -46,7 +46,7 @@ class Mark:
 
 
 def marks_in(text: str) -> list[Mark]:
-    """What upgrades left to a person in a config, in the order of the file."""
+    """Return the conflicts that upgrades left in a config, in the order of the file."""
     found = []
     for one in _MARK.finditer(text):
         target, _, versions = one.group().splitlines()[0].partition(BEGIN)[2].strip().partition(", ")

@@ -1,4 +1,4 @@
-"""What became of the patches of a config, as data."""
+"""The outcomes of the patches of a config, as data."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Clash:
 
 @dataclass
 class PatchOutcome:
-    """What became of one patch.
+    """The outcome of one patch.
 
     Attributes:
         target: the target after the upgrade; `was` is the older one where upstream renamed it.
@@ -65,7 +65,7 @@ class PatchOutcome:
 
 @dataclass
 class ConfigOutcome:
-    """What became of one config; `text` is its new text, and `before` the one that it has."""
+    """The outcome of one config; `text` is its new text, and `before` its current one."""
 
     config: str
     path: Path
@@ -91,11 +91,11 @@ class ConfigOutcome:
 
     @property
     def counts(self) -> dict[PatchStatus, int]:
-        """How many of its patches have each status."""
+        """Return the number of its patches with each status."""
         return {status: self.count(status) for status in PATCH_STATUSES}
 
     def count(self, status: PatchStatus) -> int:
-        """How many of its patches have a status."""
+        """Return the number of its patches with a status."""
         return sum(patch.status == status for patch in self.patches)
 
     def continue_from(self, earlier: Sequence[Mapping[str, str]]) -> None:
@@ -109,7 +109,7 @@ class ConfigOutcome:
                 self.patches.append(PatchOutcome(one["target"], "dropped", one["reason"]))
 
     def diff(self, root: Path) -> str:
-        """What changes in the config's file, as a unified diff."""
+        """Return the changes of the config's file, as a unified diff."""
         name = str(self.path.relative_to(root)) if self.path.is_relative_to(root) else str(self.path)
         lines = difflib.unified_diff(
             self.before.splitlines(), self.text.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
@@ -133,7 +133,7 @@ class UpgradeResult:
 
     @property
     def counts(self) -> dict[PatchStatus, int]:
-        """How many patches of all configs have each status."""
+        """Return the number of patches of all configs with each status."""
         return {status: sum(one.count(status) for one in self.configs) for status in PATCH_STATUSES}
 
     @property

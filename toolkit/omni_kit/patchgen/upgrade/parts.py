@@ -12,7 +12,7 @@ _COMMA = re.compile(r"\s*,?")
 
 @dataclass(frozen=True)
 class Item:
-    """An element: what it is known by, and where it stands in its text."""
+    """An element: its key, and its place in the text."""
 
     key: str
     dump: str

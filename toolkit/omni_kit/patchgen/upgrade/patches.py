@@ -1,4 +1,4 @@
-"""One patch between two versions: where its target is now, and what the three-way merge makes of its text."""
+"""One patch between two versions: its target's new place, and the three-way merge of its text."""
 
 import ast
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Versions:
 
     @classmethod
     def of(cls, old: SourceModule, new: SourceModule | None, libraries: tuple[Libraries, Libraries]) -> "Versions":
-        """Reads what was renamed between two versions."""
+        """Read the renames between two versions."""
         renames = module_renames(old, new) if new is not None else Renames()
         return cls(Upstream(old, libraries[0]), Upstream(new, libraries[1]) if new is not None else None, renames)
 
@@ -79,7 +79,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a target is in the newer upstream.
+    """The place of a target in the newer upstream.
 
     Attributes:
         inherited: from which class of another module it comes now; a patch has to be injected.
@@ -95,7 +95,7 @@ class Place:
 
 @dataclass
 class Proposal:
-    """What one use of a patch makes of its text.
+    """The proposed text of one use of a patch.
 
     Attributes:
         text: the new text, which is the old one where nothing has to change or something clashes.
@@ -157,7 +157,7 @@ def _inherited(owner: str, name: str, new: Upstream) -> tuple[SourceModule, Defi
 
 
 def propose(applied: Applied, original: Fragment | None, versions: Versions, patched: set[str]) -> Proposal:
-    """What becomes of one patch; `original` is its text as the config file has it, before any name_map."""
+    """Return the merge of one patch; `original` is its text in the config file, before any name_map."""
     place = locate(applied.patch.target, versions)
     text = original.text if original is not None else ""
     if versions.after is None:

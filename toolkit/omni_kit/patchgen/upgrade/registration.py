@@ -1,4 +1,4 @@
-"""Edits of a config file: the text of a patch, its target, its registration, and what is left to decide."""
+"""Edits of a config file: the text of a patch, its target, its registration, and comments about conflicts."""
 
 import ast
 import re
@@ -146,7 +146,7 @@ def shift_comments(text: str, column: int) -> str:
 
 
 def effects_of(clashes: Sequence[Clash], ours: ast.AST, target: str, versions: tuple[str, str]) -> list[str]:
-    """What keeping the patch means for training, and what taking upstream's does."""
+    """Return the effects on training of keeping the patch and of taking upstream's code."""
     names = {name for clash in clashes for part in (clash.was, clash.now, clash.patch) for name in _bound(part)}
     reached = _reaches(ours, names)
     to = f", which reaches {', '.join(reached)}" if reached else ""

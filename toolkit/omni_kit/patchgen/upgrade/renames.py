@@ -1,4 +1,4 @@
-"""What upstream renamed: locals and parameters of a function, and attributes, keywords and definitions of a module."""
+"""Upstream's renames: locals and parameters of a function; attributes, keywords and definitions of a module."""
 
 import ast
 from collections import Counter, defaultdict
@@ -32,7 +32,7 @@ class Renames:
     keywords: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def path(self, target: str) -> str:
-        """What a patch target is called now."""
+        """Return the new path of a patch target."""
         if target in self.paths:
             return self.paths[target]
         owner, _, name = target.rpartition(".")
@@ -47,7 +47,7 @@ class Renames:
 
 
 def module_renames(old: SourceModule, new: SourceModule) -> Renames:
-    """What a module calls otherwise: only what every place agrees on, of names that are gone, by names that are new."""
+    """Return a module's renames from removed to new names on which every place agrees."""
     found = Renames(paths=_paths(old, new))
     tops = {path: now for path, now in found.paths.items() if "." not in path}
     votes: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)

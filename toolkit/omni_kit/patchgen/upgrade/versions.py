@@ -45,7 +45,7 @@ def version_at(library: str, given: str) -> Path:
 
 
 def companions_of(root: Path) -> list[Path]:
-    """Return the directories of what a package needs of others in other versions than the installed ones.
+    """Return the directories of a package's requirements that need other versions than the installed ones.
 
     Those of a fetched package lie next to it; those of another are fetched into the cache. Without a network there are
     none, and importing the package says what it lacks.

@@ -1,4 +1,4 @@
-"""What a value is that is no plain Python: whoever evaluates source says so by a domain of theirs."""
+"""Values that are not plain Python: each evaluator of source defines a domain for its own."""
 
 import ast
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Domain:
             raise Exhausted("does not terminate within the limit")
 
     def name(self, name: str, frame: Any) -> Any:
-        """What a name means that no scope has and that is no built-in."""
+        """Return the value of a name that no scope defines and that is not a built-in."""
         raise Unsupported(f"uses {name}")
 
     def attribute(self, base: Any, name: str, frame: Any) -> Any:
@@ -68,13 +68,13 @@ class Domain:
         raise Unsupported(f"sets an item of {_shown(base)}")
 
     def operation(self, name: str, operands: list[Any], frame: Any) -> Any:
-        """What an operator makes of operands, one of which is not plain; it has the name of `python.OPERATORS`."""
+        """Return the result of an operator with a non-plain operand; it has its name in `python.OPERATORS`."""
         if name in {"is_", "is_not"}:
             return (operands[0] is operands[1]) == (name == "is_")
         raise Unsupported("performs an unsupported computation")
 
     def updated(self, name: str, target: Any, value: Any, frame: Any) -> Any:
-        """What `target op= value` leaves in its place."""
+        """Return the value that `target op= value` assigns."""
         return self.operation(name, [target, value], frame)
 
     def truth(self, value: Any, frame: Any) -> bool:
@@ -90,11 +90,11 @@ class Domain:
         return list(frame.items_of(value))
 
     def formatted(self, value: Any, frame: Any) -> Any:
-        """What stands for a value in a formatted text; None where the text cannot be told."""
+        """Return the text of a value in a formatted string; None if it is unknown."""
         raise Unsupported(f"formats {_shown(value)}")
 
     def context(self, node: ast.expr, frame: Any) -> AbstractContextManager[Any]:
-        """What the body of `with node` is gone through in."""
+        """Return the context manager in which the body of `with node` is evaluated."""
         raise Unsupported(f"enters {ast.unparse(node)}")
 
     def imported(self, name: str, names: tuple[str, ...], level: int, frame: Any) -> Any:
@@ -106,7 +106,7 @@ class Domain:
         return Unsupported(f"raises {text}")
 
     def failed(self, error: Exception, node: ast.AST) -> str:
-        """What is said of code that evaluating ended with an exception of Python."""
+        """Return the error about code whose evaluation raised a Python exception."""
         return f"ends in {type(error).__name__}: {error}"
 
     def handles(self, error: Unsupported, node: ast.Try) -> bool:
@@ -121,15 +121,15 @@ class Domain:
         return made
 
     def home(self, frame: Any) -> Any:
-        """What the domain requires to know while the body of a function is gone through that is defined in a frame."""
+        """Return the context that the domain needs while the body of a function defined in a frame is evaluated."""
         return frame.home
 
     def defining(self, node: ast.ClassDef, frame: Any) -> AbstractContextManager[Any]:
-        """What the body of a class is gone through in."""
+        """Return the context manager in which a class body is evaluated."""
         return nullcontext()
 
     def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Any, node: ast.expr) -> Any:
-        """What a call gives.
+        """Return the result of a call.
 
         Args:
             node: the call, or the decorator that is one.

@@ -58,7 +58,7 @@ class Expressions(ABC):
         """An error with the place where it came up, unless it has one already."""
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression is worth.
+        """Return the value of an expression.
 
         Raises:
             Unsupported: that cannot be told.
@@ -74,7 +74,7 @@ class Expressions(ABC):
         return self.is_true(self.value(node))
 
     def decided(self, node: ast.expr) -> bool | None:
-        """Whether a condition holds, by the parts of it that can be told; None where these do not decide."""
+        """Return whether a condition holds, from its known parts; None if they do not decide."""
         match node:
             case ast.UnaryOp(op=ast.Not()):
                 found = self.decided(node.operand)
@@ -98,7 +98,7 @@ class Expressions(ABC):
         return bool(value) if is_plain(value) or isinstance(value, VIEWS) else self.domain.truth(value, self)
 
     def items(self, node: ast.expr) -> Iterable[Any]:
-        """The items of what is gone through."""
+        """Return the items of an iterable."""
         return self.items_of(self.value(node))
 
     def items_of(self, value: Any) -> Iterable[Any]:
@@ -139,7 +139,7 @@ class Expressions(ABC):
         return self.domain.attribute(base, name, self) if found is None else found
 
     def member(self, owner: Function, name: str) -> Any:
-        """What a class defines or inherits, or the name of a definition."""
+        """Return a class's own or inherited member, or the name of a definition."""
         if name in {"__name__", "__module__"} and owner.__name__ != "<lambda>":
             return getattr(owner, name)
         if name in owner.members:
@@ -188,7 +188,7 @@ class Expressions(ABC):
         return bounded(found)
 
     def mapping(self, value: Any) -> dict[Any, Any]:
-        """What `**value` gives."""
+        """Return the items of `**value`."""
         if not isinstance(value, dict):
             raise Unsupported("applies ** to a non-dict")
         return value
@@ -209,7 +209,7 @@ class Expressions(ABC):
         return self.operation(node.op, [self.value(node.left), self.value(node.right)], node)
 
     def operation(self, op: ast.AST, operands: list[Any], node: ast.AST) -> Any:
-        """What an operator makes of values."""
+        """Return the result of an operator."""
         self.at = node
         name = python.OPERATORS[type(op)]
         contained = name in {"in", "not in"} and isinstance(operands[1], VIEWS)

@@ -68,7 +68,7 @@ class Frame(Expressions):
                 raise self.located(error, node) from error
 
     def runner(self, node: ast.stmt) -> Callable[[Any], None]:
-        """What goes through a statement.
+        """Return the function that evaluates a statement.
 
         Raises:
             Unsupported: nothing does.
@@ -123,7 +123,7 @@ class Frame(Expressions):
         self.bind(node.target, self.updated(node, before, value))
 
     def updated(self, node: ast.AugAssign, before: Any, value: Any) -> Any:
-        """What `before op= value` leaves; collections change in place."""
+        """Return the value that `before op= value` assigns; collections change in place."""
         if not is_plain(before):
             return self.domain.updated(OPERATORS[type(node.op)], before, value, self)
         if isinstance(before, list) and isinstance(node.op, ast.Add) and is_iterable(value):
@@ -196,7 +196,7 @@ class Frame(Expressions):
         raise _Continue
 
     def run_with(self, node: ast.With) -> None:
-        """The body, inside of what the domain makes of the contexts."""
+        """Evaluate the body inside the domain's context managers."""
         with ExitStack() as stack:
             for item in node.items:
                 entered = stack.enter_context(self.domain.context(item.context_expr, self))
@@ -205,7 +205,7 @@ class Frame(Expressions):
             self.run(node.body)
 
     def run_try(self, node: ast.Try) -> None:
-        """What is tried; a handler where the domain says so."""
+        """Evaluate the try body; a handler if the domain selects one."""
         try:
             self.run_tried(node)
         finally:
@@ -331,7 +331,7 @@ class Frame(Expressions):
         return all(known)
 
     def entered(self, function: Function, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        """What a function gives for arguments: its body is gone through.
+        """Evaluate a function's body with arguments, and return its result.
 
         Raises:
             Unsupported: the arguments do not fit, or the body cannot be told.

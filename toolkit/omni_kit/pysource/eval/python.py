@@ -161,7 +161,7 @@ _COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "in", "not in"})
 
 
 def operation(name: str, *operands: Any) -> Any:
-    """What an operator of OPERATORS makes of plain values.
+    """Return the result of an operator of OPERATORS for plain values.
 
     Raises:
         Unsupported: the result is large, or comparing would take long.
@@ -211,7 +211,7 @@ _STYLE = re.compile(r"[<>=^]?[+-]?0?\d{0,3},?(\.\d{1,2})?[bdefgsxX%]?")
 
 
 def formatted(value: Any, conversion: int = -1, style: str = "") -> str:
-    """What stands for a constant in a formatted text, by its conversion and its format.
+    """Return the text of a constant in a formatted string, by its conversion and format.
 
     Raises:
         Unsupported: the value is not a constant, or the format is not a common one.

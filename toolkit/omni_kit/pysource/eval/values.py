@@ -1,4 +1,4 @@
-"""What expressions are worth, other than plain Python values and the values of a domain."""
+"""Values of expressions other than plain Python values and the values of a domain."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -168,7 +168,7 @@ def is_iterable(value: Any) -> bool:
 
 
 def iterated(value: Any) -> Iterator[Any]:
-    """What going through such a value gives."""
+    """Return the items of such a value."""
     return value.iterator if isinstance(value, Iterated) else iter(value)
 
 

@@ -24,7 +24,7 @@ def make_import(text: str, edit: ImportEntry) -> str:
 
 
 def longest_import(text: str, module: str) -> int:
-    """Which of the statements that import from a module has most names, by their order in the file."""
+    """Return the statement with the most names among those that import from a module."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
     same = sorted((n for n in nodes if "." * n.level + (n.module or "") == module), key=lambda node: node.lineno)
     named = [0 if node.names[0].name == "*" else len(node.names) for node in same]

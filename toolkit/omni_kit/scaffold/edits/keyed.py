@@ -1,4 +1,4 @@
-"""A dict of lists: what a package exports, by module."""
+"""Edits of a dict of lists: a package's exports, by module."""
 
 import ast
 

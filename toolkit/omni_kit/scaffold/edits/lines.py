@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def sorted_place(names: Sequence[str], name: str) -> int:
-    """Where a name belongs in the longest part of a list that is sorted: real lists have several such parts.
+    """Return where a name belongs in the longest sorted run of a list: real lists have several runs.
 
     Case counts only between names that are else alike.
     """

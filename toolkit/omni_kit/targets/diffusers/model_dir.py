@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import files_matching
 from omni_kit.pysource.source import dotted, parse_file
 
@@ -91,7 +91,7 @@ def model_classes(file: Path) -> list[str]:
     try:
         text, tree = parse_file(file)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+        raise BadInput(f"cannot read {file}: {reason(error)}") from error
     if not _MENTIONED.search(text):
         return []
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))

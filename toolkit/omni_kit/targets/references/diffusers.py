@@ -15,10 +15,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
-from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
-from omni_kit.toys.configs.scaled import scaled_config
-from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
-from omni_kit.toys.feeds.denoiser import (
+from omni_kit.toys.batches.denoiser import (
     TARGET,
     answer,
     as_arguments,
@@ -28,8 +25,11 @@ from omni_kit.toys.feeds.denoiser import (
     prediction_of,
     samples_of,
 )
-from omni_kit.toys.feeds.protocol import BatchBuilder, CallScenario
-from omni_kit.toys.feeds.scenarios import answered_whole
+from omni_kit.toys.batches.protocol import BatchBuilder, CallScenario
+from omni_kit.toys.batches.scenarios import answered_whole
+from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
+from omni_kit.toys.configs.scaled import scaled_config
+from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
@@ -93,7 +93,7 @@ class DiffusersBuilder:
         """Predictions and the loss, with gradients where they are asked for."""
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
-    def variants(self, model: Any, feed: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
+    def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Of the arguments of its constructor, each of which says something of what it computes."""
         toy = {key: value for key, value in dict(model.config).items() if not key.startswith("_")}
         made = type(model)
@@ -102,7 +102,7 @@ class DiffusersBuilder:
         def accepts(values: Mapping[str, Any]) -> str:
             try:
                 built = made.from_config(values)
-                batch = feed.batch(built, lambda batch: self.forward(built, batch, loss_only=True))
+                batch = batch_builder.batch(built, lambda batch: self.forward(built, batch, loss_only=True))
                 self.forward(built, batch, loss_only=True)
             except Exception as error:  # upstream's, whatever it raises
                 return one_line(error)
@@ -207,7 +207,7 @@ class DiffusersBuilder:
         """What the last call did not do as in real life."""
         return [f"in low precision diffusers keeps {', '.join(self._kept)} in float32"] if self._kept else []
 
-    def make_toy(self, source: str, feed: BatchBuilder) -> nn.Module:
+    def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode.
 
         Args:

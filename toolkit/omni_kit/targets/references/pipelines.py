@@ -15,9 +15,9 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
+from omni_kit.toys.batches.pipeline import Scenario, scenarios_of
+from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
-from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
-from omni_kit.toys.feeds.protocol import BatchBuilder
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
@@ -121,7 +121,7 @@ class PipelineBuilder:
         """As it would be published."""
         self._pipeline.save_pretrained(out)
 
-    def make_toy(self, source: str, feed: BatchBuilder) -> nn.Module:
+    def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """The pipeline in a directory, as it is; of a class, a small one of random components.
 
         Args:
@@ -137,7 +137,7 @@ class PipelineBuilder:
         varied = Path(source).name == _TOY
         said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
-        scenarios = scenarios_of(feed.batch(None, lambda batch: batch))[_TRIED]
+        scenarios = scenarios_of(batch_builder.batch(None, lambda batch: batch))[_TRIED]
 
         def ask(pipeline: Any) -> None:
             with torch.no_grad():
@@ -148,7 +148,7 @@ class PipelineBuilder:
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
 
-    def variants(self, model: Any, feed: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
+    def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Where a toy was made: the switches that tell distilled and guided checkpoints apart, each turned."""
         found = switched(self._read, self._pipeline) if self._varies and extent is Extent.apart else ()
         name = self._read.cls.node.name

@@ -17,9 +17,9 @@ from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import small_arguments
-from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
-from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
-from omni_kit.toys.feeds.protocol import BatchBuilder
+from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.repositories.published import SIGNED
@@ -99,7 +99,7 @@ class RepositoryBuilder:
         used = ", ".join(self._authors.used) if self._authors is not None else ""
         return [f"the authors' code ran with stand-ins for packages that are not installed: {used}"] if used else []
 
-    def make_toy(self, source: str, feed: BatchBuilder) -> nn.Module:
+    def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
@@ -113,7 +113,7 @@ class RepositoryBuilder:
                 refused = refused or error
             else:
                 fill(model)
-                if _takes(model, feed):
+                if _takes(model, batch_builder):
                     return model
                 first = first or model
             if time.monotonic() > ends:
@@ -149,10 +149,10 @@ class RepositoryBuilder:
         return model.train().to(self._device)
 
 
-def _takes(model: nn.Module, feed: BatchBuilder) -> bool:
+def _takes(model: nn.Module, batch_builder: BatchBuilder) -> bool:
     """Whether there are inputs that a model takes."""
     try:
-        feed.batch(model, lambda batch: {})
+        batch_builder.batch(model, lambda batch: {})
     except BadInput:
         return False
     return True

@@ -15,8 +15,8 @@ from omni_kit.targets.provenance import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import asking
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.targets.references.stepping import StandIn, rows_alike, runs_alone, seeded
-from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
-from omni_kit.toys.feeds.sampling import LATENTS, NAMES, drawn_of
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.batches.sampling import LATENTS, NAMES, drawn_of
 from omni_kit.toys.tensors import Tensors
 
 FUNCTION = "sample"
@@ -88,7 +88,7 @@ class SamplerBuilder(RepositoryBuilder):
             latents = self._sampler()(
                 model=stand_in, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.text, scale=1.0
             )
-            found |= stand_in.asked.named(run.name, latents)
+            found |= stand_in.calls.named(run.name, latents)
         return found
 
     def _sampler(self) -> Callable[..., torch.Tensor]:

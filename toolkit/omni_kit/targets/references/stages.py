@@ -19,13 +19,13 @@ class Noted:
     """What was noted of one call.
 
     Attributes:
-        asked: what the denoiser's forward was called with, call by call.
+        calls: what the denoiser's forward was called with, call by call.
         samples, steps, guided: what the scheduler received at each step.
         sigmas: of the scheduler.
         latents: what the last step answered.
     """
 
-    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    calls: list[Mapping[str, Any]] = field(default_factory=list)
     samples: list[torch.Tensor] = field(default_factory=list)
     steps: list[torch.Tensor] = field(default_factory=list)
     guided: list[torch.Tensor] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Noted:
             negative_first: the half, or the call, that is against the prompt is the first one.
         """
         count = len(self.samples[0])
-        calls = self.asked[: len(self.asked) // max(1, len(self.steps))]  # those of the first step
+        calls = self.calls[: len(self.calls) // max(1, len(self.steps))]  # those of the first step
         if together and len(calls) == 1 and _size(calls[0]) == 2 * count:
             calls = [{name: _half(value, start, count) for name, value in calls[0].items()} for start in (0, count)]
         if negative_first and len(calls) > 1:
@@ -72,7 +72,7 @@ def noting(denoiser_class: type, scheduler_of: Any) -> Iterator[Noted]:
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = signature.bind(self, *args, **kwargs).arguments
-        noted.asked.append({name: value for name, value in list(given.items())[1:] if name not in _SWITCHES})
+        noted.calls.append({name: value for name, value in list(given.items())[1:] if name not in _SWITCHES})
         return forward(self, *args, **kwargs)
 
     def stepped(self: Any, model_output: torch.Tensor, timestep: Any, sample: torch.Tensor, *a: Any, **k: Any) -> Any:

@@ -76,19 +76,19 @@ class StandIn(nn.Module):
     """Takes the place of a model, whatever else that receives.
 
     Attributes:
-        asked: every call.
+        calls: every call.
     """
 
     def __init__(self, order: list[str], latents: str, time: str) -> None:
         super().__init__()
         self.order = order
         self.names = (latents, time)
-        self.asked = RecordedCalls(_SHAPE[0])
+        self.calls = RecordedCalls(_SHAPE[0])
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """`answer`, for each picture that receives."""
         given = {**dict(zip(self.order, args, strict=False)), **kwargs}
         latents, time = given[self.names[0]], torch.as_tensor(given[self.names[1]])
-        self.asked.add(latents, time)
+        self.calls.add(latents, time)
         return answer(latents, time)

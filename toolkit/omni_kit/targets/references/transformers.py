@@ -25,12 +25,12 @@ from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.references.config_variants import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls, Named
+from omni_kit.toys.batches.language import as_named, language_model, media_untried, speaker_of
+from omni_kit.toys.batches.protocol import BatchBuilder, CallScenario, Preparation
+from omni_kit.toys.batches.scenarios import answered
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
-from omni_kit.toys.feeds.language import as_named, language_model, media_untried, speaker_of
-from omni_kit.toys.feeds.protocol import BatchBuilder, CallScenario, Preparation
-from omni_kit.toys.feeds.scenarios import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
@@ -98,7 +98,7 @@ class TransformersBuilder:
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
         """Everything that the part of it that answers in text gives."""
         part = speaker_of(model)
-        packs = way.fed == Preparation.packed
+        packs = way.preparation == Preparation.packed
         with attention_used(model, way.attention):
             return answered(
                 part,
@@ -115,7 +115,7 @@ class TransformersBuilder:
         """Watches the calls of attention functions while it is entered."""
         return attention_recorded(model)
 
-    def make_toy(self, source: str, feed: BatchBuilder) -> nn.Module:
+    def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode.
 
         Args:
@@ -130,7 +130,7 @@ class TransformersBuilder:
         made = _model_class(config)
         model = made._from_config(_config_for(made, config), dtype=torch.float32, **_EAGER)
         placed = self._placed(model)
-        self._fill(placed, feed)
+        self._fill(placed, batch_builder)
         return placed
 
     def scaled(self, source: str, size: int, out: Path) -> int:
@@ -227,7 +227,7 @@ class TransformersBuilder:
             found[what] = Named(*shapes)
         return found
 
-    def variants(self, model: nn.Module, feed: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
+    def variants(self, model: nn.Module, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Of the whole config and those within it; what upstream's own files ask them for decides which.
 
         Also the toy of the class's defaults, where an author's own is another: that may be a weaker one.
@@ -239,7 +239,7 @@ class TransformersBuilder:
 
         def run(other: Any) -> None:
             built = made._from_config(_config_for(made, other), dtype=torch.float32, **_EAGER)
-            found = feed.batch(built, lambda batch: self.forward(built, batch, loss_only=True))
+            found = batch_builder.batch(built, lambda batch: self.forward(built, batch, loss_only=True))
             self.forward(self._placed(built), found, loss_only=True)
 
         toy = config.to_dict()
@@ -251,22 +251,22 @@ class TransformersBuilder:
             found.configs = {"the toy of the defaults": derived, **found.configs}
         return found
 
-    def _fill(self, model: Any, feed: BatchBuilder) -> None:
+    def _fill(self, model: Any, batch_builder: BatchBuilder) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""
         best: tuple[int, int] = (1 << 30, 0)
         for salt in range(_TRIES):
             fill(model, salt)
-            best = min(best, (self._idle_experts(model, feed), salt))
+            best = min(best, (self._idle_experts(model, batch_builder), salt))
             if not best[0]:
                 return
         fill(model, best[1])
 
-    def _idle_experts(self, model: Any, feed: BatchBuilder) -> int:
+    def _idle_experts(self, model: Any, batch_builder: BatchBuilder) -> int:
         def run(batch: Tensors) -> Tensors:
             placed = {name: tensor.to(self._device) for name, tensor in batch.items()}
             return self.forward(model, placed, loss_only=True)
 
-        inputs = feed.batch(model, run)
+        inputs = batch_builder.batch(model, run)
         model.zero_grad(set_to_none=True)
         torch.autograd.backward(run(inputs)["loss"])
         gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}

@@ -179,7 +179,7 @@ class PipelineFacts:
     @property
     def decoding_asked(self) -> list[str]:
         """What the autoencoder is asked with other than latents, and needs."""
-        return [text for text in self.decoding.asked if self.needed_to_decode(text)]
+        return [text for text in self.decoding.decode_arguments if self.needed_to_decode(text)]
 
     @cached_property
     def images(self) -> list[str]:

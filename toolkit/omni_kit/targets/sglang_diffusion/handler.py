@@ -17,7 +17,7 @@ class PipelineHandler:
     """Scaffolds pipelines: SGLang's stages do what they can, and stages of the pipeline's own the rest."""
 
     templates = "pipeline"
-    ways = ("modular", "native", "hybrid", "whole")
+    variants = ("modular", "native", "hybrid", "whole")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A pipeline, its configs, its denoiser on BaseDiT and the stage before it."""
@@ -40,7 +40,7 @@ class PipelineHandler:
             builder=_SIDE,
             options={"path": str(found.path), "pipeline_name": found.pipeline_name},
             reference=PIPELINES,
-            feed=PIPELINE,
+            batch_builder=PIPELINE,
             forbidden=("sglang",),
             offers=frozenset({Ability.stages, Ability.mesh}),
             requires={"sglang": INSTALL_SGLANG},

@@ -18,7 +18,7 @@ def trains(found: ModelDir) -> bool:
 
 
 def candidate(
-    found: ModelDir, upstream: Callable[[ModelDir], str], *, builder: str, reference: str, feed: str
+    found: ModelDir, upstream: Callable[[ModelDir], str], *, builder: str, reference: str, batch_builder: str
 ) -> Candidate:
     """A model directory and upstream, its toy made from `toy_config.json`, or without one from `upstream(found)`."""
     toy = found.path / _TOY_CONFIG
@@ -29,7 +29,7 @@ def candidate(
         options=_side_options(found),
         forbidden=("veomni",),
         reference=reference,
-        feed=feed,
+        batch_builder=batch_builder,
         requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
         editable=found.style == "plugin",
     )

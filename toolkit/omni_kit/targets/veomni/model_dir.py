@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.files import files_matching
 from omni_kit.pysource.source import parse_file
 
@@ -132,7 +132,7 @@ def _parse(file: Path) -> ast.Module:
     except SyntaxError as error:
         raise BadInput(f"{file}:{error.lineno or 1} is not valid Python: {error.msg}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+        raise BadInput(f"cannot read {file}: {reason(error)}") from error
 
 
 def _outermost_package(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The ways of scaling rotary positions, by what the library's function for each reads."""
+"""The kinds of RoPE scaling, by the parameters that each function of the library reads."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

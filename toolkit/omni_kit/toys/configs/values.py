@@ -39,7 +39,7 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Declared:
-    """What the class of a config and the installed library say of its fields.
+    """Declarations of a config's fields in its class and in the installed library.
 
     Attributes:
         types: field -> the types that it may have, NoneType among them.
@@ -55,7 +55,7 @@ class Declared:
 
 
 def elsewhere(name: str) -> str:
-    """Why a field is not varied in a toy's config, whatever its value; empty where it is."""
+    """Return why a field is never varied in a toy's config; empty if it is varied."""
     for why, (beginnings, ends) in _ELSEWHERE.items():
         if name.startswith(beginnings) or (ends and name.endswith(ends)):
             return why

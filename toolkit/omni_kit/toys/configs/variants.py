@@ -28,7 +28,7 @@ Accepts = Callable[[Mapping[str, Any]], str]
 
 
 class Extent(StrEnum):
-    """How much differs: one config for each field, as much as upstream accepts at once, or the numbers alone."""
+    """How many fields differ: one per config, as many at once as upstream accepts, or the numbers alone."""
 
     apart = "apart"
     together = "together"
@@ -37,7 +37,7 @@ class Extent(StrEnum):
 
 @dataclass(frozen=True)
 class FieldVaried:
-    """A field that upstream's code reads, and what it was set to.
+    """A field that upstream's code reads, and the value that it was set to.
 
     Attributes:
         toy: its value in the toy.
@@ -68,7 +68,7 @@ class Variation:
 
 @dataclass
 class Variants:
-    """The configs to compare on, and what is known of each field.
+    """The configs to compare on, and the result of each field.
 
     Attributes:
         refused: name of a config -> why upstream does not accept it.
@@ -81,7 +81,7 @@ class Variants:
 
 @dataclass(frozen=True)
 class Source:
-    """What variants are made of.
+    """The inputs of variants.
 
     Attributes:
         toy: the complete config of a toy.
@@ -139,7 +139,7 @@ class Source:
                 yield _both(toy, singles[first], singles[second])
 
     def unvaried(self, tried: Mapping[str, Sequence[str]]) -> Iterator[FieldVaried]:
-        """Each field that the code reads, with what was tried of it, or why nothing was.
+        """Return each field that the code reads, with the values that were tried or the reason why none was.
 
         Args:
             tried: field -> the names of configs that differ in it.

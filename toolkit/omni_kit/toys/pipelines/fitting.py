@@ -145,7 +145,7 @@ class _Parts:
         return not component.optional or (self.complete and component.name.startswith(_OF_TEXT))
 
     def pipeline(self) -> Any:
-        """The pipeline, with a denoiser of what is known so far.
+        """Return the pipeline, with a denoiser of the sizes known so far.
 
         Raises:
             BadInput: its parts do not let themselves be put together.

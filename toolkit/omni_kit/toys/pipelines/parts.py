@@ -46,7 +46,7 @@ _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
 def tokenizer(length: int) -> Any:
-    """A tokenizer of words; what it makes is at most `length` long."""
+    """Return a tokenizer of words with outputs of at most `length` tokens."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))}
@@ -113,7 +113,7 @@ def _concrete(name: str) -> str:
 
 
 def positions_of(model: Any) -> int:
-    """How long a text an encoder takes."""
+    """Return the longest text that an encoder accepts."""
     text = model.config.get_text_config()
     return min(_LENGTH, int(getattr(text, "max_position_embeddings", _LENGTH) or _LENGTH))
 
@@ -157,7 +157,7 @@ def latent_channels(made: Mapping[str, Any]) -> int:
 
 
 def scheduler(component: Component, changed: Mapping[str, Any]) -> Any:
-    """A scheduler as its class makes it, but for what is changed; of several that a pipeline takes, the first."""
+    """Return a scheduler with its class's defaults and the changed settings; of several accepted classes, the first."""
     several = getattr(diffusers.schedulers, component.class_name, None)
     if isinstance(several, type) and issubclass(several, Enum):
         component = replace(component, class_name=next(iter(several)).name)
@@ -246,7 +246,7 @@ def between_config(component: Component) -> dict[str, Any]:
 
 
 def between(component: Component, values: Mapping[str, Any]) -> Any:
-    """That model, with weights in which every element differs."""
+    """Return that model, with weights in which every element differs."""
     made = _class(component)(**values).eval()
     fill(made)
     return made

@@ -1,4 +1,4 @@
-"""What tells variants of one pipeline apart: switches in configs of its parts that its code asks for."""
+"""Differences between variants of one pipeline: config switches of its components that its code reads."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ _CHANCE = "stochastic"  # draws noise at each step from a generator that nobody 
 
 
 def switched(read: Pipeline, pipeline: Any) -> Iterator[tuple[str, Changed]]:
-    """What is different -> the arguments of parts that make it so: distilled and guided checkpoints differ so.
+    """Return difference -> the components' arguments that cause it: distilled and guided checkpoints differ so.
 
     Of the denoiser, switches that the pipeline's own file asks for; of the scheduler, those that its class asks for.
     """

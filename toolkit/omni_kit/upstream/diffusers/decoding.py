@@ -22,7 +22,7 @@ class Decoding:
         static: the method needs no pipeline.
         axes: of the tensors of mean and deviation, as the pipeline shapes them; 0 where it does not.
         first_frame: a picture is the first frame of what the autoencoder answers.
-        asked: what the autoencoder is asked with other than latents.
+        decode_arguments: texts of the arguments of `decode` other than latents.
         where: file:line of the call of the autoencoder; empty where it is not seen.
     """
 
@@ -31,7 +31,7 @@ class Decoding:
     static: bool = True
     axes: int = 0
     first_frame: bool = False
-    asked: Sequence[str] = ()
+    decode_arguments: Sequence[str] = ()
     where: str = ""
 
 

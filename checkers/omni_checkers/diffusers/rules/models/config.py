@@ -1,4 +1,4 @@
-"""Rules about what a model's config holds, and who loads it: DFU101, DFU102."""
+"""Rules about a model's config and its loading methods: DFU101, DFU102."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rules about what a model says of itself: DFU121 to DFU123."""
+"""Rules about a model's class attributes: DFU121 to DFU123."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Rules about what a model makes of its arguments: DFU103 and DFU126."""
+"""Rules about a model's arguments and outputs: DFU103 and DFU126."""
 
 import ast
 from collections.abc import Iterator

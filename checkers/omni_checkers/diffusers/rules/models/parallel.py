@@ -1,4 +1,4 @@
-"""The rule about what is shared out next to the tokens: DFU124."""
+"""The rule about tensors that are sharded with the tokens: DFU124."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""The rule about what a pipeline's callbacks are for: DFU216."""
+"""The rule about the tensors of a pipeline's callbacks: DFU216."""
 
 import ast
 

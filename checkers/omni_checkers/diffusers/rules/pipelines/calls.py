@@ -1,4 +1,4 @@
-"""Rules about what a pipeline's `__call__` does: DFU211 to DFU215."""
+"""Rules about a pipeline's `__call__`: DFU211 to DFU215."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The rule about what is made of prompts and passed to nobody: DFU222."""
+"""The rule about encoder outputs that no denoiser receives: DFU222."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Rules about the two answers of guidance: DFU223 and DFU224."""
+"""Rules about the two outputs of guidance: DFU223 and DFU224."""
 
 import ast
 import re

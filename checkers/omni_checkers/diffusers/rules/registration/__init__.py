@@ -1,1 +1,1 @@
-"""Rules about what is exported, and what is copied."""
+"""Rules about exports and copied code."""

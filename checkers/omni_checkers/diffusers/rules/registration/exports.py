@@ -1,4 +1,4 @@
-"""Rules about what a package exports: DFU301, DFU302."""
+"""Rules about a package's exports: DFU301, DFU302."""
 
 import ast
 from collections.abc import Iterator, Mapping

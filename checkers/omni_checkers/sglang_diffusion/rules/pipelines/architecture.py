@@ -1,4 +1,4 @@
-"""The rule about what a denoiser is configured by: SGD106."""
+"""The rule about the architecture config of a denoiser: SGD106."""
 
 import ast
 import re

@@ -1,1 +1,1 @@
-"""Rules on what a scaffold leaves to a person."""
+"""Rules about the to-dos of a scaffold."""

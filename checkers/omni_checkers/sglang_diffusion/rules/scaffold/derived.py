@@ -1,4 +1,4 @@
-"""The rule about what was derived from diffusers and changed since: SGD602."""
+"""The rule about code that was derived from diffusers and edited since: SGD602."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The rule about what a person has to finish: SGD601."""
+"""The rule about unfinished to-dos: SGD601."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is known about an integration of a diffusion transformer: its two sides, and what diffusers declares."""
+"""Facts about the integration of a diffusion transformer: its two sides, and diffusers' declarations."""
 
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion, Side, diffusion, speaks_of_diffusion
 

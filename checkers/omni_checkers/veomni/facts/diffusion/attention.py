@@ -1,4 +1,4 @@
-"""The calls of attention kernels in a directory: which convention each follows, and what it is given."""
+"""Calls of attention kernels in a directory: the convention and the arguments of each."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the condition model passes on: the keys of the dicts that its methods return, where these can be read."""
+"""Outputs of the condition model: the readable keys of the dicts that its methods return."""
 
 import ast
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Keys:
 
 
 def returned_keys(method: Method) -> Keys:
-    """The keys of what a method returns."""
+    """Return the keys of the dict that a method returns."""
     returns = [node for node in _own(method.node) if isinstance(node, ast.Return) and node.value is not None]
     found = [_keys(method.node, node.value) for node in returns if node.value is not None]
     if not found:

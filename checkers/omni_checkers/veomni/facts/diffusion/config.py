@@ -30,7 +30,7 @@ _INHERITED = ("dtype", "model_type", "transformers_version", "architectures")
 
 
 class ConfigEvaluator(Evaluator):
-    """Knows what `inspect.signature` says of a class of diffusers, and what a config's own base class gives."""
+    """Evaluates `inspect.signature` of diffusers classes, and the attributes of a config's base class."""
 
     def __init__(self, program: Program, upstream: ClassRef) -> None:
         super().__init__(program, Oracle([]))
@@ -56,7 +56,7 @@ class ConfigEvaluator(Evaluator):
 
 @dataclass(frozen=True)
 class ConfigRun:
-    """What executing a config's methods gave.
+    """The result of executing a config's methods.
 
     Attributes:
         attributes: what its constructor stores; None where that is not all known.

@@ -1,4 +1,4 @@
-"""Where values in a function come from, without executing it: what flows into an expression by plain assignments."""
+"""Data flow inside a function, from plain assignments, without executing it."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where a forward gathers a sequence again, and what it does with what was added to make the parts equal."""
+"""Where a forward gathers a sequence, and whether it removes the padding that made the parts equal."""
 
 import ast
 
@@ -28,7 +28,7 @@ def computed_again(node: ast.FunctionDef, call: ast.Call) -> bool:
 
 
 def on_another_dimension(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether what is gathered was sliced, under this name, on another dimension."""
+    """Return whether the gathered value was sliced, under this name, on another dimension."""
     value, dim = argument(call, 0, "x"), argument(call, 1, "gather_dim")
     if not isinstance(value, ast.Name) or not isinstance(dim, ast.Constant):
         return False
@@ -45,7 +45,7 @@ def in_block_loop(node: ast.FunctionDef, call: ast.Call) -> bool:
 
 
 def pads(node: ast.FunctionDef) -> bool:
-    """Whether slicing adds something: VeOmni's own function does, unless it is told not to."""
+    """Return whether slicing pads: VeOmni's own function does unless its arguments forbid it."""
     own = list(calls(node, *SLICES))
     return any(
         ast.unparse(argument(call, 2, "padding") or ast.Constant(True)) != "False"
@@ -55,7 +55,7 @@ def pads(node: ast.FunctionDef) -> bool:
 
 
 def is_cut(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether what is gathered is cut to length, at once or later."""
+    """Return whether the gathered value is cut to length, at once or later."""
     if argument(call, 3, "unpad_dim_size") is not None or argument(call, 2, "padding_dim") is not None:
         return True
     return any(_cuts(item) for item in walked(node) if (getattr(item, "end_lineno", 0) or 0) >= call.lineno)

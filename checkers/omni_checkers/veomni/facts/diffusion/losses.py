@@ -31,7 +31,7 @@ _TARGETS = ("training_target", "target", "targets")
 
 @dataclass(frozen=True)
 class Answer:
-    """What forward returned on one path.
+    """The return value of forward on one path.
 
     Attributes:
         value: the returned value itself.
@@ -49,7 +49,7 @@ class Answer:
 
 
 class LossEvaluator(Evaluator):
-    """Knows what the transformer predicts, and computes with numbers."""
+    """Evaluates a forward whose transformer outputs are known, with numbers."""
 
     def __init__(self, diffusion: Diffusion, oracle: Oracle, upstream: str) -> None:
         super().__init__(diffusion.program, oracle)
@@ -116,7 +116,7 @@ def _isinstance(value: Value, kinds: Value) -> Value:
 
 
 def answers(diffusion: Diffusion, forward: Method, upstream: str, fed: Sequence[str]) -> Iterator[Answer]:
-    """What forward returns for two samples, on every path that can be followed.
+    """Return forward's outputs for two samples, on every path that can be followed.
 
     Args:
         fed: the parameters that the condition model fills.

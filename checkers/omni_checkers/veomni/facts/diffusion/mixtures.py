@@ -1,4 +1,4 @@
-"""Tensors as mixtures of clean latents and noise: what a training step makes of them can be told without torch."""
+"""Tensors as mixtures of clean latents and noise, which make a training step readable without torch."""
 
 from dataclasses import dataclass, replace
 
@@ -115,7 +115,7 @@ def _scaled(operator: str, mixture: Mixture, factor: float, first: bool) -> Valu
 
 
 def noised(sample: Value, noise: Value) -> Value:
-    """What a flow-matching scheduler makes of a sample and noise."""
+    """Return the mixture that a flow-matching scheduler computes from a sample and noise."""
     if not isinstance(sample, Mixture) or not isinstance(noise, Mixture):
         return None
     rest = 1 - LEVEL

@@ -1,4 +1,4 @@
-"""What the condition model makes of latents: its two methods, executed with mixtures in place of tensors."""
+"""The condition model's two methods, executed with mixtures instead of tensors."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ class NoisingEvaluator(Evaluator):
 
 @dataclass(frozen=True)
 class Step:
-    """What one path through both methods gave.
+    """The result of one path through both methods.
 
     Attributes:
         returned: key -> the value for the first sample.
@@ -56,7 +56,7 @@ class Step:
 
 
 def steps(diffusion: Diffusion, get: Method | None, process: Method) -> Iterator[Step]:
-    """What process_condition returns for one sample, on every path that can be followed."""
+    """Return process_condition's results for one sample, on every path that can be followed."""
     model = diffusion.condition.model if diffusion.condition is not None else process.owner
 
     def run(oracle: Oracle) -> Step | None:
@@ -81,7 +81,7 @@ def steps(diffusion: Diffusion, get: Method | None, process: Method) -> Iterator
 
 
 def on_every_path(paths: Iterable[Iterable[str]]) -> set[str] | None:
-    """What is wrong on every path, of what is wrong on each; None where there is no path.
+    """Return the faults that every path has; None if there is no path.
 
     Paths are followed one by one: the first one that is right ends it.
     """

@@ -1,4 +1,4 @@
-"""What an integration assigns to classes of diffusers."""
+"""Assignments of an integration to classes of diffusers."""
 
 import ast
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What the pipelines of diffusers do with a transformer."""
+"""How the pipelines of diffusers call a transformer."""
 
 import ast
 from functools import lru_cache

@@ -33,7 +33,7 @@ class Split:
 
 
 def plan_of(upstream: ClassRef) -> list[Split]:
-    """What diffusers splits for several processes; nothing where the class has no plan that can be read."""
+    """Return diffusers' context-parallel plan of a class; empty if it has no readable plan."""
     found = upstream.assigned("_cp_plan")
     node = found[1] if found is not None else None
     return list(_splits(node)) if isinstance(node, ast.Dict) else []

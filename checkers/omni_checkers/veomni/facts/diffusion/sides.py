@@ -105,7 +105,7 @@ class Diffusion:
                 continue
 
     def attribute(self, cls: Class | None, name: str) -> Value:
-        """What a class, or a base of it that lies in the directory, has under a name; None without any."""
+        """Return a class attribute, also from a base class in the directory; None without any."""
         for one in self.lineage(cls) if cls is not None else ():
             if isinstance(one, Class) and any(name in _bound(item) for item in one.node.body):
                 try:

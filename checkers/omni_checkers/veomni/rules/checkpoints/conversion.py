@@ -1,4 +1,4 @@
-"""Rules about what a converter makes: VEO205 and VEO206."""
+"""Rules about the output of converters: VEO205 and VEO206."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a replaced class declares, next to what upstream's declares: VEO422."""
+"""Declarations of a replaced class compared with upstream's: VEO422."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a patch takes and reads, next to what upstream takes and reads: VEO417 and VEO418."""
+"""Parameters and reads of a patch compared with upstream's: VEO417 and VEO418."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What classes pass on and name: VEO424 and VEO425."""
+"""Arguments that classes forward, and the names that they use: VEO424 and VEO425."""
 
 import ast
 from collections.abc import Iterator

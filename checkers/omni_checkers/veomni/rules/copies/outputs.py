@@ -1,4 +1,4 @@
-"""VEO426: what a patched method returns has every field that upstream's has."""
+"""VEO426: a patched method returns every field that upstream's returns."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""VEO423: what is done for two kinds of input is done for each with its own."""
+"""VEO423: code repeated for two kinds of input uses each kind's own names."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""VEO427: what other integrations have, too, is said as they say it."""
+"""VEO427: code shared with other integrations is the same in each."""
 
 from omni_checkers.engine.rule import Detector, Example, Finding, Findings, Rule, Severity
 from omni_checkers.veomni.facts.code_clones import CloneEdit

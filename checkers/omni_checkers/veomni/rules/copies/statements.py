@@ -1,4 +1,4 @@
-"""What a patch copied from upstream, statement by statement: VEO415 and VEO416."""
+"""Statements that a patch copied from upstream: VEO415 and VEO416."""
 
 from omni_checkers.engine.rule import Detector, Finding, Findings, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config

@@ -1,4 +1,4 @@
-"""What generated files for several devices copy from each other: VEO706."""
+"""Code that the generated files of several devices share: VEO706."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The rule about what the wrapper says of itself: VEO625."""
+"""The rule about the wrapper's declarations: VEO625."""
 
 import ast
 from collections.abc import Iterator, Sequence

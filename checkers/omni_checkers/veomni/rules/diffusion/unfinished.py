@@ -1,4 +1,4 @@
-"""The rule about what the scaffold left to a person: VEO639."""
+"""The rule about to-dos that the scaffold left: VEO639."""
 
 import ast
 from pathlib import Path

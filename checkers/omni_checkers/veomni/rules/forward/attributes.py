@@ -1,4 +1,4 @@
-"""VEO507: what is read from a config is there."""
+"""VEO507: attributes that are read from a config exist."""
 
 import ast
 from collections.abc import Iterator

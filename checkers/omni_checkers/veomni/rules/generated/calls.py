@@ -1,4 +1,4 @@
-"""VEO419: calls into VeOmni and transformers fit what they call."""
+"""VEO419: calls into VeOmni and transformers fit the signatures of their callees."""
 
 import ast
 from collections.abc import Iterator

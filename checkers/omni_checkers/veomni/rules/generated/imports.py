@@ -62,7 +62,7 @@ class ImportsExist(Rule):
 
 
 def missing_names(libraries: Libraries, module_name: str, node: ast.ImportFrom) -> Iterator[str]:
-    """The names of a from-import that its module does not have, as far as that can be told."""
+    """Return the names of a from-import that its module certainly does not define."""
     program = libraries.program(module_name)
     if program is None:
         return

@@ -1,4 +1,4 @@
-"""VEO408: calls inside a generated file fit what they call."""
+"""VEO408: calls inside a generated file fit the signatures of their callees."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rules about what a register function returns: VEO104, VEO105, VEO107."""
+"""Rules about the return value of a register function: VEO104, VEO105, VEO107."""
 
 from collections.abc import Iterator
 

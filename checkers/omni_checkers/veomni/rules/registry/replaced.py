@@ -1,4 +1,4 @@
-"""What is lost where a plugin takes the place of VeOmni's own integration: VEO111."""
+"""Features lost where a plugin replaces VeOmni's own integration: VEO111."""
 
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.veomni.examples import REGISTER

@@ -18,8 +18,8 @@ from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Branching, Varying
+from omni_kit.toys.batches.protocol import CallScenario, HasScenarios
 from omni_kit.toys.configs.variants import Extent
-from omni_kit.toys.feeds.protocol import CallScenario, HasScenarios
 
 _OF_EVERY_BRANCH = frozenset({"is", "available", "not", "torch", "on", "has"})
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
@@ -39,9 +39,9 @@ class WriteScenarios(Step[list[dict[str, str]]]):
 
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
-        if not isinstance(side.feed, HasScenarios):
-            raise TargetFault(f"{type(side.feed).__name__} declares call scenarios, but has none")
-        for number, way in enumerate(side.feed.ways(side.model)):
+        if not isinstance(side.batch_builder, HasScenarios):
+            raise TargetFault(f"{type(side.batch_builder).__name__} declares call scenarios, but has none")
+        for number, way in enumerate(side.batch_builder.scenarios(side.model)):
             _write(way, self.place / f"{number:03d}")
         told = [_told(side, way, self.out / name) for name, way in _read(self.place)]
         with nudging(side.model):
@@ -64,7 +64,7 @@ class Variants(Step[dict[str, Any]]):
         """See `Step.take`."""
         if not isinstance(side.builder, Varying):
             return {"names": [], "refused": {}, "fields": []}
-        found = side.builder.variants(side.model, side.feed, Extent(self.extent))
+        found = side.builder.variants(side.model, side.batch_builder, Extent(self.extent))
         for number, config in enumerate(found.configs.values()):
             folder = self.place / f"{number:03d}"
             folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def _told(side: Side, way: CallScenario, out: Path, branch: str = "") -> dict[st
     torch.manual_seed(0)
     silent = {"name": way.name, "error": "", "wants": "", "place": ""}
     try:
-        answers = side.asked.answer(side.model, _placed(side, way))
+        answers = side.runner.answer(side.model, _placed(side, way))
     except MissingRequirement as error:
         return {**silent, "wants": str(error)}
     except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding

@@ -21,7 +21,7 @@ from omni_kit.targets.sides import Converting, Naming
 
 @dataclass(frozen=True)
 class Open(Step[dict[str, Any]]):
-    """Makes the side's builder, and its feed where it has to make a batch; answers facts about its library.
+    """Makes the side's builder, and its batch builder where it has to make a batch; answers facts about its library.
 
     Attributes:
         measured: directories of which it is measured what they execute; without any, the files of models; None leaves
@@ -32,7 +32,7 @@ class Open(Step[dict[str, Any]]):
 
     builder: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    feed: str = ""
+    batch_builder: str = ""
     forbidden: Sequence[str] = ()
     gradient: bool = True
     measured: Sequence[str] | None = None
@@ -46,7 +46,7 @@ class Open(Step[dict[str, Any]]):
             side.measures_models = not self.measured
             execution.begin(self.measured)
         hide([Path(one) for one in self.hidden], Path(self.own))
-        facts = side.open(self.builder, self.options, self.feed, self.forbidden, gradient=self.gradient)
+        facts = side.open(self.builder, self.options, self.batch_builder, self.forbidden, gradient=self.gradient)
         gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
         return facts
 

@@ -102,5 +102,5 @@ class TraceScenario(Step[None]):
         torch.manual_seed(0)
         way = opened_way(side, self.way)
         with recorded(side.model, script, always=not way.backward) as recording:
-            side.asked.answer(side.model, way)
+            side.runner.answer(side.model, way)
         recording.save(self.out)

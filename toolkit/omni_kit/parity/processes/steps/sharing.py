@@ -11,7 +11,7 @@ from omni_kit.parity.processes.batches import save_batches
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh
-from omni_kit.toys.feeds.protocol import Staged
+from omni_kit.toys.batches.protocol import Staged
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class MakeBatches(Step[list[str]]):
 
     def take(self, side: Side) -> list[str]:
         """See `Step.take`."""
-        inputs, feed = load_tensors(self.inputs), side.feed
-        own = feed.whole(inputs) if self.parts == 1 else feed.apart(inputs, self.parts)
-        more = feed.staged(side.model, self.parts) if isinstance(feed, Staged) else {}
+        inputs, batch_builder = load_tensors(self.inputs), side.batch_builder
+        own = batch_builder.whole(inputs) if self.parts == 1 else batch_builder.apart(inputs, self.parts)
+        more = batch_builder.staged(side.model, self.parts) if isinstance(batch_builder, Staged) else {}
         save_batches([*own, *more.values()], self.out)
         return [*("" for _ in own), *more]
 

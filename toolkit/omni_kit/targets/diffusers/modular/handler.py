@@ -10,7 +10,7 @@ from omni_kit.targets.sides import PIPELINES, Ability, Candidate
 from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.modular.side:ModularBuilder"
-_FEED = "omni_kit.toys.feeds.pipeline:PromptBatchBuilder"
+_BATCHES = "omni_kit.toys.batches.pipeline:PromptBatchBuilder"
 
 
 class ModularHandler:
@@ -18,7 +18,7 @@ class ModularHandler:
 
     templates = "modular"
     reads = ("diffusers",)
-    ways = ("modular", "both")  # the standard one is there already
+    variants = ("modular", "both")  # the standard one is there already
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """The blocks, and the pipeline that runs them."""
@@ -39,7 +39,7 @@ class ModularHandler:
             builder=_SIDE,
             options={"path": str(found.path), "class_name": found.class_name},
             reference=PIPELINES,
-            feed=_FEED,
+            batch_builder=_BATCHES,
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},
         )

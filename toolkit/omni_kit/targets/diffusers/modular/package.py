@@ -4,7 +4,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, reason
 from omni_kit.pysource.source import dotted, parse_file
 
 _BASE, _FILE, _BLOCKS = "ModularPipeline", "modular_pipeline.py", "modular_blocks_*.py"
@@ -37,7 +37,7 @@ def find_package(path: Path) -> ModularPackage:
     try:
         _, tree = parse_file(file)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+        raise BadInput(f"cannot read {file}: {reason(error)}") from error
     for node in tree.body:
         names = [dotted(base) or "" for base in node.bases] if isinstance(node, ast.ClassDef) else []
         if isinstance(node, ast.ClassDef) and any(name.rpartition(".")[2] == _BASE for name in names):

@@ -17,7 +17,7 @@ from omni_kit.targets.diffusers.modular.faults import SWAPPED, faults_of, made, 
 from omni_kit.targets.references.pipelines import PipelineBuilder
 from omni_kit.targets.references.stages import noting
 from omni_kit.targets.sides import StageFault
-from omni_kit.toys.feeds.pipeline import Scenario
+from omni_kit.toys.batches.pipeline import Scenario
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.guiders import COMPONENT

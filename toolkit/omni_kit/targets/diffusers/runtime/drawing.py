@@ -28,7 +28,7 @@ from omni_kit.targets.references.calls import RecordedCalls, asking
 from omni_kit.targets.references.stepping import answer, rows_alike, runs_alone, seeded
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
-from omni_kit.toys.feeds.sampling import LABELS, LATENTS, Drawn, drawn_of
+from omni_kit.toys.batches.sampling import LABELS, LATENTS, Drawn, drawn_of
 from omni_kit.toys.tensors import Tensors
 
 _SIGN, _LATE = "answer-sign", "levels-one-late"

@@ -18,7 +18,7 @@ from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.runtime.watching import Call, watched
 from omni_kit.targets.diffusers.transformer.handler import TransformerHandler
 from omni_kit.targets.sides import Candidate
-from omni_kit.toys.feeds.denoiser import ask, denoiser_inputs, samples_of
+from omni_kit.toys.batches.denoiser import ask, denoiser_inputs, samples_of
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 

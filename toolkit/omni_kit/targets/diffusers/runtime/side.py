@@ -18,8 +18,8 @@ from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.runtime.attending import exercised
 from omni_kit.targets.references.repositories import WEIGHTS
-from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
-from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
+from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
+from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.tensors import Tensors
 
 _NAMES = "_arguments"  # of the config: what the authors call an argument of forward -> what it is called here

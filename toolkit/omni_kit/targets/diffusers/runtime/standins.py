@@ -11,7 +11,7 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.replacing import replaced
-from omni_kit.toys.feeds.sampling import SCALING, SHIFT
+from omni_kit.toys.batches.sampling import SCALING, SHIFT
 from omni_kit.upstream.profile import Component
 
 _VAE = "vae"

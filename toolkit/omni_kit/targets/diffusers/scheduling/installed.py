@@ -89,11 +89,11 @@ def is_plain(loop: Divided, settings: Mapping[str, Any]) -> bool | None:
 
 
 def _is_euler(way: LoopTrace, count: int, model: Callable[[float, float], float]) -> bool:
-    if len(way.asked) != count or way.begun != 1.0:
+    if len(way.calls) != count or way.begun != 1.0:
         return False
-    times = [time for _, time in way.asked]
+    times = [time for _, time in way.calls]
     x = _NOISE
-    for (sample, now), after in zip(way.asked, [*times[1:], 0.0], strict=True):
+    for (sample, now), after in zip(way.calls, [*times[1:], 0.0], strict=True):
         if not math.isclose(sample, x, rel_tol=1e-6, abs_tol=1e-9):
             return False
         x += (after - now) * model(x, now)
@@ -105,7 +105,7 @@ def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
     found = set()
     for count in _COUNTS:
         way = trace_of(loop, count, _NOISE, _MODELS[0], settings)
-        one = bent([*(time for _, time in way.asked), 0.0], count) if way is not None else None
+        one = bent([*(time for _, time in way.calls), 0.0], count) if way is not None else None
         found.add(None if one is None else round(one, 5))
     return found.pop() if len(found) == 1 else None
 
@@ -118,7 +118,7 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
     """
     ways = {(count, place): trace_of(loop, count, _NOISE, model, settings)
             for count in _COUNTS for place, model in enumerate(_MODELS)}  # fmt: skip
-    if not all(way is not None and way.asked for way in ways.values()):
+    if not all(way is not None and way.calls for way in ways.values()):
         return None
     known = {key: way for key, way in ways.items() if way is not None}
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
@@ -129,14 +129,14 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
                 if went[-1] is None:
                     break
             else:
-                return replace(one, real=isinstance(way.asked[0][1], float), scales=any(went))
+                return replace(one, real=isinstance(way.calls[0][1], float), scales=any(went))
     return None
 
 
 def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
     for name in sorted(plainest_first(), key=lambda one: one != FIRST):
         taken = inspect.signature(schedulers()[name].__init__).parameters
-        whole = way.asked[0][1] > 1
+        whole = way.calls[0][1] > 1
         if whole and name == FIRST:
             continue  # its levels are given in parts of one
         yield Installed(name, whole=whole)
@@ -181,8 +181,8 @@ def _is_timed(one: Installed, way: LoopTrace) -> bool:
     except Exception:  # another scheduler's own reasons
         return False
     times = [float(t) / one.unit for t in scheduler.timesteps]
-    return len(times) == len(way.asked) and all(
-        _close(own, time) for own, (_, time) in zip(times, way.asked, strict=True)
+    return len(times) == len(way.calls) and all(
+        _close(own, time) for own, (_, time) in zip(times, way.calls, strict=True)
     )
 
 
@@ -205,13 +205,13 @@ def _walks(one: Installed, count: int, model: Callable[[float, float], float], w
     else:
         scheduler.set_timesteps(count)
     begun = float(getattr(scheduler, "init_noise_sigma", 1.0))
-    if len(scheduler.timesteps) != len(way.asked) or not _close(begun, way.begun):
+    if len(scheduler.timesteps) != len(way.calls) or not _close(begun, way.begun):
         return None
     scaled = not _close(begun, 1.0)
     x = torch.full((1, 1, 1, 1), _NOISE * begun)
     home = sys.modules[cls.__module__]
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
-        for t, (sample, time) in zip(scheduler.timesteps, way.asked, strict=True):
+        for t, (sample, time) in zip(scheduler.timesteps, way.calls, strict=True):
             handed = float(scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x)
             if not _close(float(t) / one.unit, time) or not _close(handed, sample):
                 return None

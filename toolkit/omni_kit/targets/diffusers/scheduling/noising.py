@@ -36,7 +36,7 @@ def _holds(loop: Divided, settings: Mapping[str, Any], answer: Any, noised: Any)
             or not math.isclose(way.ended, _CLEAN, abs_tol=1e-6)
         ):
             return False
-        passed = [x for x, _ in way.asked]
+        passed = [x for x, _ in way.calls]
         wanted = [noised(level) for level in way.levels[:count]]
         if any(all(abs(x - one) > 1e-6 for x in passed) for one in wanted):
             return False

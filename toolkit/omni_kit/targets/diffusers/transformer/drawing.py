@@ -17,7 +17,7 @@ from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.runtime.drawing:DrawingBuilder"
 _REFERENCE = "omni_kit.targets.references.samplers:SamplerBuilder"
-_FEED = "omni_kit.toys.feeds.sampling:SamplingBatchBuilder"
+_BATCHES = "omni_kit.toys.batches.sampling:SamplingBatchBuilder"
 _BASE = "DiffusionPipeline"
 
 
@@ -92,7 +92,7 @@ class DrawingHandler:
                 "pipeline_module": one.module, "pipeline_class": one.class_name,
             },
             reference=_REFERENCE,
-            feed=_FEED,
+            batch_builder=_BATCHES,
             told={
                 "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}",
                 "sampler": str(found.sampler),

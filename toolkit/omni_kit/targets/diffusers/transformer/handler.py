@@ -26,7 +26,7 @@ class TransformerHandler:
 
     templates = "transformer"
     reads = ("repository",)
-    ways = ("standard", "both")
+    variants = ("standard", "both")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """The model's file, rewritten from the authors' code, and all that diffusers has next to it."""
@@ -57,7 +57,7 @@ class TransformerHandler:
                 "model_file": str(found.model_file), "class_name": found.class_name,
             },
             reference=REPOSITORIES,
-            feed=DENOISER,
+            batch_builder=DENOISER,
             told={"reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"},
             forbidden=forbidden_to(reference),
             hidden=(str(reference.repository.root),),

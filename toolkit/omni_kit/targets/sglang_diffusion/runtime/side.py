@@ -21,8 +21,8 @@ from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline, prepare
 from omni_kit.targets.sglang_diffusion.runtime.faults import Served, faults_of, made
 from omni_kit.targets.sides import Mesh, StageFault
-from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
-from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.batches.pipeline import Scenario, scenarios_of
+from omni_kit.toys.batches.protocol import Batch
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.denoising import Denoising
@@ -123,7 +123,7 @@ class SGLangPipelineBuilder:
 
         with replaced(config, "prepare_pos_cond_kwargs", watched):
             noted, _ = self._noted(self._denoiser(), scenarios_of(inputs)[0])
-        self._conditions = {key: name for key, value in handed.items() if (name := _argument(value, noted.asked[0]))}
+        self._conditions = {key: name for key, value in handed.items() if (name := _argument(value, noted.calls[0]))}
         return list(faults_of(self._served()))
 
     def _faults_of(self, stage: Any, scenario: Scenario) -> list[StageFault]:
@@ -131,7 +131,7 @@ class SGLangPipelineBuilder:
         noted, _ = self._noted(self._denoiser(), scenario)
         taken = inspect.signature(self._denoiser().forward).parameters
         apart = (next(iter(taken)), self._served().step)
-        handed = {name for name, value in noted.asked[0].items() if value is not None and name not in apart}
+        handed = {name for name, value in noted.calls[0].items() if value is not None and name not in apart}
         self._conditions = {name: name for name in sorted(handed) if taken[name].default is None}
         return list(faults_of(self._served()))
 
@@ -197,10 +197,10 @@ class SGLangPipelineBuilder:
 
 def _withheld(upstream: type, noted: Noted) -> str:
     """What the denoiser was not passed when it was asked last, which may be why it failed."""
-    if not noted.asked:
+    if not noted.calls:
         return ""
     taken = list(inspect.signature(upstream.forward).parameters)[1:]  # type: ignore[attr-defined]
-    lacking = [name for name in taken if noted.asked[-1].get(name) is None and name != "return_dict"]
+    lacking = [name for name in taken if noted.calls[-1].get(name) is None and name != "return_dict"]
     return f" (upstream's forward received nothing for {', '.join(lacking)})" if lacking else ""
 
 

@@ -26,6 +26,6 @@ class DitHandler:
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory next to the class of diffusers that it registers a model for."""
         model = find_transformer(path)
-        found = candidate(model, denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
-        own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
+        found = candidate(model, denoiser_class, builder=_SIDE, reference=DIFFUSERS, batch_builder=DENOISER)
+        own = {Ability.scenarios, Ability.hooks, Ability.adapters, Ability.kernels}
         return replace(found, offers=found.offers | own | ({Ability.train} if trains(model) else set()))

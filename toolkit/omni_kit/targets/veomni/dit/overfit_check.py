@@ -26,7 +26,7 @@ from omni_kit.targets.veomni.dit.small_pipeline import (
     encoding,
     media,
 )
-from omni_kit.toys.feeds.pipeline import PROMPTS
+from omni_kit.toys.batches.pipeline import PROMPTS
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES
 
 GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"

@@ -11,8 +11,8 @@ from torch import nn
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.sides import KernelChoice, Mesh, TrainingRun
 from omni_kit.targets.references.pipelines import read_pipeline
+from omni_kit.targets.sides import KernelChoice, Mesh, TrainingRun
 from omni_kit.targets.veomni.dit.attending import attention_faults
 from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
@@ -34,9 +34,9 @@ from omni_kit.targets.veomni.runtime.kernels import attention_choice, bring_kern
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
-from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
-from omni_kit.toys.feeds.protocol import Batch, CallScenario
-from omni_kit.toys.feeds.scenarios import answered_whole
+from omni_kit.toys.batches.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
+from omni_kit.toys.batches.protocol import Batch, CallScenario
+from omni_kit.toys.batches.scenarios import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
 from omni_kit.upstream.diffusers.choosing import pipeline_of

@@ -17,7 +17,7 @@ from PIL import Image
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
 from omni_kit.targets.replacing import replaced
-from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineBatchBuilder, Scenario
+from omni_kit.toys.batches.pipeline import PROMPTS, PipelineBatchBuilder, Scenario
 from omni_kit.toys.pipelines.parts import told
 from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.defaults import images_needed

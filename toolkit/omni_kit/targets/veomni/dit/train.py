@@ -9,7 +9,7 @@ from torch import distributed
 
 from omni_kit.targets.sides import Mesh
 from omni_kit.targets.veomni.runtime.train import whole_gradients
-from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.batches.protocol import Batch
 from omni_kit.toys.tensors import Tensors
 
 _NO_CLIPPING = 1e30

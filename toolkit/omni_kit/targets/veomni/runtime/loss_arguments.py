@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.language import without_router_loss
+from omni_kit.toys.batches.language import without_router_loss
 
 _OPERATION, _VARIANT = "cross_entropy_loss", "causal"
 # What the model itself makes, and what is bound beforehand.

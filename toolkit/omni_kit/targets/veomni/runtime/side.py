@@ -17,10 +17,10 @@ from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mes
 from omni_kit.targets.veomni.model_dir import located
 from omni_kit.targets.veomni.replaced import lost_by
 from omni_kit.targets.veomni.runtime import trainer
+from omni_kit.targets.veomni.runtime.arguments import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.converting import stored_tensors
-from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.heads import head_faults
 from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
@@ -34,10 +34,10 @@ from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled,
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
-from omni_kit.toys.feeds.language import language_model, speaker_of
-from omni_kit.toys.feeds.protocol import Batch, CallScenario, Preparation
-from omni_kit.toys.feeds.scenarios import answered
-from omni_kit.toys.feeds.vision import samples_of
+from omni_kit.toys.batches.language import language_model, speaker_of
+from omni_kit.toys.batches.protocol import Batch, CallScenario, Preparation
+from omni_kit.toys.batches.scenarios import answered
+from omni_kit.toys.batches.vision import samples_of
 from omni_kit.toys.tensors import Tensors
 
 _SHARDS = 3
@@ -165,8 +165,8 @@ class VeOmniBuilder:
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
         """Everything that the part of it that answers in text gives; samples as pipeline and collator hand them."""
         part = speaker_of(model)
-        if way.fed != Preparation.packed:
-            feed = without_positions if way.fed == Preparation.unprepared else arguments
+        if way.preparation != Preparation.packed:
+            feed = without_positions if way.preparation == Preparation.unprepared else arguments
             if way.switches:
                 return answered(model, way, prepare=lambda: feed(model, way.inputs))
             with attention_used(model, way.attention):

@@ -14,9 +14,9 @@ from torch import distributed, nn
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.targets.sides import Mesh
-from omni_kit.targets.veomni.runtime.feed import collated, placed
+from omni_kit.targets.veomni.runtime.arguments import collated, placed
 from omni_kit.targets.veomni.runtime.slots import COUNTING, kernels_of
-from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.batches.protocol import Batch
 from omni_kit.toys.tensors import Tensors
 
 _NO_CLIPPING = 1e30

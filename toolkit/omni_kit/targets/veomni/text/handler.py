@@ -31,8 +31,8 @@ class TextHandler:
     def candidate(self, path: Path) -> Candidate:
         """A model directory next to transformers' own classes, in the same language."""
         model = find_model_dir(path)
-        found = candidate(model, _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
-        own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
+        found = candidate(model, _first_key, builder=_SIDE, reference=TRANSFORMERS, batch_builder=LANGUAGE)
+        own = {Ability.scenarios, Ability.hooks, Ability.adapters, Ability.kernels}
         # A toy has no processor, which a training on pictures begins with.
         training = {Ability.train} if trains(model) and not (found.path / MEDIA_FILE).is_file() else set()
         return replace(found, offers=found.offers | own | training)

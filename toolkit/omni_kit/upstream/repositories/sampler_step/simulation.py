@@ -27,14 +27,14 @@ class LoopTrace:
 
     Attributes:
         begun: what noise is multiplied by.
-        asked: at each place what the model received, and told.
+        calls: at each place what the model received, and told.
         ended: the latents.
         levels: what was gone along.
         tables: long lists of numbers that were made on the way, as those of a noise for every step of training.
     """
 
     begun: float
-    asked: tuple[tuple[float, float], ...]
+    calls: tuple[tuple[float, float], ...]
     ended: float
     levels: tuple[float, ...]
     tables: tuple[tuple[float, ...], ...] = ()
@@ -61,7 +61,7 @@ class _Walk(Frame):
         super().__init__(_Steps(), source.path, source.module, Scope(names), source)
         self.loop = loop
         self.model = model
-        self.asked: list[tuple[float, float]] = []
+        self.calls: list[tuple[float, float]] = []
 
     def way(self, noise: float) -> LoopTrace:
         """From noise to latents."""
@@ -75,13 +75,13 @@ class _Walk(Frame):
             self.bind(loop.target, head)
             self.run(loop.body)
         tables = tuple(table for one in names.values() if len(table := _numbers(one)) >= _LONG)
-        return LoopTrace(factor, tuple(self.asked), _number(names[loop.latents_name]), _numbers(levels), tables)
+        return LoopTrace(factor, tuple(self.calls), _number(names[loop.latents_name]), _numbers(levels), tables)
 
     def run_denoisercall(self, node: DenoiserCall) -> None:
         """The model is asked."""
         time = _number(self.value(node.time))
-        self.asked.append((_number(self.value(node.sample)), float(time) if node.real else time))
-        self.scope.names[node.answer] = self.model(*self.asked[-1])
+        self.calls.append((_number(self.value(node.sample)), float(time) if node.real else time))
+        self.scope.names[node.answer] = self.model(*self.calls[-1])
 
 
 class _Steps(Numbers):

@@ -1,13 +1,13 @@
-"""How noisy latents may be laid out."""
+"""Possible layouts of noisy latents."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omni_kit.toys.feeds.denoiser.arguments import SHAPES
-from omni_kit.toys.feeds.denoiser.options import Argument
-from omni_kit.toys.feeds.denoiser.sizes import Sizes, is_film, patch_of, side_of
+from omni_kit.toys.batches.denoiser.arguments import SHAPES
+from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.sizes import Sizes, is_film, patch_of, side_of
 from omni_kit.toys.tensors import Tensors
 
 _CHANNELS = ("in_channels", "in_visual_dim", "input_dims", "embedding_dim", "latent_channels")
@@ -46,7 +46,7 @@ class Layout:
 
 
 def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layout]:
-    """How the latents of a model may be laid out, the likeliest first.
+    """Return the possible layouts of a model's latents, the likeliest first.
 
     Args:
         names: of all arguments of the forward.

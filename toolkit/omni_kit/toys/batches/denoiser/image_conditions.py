@@ -5,7 +5,7 @@ from itertools import product
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.options import (
+from omni_kit.toys.batches.denoiser.options import (
     PICTURE,
     Argument,
     Dim,
@@ -17,7 +17,7 @@ from omni_kit.toys.feeds.denoiser.options import (
     values,
     words,
 )
-from omni_kit.toys.feeds.denoiser.sizes import Sizes, patch_of
+from omni_kit.toys.batches.denoiser.sizes import Sizes, patch_of
 
 _SIDE = 2  # rows and columns of patches of a picture that is a condition
 _COLOURS, _PIXELS = 3, 16
@@ -47,7 +47,7 @@ def _channels(sizes: Sizes) -> list[int]:
 
 
 def places(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Which words of the first text stand for the patches of the picture that is a condition."""
+    """Return the words of the first text that are placeholders for the condition image's patches."""
     yield lambda sizes: {"{0}#": torch.tensor([[1, 1 + _SIDE**2]])}
 
 

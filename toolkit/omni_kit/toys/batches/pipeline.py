@@ -1,4 +1,4 @@
-"""The feed of whole pipelines: scenarios, each as the numbers of one row, which both sides read alike."""
+"""The batch builder of whole pipelines: scenarios, each as the numbers of one row, which both sides read alike."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from omni_kit.renamed import old_names
-from omni_kit.toys.feeds.protocol import Batch, Run
+from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 
 SCENARIOS = "scenarios"
@@ -19,7 +19,7 @@ _SMALL, _LARGE = 64, 96
 
 @dataclass(frozen=True)
 class Scenario:
-    """How a pipeline is called once.
+    """One call of a pipeline.
 
     Attributes:
         guided: by a negative prompt.

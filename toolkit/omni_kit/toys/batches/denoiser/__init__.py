@@ -1,4 +1,4 @@
-"""How a diffusion transformer is fed and what it answers, on either side.
+"""Inputs and outputs of a diffusion transformer, the same on either side.
 
 A batch is a few samples of different sizes. Each is a call of its own, because the samples of real training differ in
 resolution and length, and wrappers take them one at a time. In files a sample's tensors are called "0.hidden_states".
@@ -9,10 +9,10 @@ The rooms: `arguments` (names of tensors, and the arguments that they stand for)
 """
 
 from omni_kit.renamed import old_names
-from omni_kit.toys.feeds.denoiser.arguments import TARGET, answer, as_arguments, ask, prediction_of
-from omni_kit.toys.feeds.denoiser.feed import DenoiserBatchBuilder
-from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs, long_inputs
-from omni_kit.toys.feeds.denoiser.samples import clean_latents, denoised, different_samples, named, samples_of
+from omni_kit.toys.batches.denoiser.arguments import TARGET, answer, as_arguments, ask, prediction_of
+from omni_kit.toys.batches.denoiser.builder import DenoiserBatchBuilder
+from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs, long_inputs
+from omni_kit.toys.batches.denoiser.samples import clean_latents, denoised, different_samples, named, samples_of
 
 __all__ = [
     "TARGET",

@@ -71,7 +71,7 @@ def _nested(items: list[tuple[list[tuple[str, Any]], Any]]) -> Any:
 
 
 def ask(model: Any, sample: Tensors) -> torch.Tensor:
-    """What a model of diffusers answers to a sample.
+    """Return the output of a diffusers model for a sample.
 
     Returns:
         The prediction as the model gives it; several, as pictures and sound, laid out one after the other as [1, N].
@@ -86,7 +86,7 @@ def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
 
 
 def prediction_of(answer: Any) -> torch.Tensor:
-    """The one tensor that an answer has; several, laid out one after the other as [1, N]."""
+    """Return the one tensor of an output; several tensors are concatenated as [1, N]."""
     answers = list(_tensors(answer))
     return answers[0] if len(answers) == 1 else torch.cat([one.flatten() for one in answers])[None]
 

@@ -1,11 +1,11 @@
-"""What an argument of a forward may be: ways to make it, of which a trial chooses."""
+"""Possible values of a forward's argument; a trial chooses one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
 
 # Makes an argument of a sample: tensors under what comes after the argument's name ("" for the argument itself).
@@ -53,7 +53,7 @@ Role = Callable[[Argument, Sizes], Iterator[Option | None]]
 
 
 def option(fill: Fill, *dims: Dim, where: str = "") -> Option:
-    """A tensor of the dimensions, each a number or what a sample has of something."""
+    """Return a tensor of these dimensions, each a number or a size of the sample."""
 
     def make(sizes: Sizes) -> Tensors:
         return {where: fill(sizes, tuple(dim if isinstance(dim, int) else dim(sizes) for dim in dims))}
@@ -91,7 +91,7 @@ def values(name: str) -> Fill:
 
 
 def words(name: str) -> Dim:
-    """How long the text is that an argument belongs to."""
+    """Return the length of the argument's text."""
     return lambda sizes: sizes.text(name)
 
 
@@ -101,17 +101,17 @@ def plus(*dims: Dim) -> Dim:
 
 
 def patches(sizes: Sizes) -> int:
-    """How many patches the latents have."""
+    """Return the number of patches of the latents."""
     return sizes.tokens
 
 
 def frames(sizes: Sizes) -> int:
-    """How many patches the latents have in time."""
+    """Return the number of patches of the latents in time."""
     return sizes.grid[0]
 
 
 def latent(axis: int, times: int = 1, more: int = 0) -> Dim:
-    """How long an axis of the latents is: 0 frames, 1 rows, 2 columns."""
+    """Return the length of an axis of the latents: 0 frames, 1 rows, 2 columns."""
     return lambda sizes: times * sizes.latents[axis] + more
 
 

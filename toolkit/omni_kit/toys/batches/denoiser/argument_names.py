@@ -1,4 +1,4 @@
-"""What the names of arguments say, in one spelling: authors have several for a text and for a picture."""
+"""Normalised names of arguments: authors have several names for a text and for an image."""
 
 import re
 
@@ -18,7 +18,7 @@ def spelled(name: str) -> frozenset[str]:
 
 
 def length_of(key: str) -> str:
-    """Return what the argument of a constructor is the length of ("text" of "text_seq_len"); empty for any other."""
+    """Return whose length a constructor's argument is ("text" of "text_seq_len"); empty for any other argument."""
     found = _LENGTH.match(_one_spelling(key))
     return found[1] if found else ""
 

@@ -1,4 +1,4 @@
-"""What batches with media consist of: which pieces stand in which row, and in what order.
+"""Composition of batches with media: the items of each row, in order.
 
 A row is written as its pieces, one letter each: T and L a short and a long piece of text, I an image, V a film, S a
 sound. Media of one kind in one batch are of different sizes.

@@ -1,4 +1,4 @@
-"""The ways in which real runs call a language model, and what it answers to each: the same code on either side."""
+"""Call scenarios of a language model, and its outputs in each: the same code on either side."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from omni_kit.counting import counted
-from omni_kit.toys.feeds.protocol import CallScenario, Preparation
-from omni_kit.toys.feeds.scenes import SCENES, Rows, with_kinds
+from omni_kit.toys.batches.protocol import CallScenario, Preparation
+from omni_kit.toys.batches.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -70,7 +70,9 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
         if with_kinds(rows, kinds):
             inputs = batch(rows)
             for fed in _forms(rows):
-                yield CallScenario(f"{name}, {fed}", inputs, backward=True, fed=fed, bare=fed == Preparation.unprepared)
+                yield CallScenario(
+                    f"{name}, {fed}", inputs, backward=True, preparation=fed, bare=fed == Preparation.unprepared
+                )
     takes = inspect.signature(model.forward).parameters if model is not None else {}
     for name, rows in _SWITCHED.items():
         inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
@@ -80,13 +82,13 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
                     f"{name}, {switch} {value}",
                     inputs,
                     {switch: value},
-                    fed=Preparation.alone,
+                    preparation=Preparation.alone,
                     compared=_COMPARED,
                 )
 
 
 def text_beside_media(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
-    """Those of `text_ways`, of a model that reads media as well; its answers are asked for by name."""
+    """Return the text scenarios of a model that also reads media; its outputs are requested by name."""
     for way in text_ways(model, tokens):
         if way.switches.get("return_dict", True):
             yield replace(way, compared=("loss", *_COMPARED), bare=True)
@@ -191,7 +193,7 @@ def answered(
     forward: Callable[[], Tensors] | None = None,
     prepare: Callable[[], Arguments] | None = None,
 ) -> Tensors:
-    """What a model answers to a way of calling it: every tensor of its output, and gradients where they are asked for.
+    """Return a model's outputs in a scenario: every tensor, and gradients if they are requested.
 
     A model that is given labels need not give logits: kernels for the loss never make them.
 
@@ -201,9 +203,9 @@ def answered(
     """
     model.train(way.training)
     try:
-        if way.fed and way.switches and prepare is not None:
+        if way.preparation and way.switches and prepare is not None:
             return _switched(model, way, prepare())
-        if way.fed and forward is not None:
+        if way.preparation and forward is not None:
             return _prepared(model, forward())
         with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):
             return _asked(model, way)
@@ -212,7 +214,7 @@ def answered(
 
 
 def answered_whole(model: Any, way: CallScenario, forward: Callable[[], Tensors]) -> Tensors:
-    """As `answered`, of a model that gives a batch's answers and its `loss` at once, whatever it is called with."""
+    """As `answered`, for a model that always returns a batch's outputs together with its `loss`."""
     model.train(way.training)
     try:
         with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):

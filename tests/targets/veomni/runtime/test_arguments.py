@@ -2,7 +2,7 @@
 
 import torch
 
-from omni_kit.targets.veomni.runtime.feed import divided
+from omni_kit.targets.veomni.runtime.arguments import divided
 from omni_kit.toys.tensors import Tensors
 
 

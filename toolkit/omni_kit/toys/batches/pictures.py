@@ -1,4 +1,4 @@
-"""How a class takes pictures, films and sounds: which tensors, in what shapes, and how many tokens each becomes.
+"""Images, videos and sounds as a class reads them: tensors, shapes, and the tokens of each.
 
 The arguments of `get_image_features` and its like for videos and audio say which tensors there are. Shapes are tried,
 the likeliest first; the model is asked how many tokens a picture becomes, because formulas in configs and towers
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.sounds import sounds
+from omni_kit.toys.batches.sounds import sounds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
@@ -46,7 +46,7 @@ class Form:
     aside: Piece = lambda _: {}
 
     def tokens(self, model: Any, getter: str, number: int) -> int:
-        """How many tokens the n-th piece becomes."""
+        """Return the number of tokens of the n-th item."""
         pieces = self.piece(number)
         device = next(model.parameters()).device
         fed = {name: (one[None] if self.together else one).to(device) for name, one in pieces.items()}
@@ -154,7 +154,7 @@ class _Maker:
         return _side(getattr(other, "image_size", None)) if name.endswith("pixel_values") else None
 
     def widths(self) -> Iterator[tuple[int, ...]]:
-        """What one patch may look like: flat, of several frames or of one, or as a small picture."""
+        """Return possible layouts of one patch: flat, of several frames or of one, or as a small image."""
         flat = self._channels * self._patch**2
         if frames := _first(self._vision, "temporal_patch_size"):
             yield (flat * frames,)

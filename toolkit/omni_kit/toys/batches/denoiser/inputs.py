@@ -13,14 +13,14 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.reads import items_read
 from omni_kit.isolation.failures import one_line
-from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask
-from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
-from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, Role
-from omni_kit.toys.feeds.denoiser.roles import WHOLE, options_of, role_of
-from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
-from omni_kit.toys.feeds.denoiser.trial import Chosen, Maker, Trial
+from omni_kit.pysource.reads import items_read
+from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
+from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
+from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
+from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
+from omni_kit.toys.batches.denoiser.trial import Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
@@ -176,7 +176,7 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
 
 
 def stated_option(name: str, said: Any) -> Option | None:
-    """What a person says about an argument: null leaves it out; a number, or lists of them, is the tensor itself.
+    """Return the option that a person states for an argument: null omits it; a number, or nested lists, is the tensor.
 
     An object has its `shape`, and its `dtype` where that is not float32.
 

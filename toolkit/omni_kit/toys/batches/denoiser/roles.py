@@ -1,11 +1,11 @@
-"""What role an argument of a forward plays, by its name."""
+"""Roles of a forward's arguments, by their names."""
 
 import re
 from collections.abc import Sequence
 
-from omni_kit.toys.feeds.denoiser import embeddings, image_conditions, masks, positions, scalars
-from omni_kit.toys.feeds.denoiser.options import Argument, Option, Role
-from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser import embeddings, image_conditions, masks, positions, scalars
+from omni_kit.toys.batches.denoiser.options import Argument, Option, Role
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 # The first whose pattern is found in the name; None for what is no data: switches, residuals of other models, caches,
 # and what a forward works out by itself when it is not given.
@@ -47,7 +47,7 @@ _PLAIN = re.compile(r"(<class ')?(int|bool|float|str|tuple)('>)?( \| None)?")
 
 
 def role_of(argument: Argument) -> Role | None:
-    """What role an argument plays; that of an embedding where its name does not say; None where it is no data."""
+    """Return the role of an argument; embedding for unknown names; None if it is not data."""
     for pattern, role in _ROLES:
         if pattern.search(argument.own_name):
             return role
@@ -57,6 +57,6 @@ def role_of(argument: Argument) -> Role | None:
 
 
 def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | None]:
-    """What an argument may be, the likeliest first; None leaves out what need not be given."""
+    """Return possible values of an argument, the likeliest first; None omits an optional argument."""
     found = list(role(argument, sizes))
     return found if argument.required or None in found else [*found, None]

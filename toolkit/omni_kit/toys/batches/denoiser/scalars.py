@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.embeddings import embedding, numbers
-from omni_kit.toys.feeds.denoiser.image_conditions import latents
-from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
-from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser.embeddings import embedding, numbers
+from omni_kit.toys.batches.denoiser.image_conditions import latents
+from omni_kit.toys.batches.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
 
 # Of a thousand steps. Exact in bfloat16 as they are and as sigmas, so that what is lost there is the model's.
@@ -32,7 +32,7 @@ def time(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def guidance(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """How strongly the condition guides."""
+    """Return the guidance scale."""
     yield option(_of(_GUIDANCE), 1)
 
 
@@ -43,7 +43,7 @@ def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """A class, or an embedding: first what the config speaks of."""
+    """Return a class label, or an embedding, the one that the config mentions first."""
     texts = [*embedding(argument, sizes), *latents(argument, sizes)]
     labels = list(label(argument, sizes))
     yield from [*labels, *texts] if any(map(_CLASSES.search, sizes.config)) else [*texts, *labels]
@@ -77,13 +77,13 @@ def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def length(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """How long the row of patches is, or that of patches and text, at least."""
+    """Return the minimum length of the sequence of patches, or of patches and text."""
     yield _plain(patches)
     yield _plain(lambda sizes: sizes.tokens + sizes.text(argument.name))
 
 
 def lengths(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """How many words of a text count: not the last."""
+    """Return the number of valid words of each text; the last word is padding."""
     yield option(lambda sizes, shape: torch.tensor([sizes.text(argument.name) - 1]))
 
 

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from omni_kit.toys.feeds.pictures import Form, forms, tower
-from omni_kit.toys.feeds.scenes import EVERYTHING, Rows
+from omni_kit.toys.batches.pictures import Form, forms, tower
+from omni_kit.toys.batches.scenes import EVERYTHING, Rows
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator, shuffled_ramp
 
@@ -380,7 +380,7 @@ def _sample(inputs: Tensors, row: int) -> Tensors:
 
 
 def modality_masks(inputs: Mapping[str, torch.Tensor], config: Any) -> Tensors:
-    """Where the placeholders of each kind stand, bool [batch, length] each."""
+    """Return the positions of each kind's placeholders, bool [batch, length] each."""
     tokens = MediaTokens.of(config)
     ids = inputs["input_ids"]
     found = {"image_mask": tokens.image, "video_mask": tokens.video, "audio_mask": tokens.audio}

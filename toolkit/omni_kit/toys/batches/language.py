@@ -1,4 +1,4 @@
-"""How a language model is fed, with media where it reads them, and what it answers, on either side."""
+"""Inputs and outputs of a language model, with media if it reads them, the same on either side."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.renamed import old_names
-from omni_kit.toys.feeds.pictures import tower
-from omni_kit.toys.feeds.protocol import Batch, CallScenario, Preparation, Run
-from omni_kit.toys.feeds.scenarios import media_ways, text_beside_media, text_ways
-from omni_kit.toys.feeds.scenes import APART, SHARED, with_kinds
-from omni_kit.toys.feeds.vision import BY_TOKEN, GETTERS, kinds_taken, kinds_untried, media_inputs, samples_of
+from omni_kit.toys.batches.pictures import tower
+from omni_kit.toys.batches.protocol import Batch, CallScenario, Preparation, Run
+from omni_kit.toys.batches.scenarios import media_ways, text_beside_media, text_ways
+from omni_kit.toys.batches.scenes import APART, SHARED, with_kinds
+from omni_kit.toys.batches.vision import BY_TOKEN, GETTERS, kinds_taken, kinds_untried, media_inputs, samples_of
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -39,7 +39,7 @@ class LanguageBatchBuilder:
         return batch["attention_mask"]
 
     def judged(self, names: Sequence[str]) -> list[str]:
-        """The logits: what the router says is decided by steps, and one step makes all the difference."""
+        """Return the logits: routers decide by thresholds, so that one rounding error can change everything."""
         return [name for name in names if name == "logits"]
 
     def whole(self, batch: Tensors) -> list[Batch]:
@@ -59,12 +59,12 @@ class LanguageBatchBuilder:
         """Text is nothing to look at."""
         return {}
 
-    def ways(self, model: Any) -> Sequence[CallScenario]:
+    def scenarios(self, model: Any) -> Sequence[CallScenario]:
         """Text alone in every way that forward has arguments for, and packed; with media, every scene and switch."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
         if not _sees(part):
-            packed = CallScenario("packed", text_inputs(tokens), backward=True, fed=Preparation.packed)
+            packed = CallScenario("packed", text_inputs(tokens), backward=True, preparation=Preparation.packed)
             return [*text_ways(part, tokens), packed]
         of_media = media_ways(lambda rows: media_inputs(part, tokens, rows=rows), kinds_taken(part, tokens), part)
         return [*text_beside_media(part, tokens), *of_media]
@@ -84,10 +84,10 @@ class LanguageBatchBuilder:
 
 
 def _sees(part: Any) -> bool:
-    """Whether the part that answers in text takes media, of which the feed knows how to make some.
+    """Whether the part that answers in text takes media, of which the batch builder knows how to make some.
 
     Raises:
-        BadInput: it takes media in a form that the feed does not know.
+        BadInput: it takes media in a form that the batch builder does not know.
     """
     if all(tower(part, getter) is None for getter in GETTERS.values()):
         return False
@@ -97,7 +97,7 @@ def _sees(part: Any) -> bool:
 
 
 def media_untried(model: Any) -> list[str]:
-    """What a comparison leaves out of the media of a model, one line; nothing where it has all."""
+    """Return the media that a comparison omits, in one line; empty if it has all."""
     part = speaker_of(model)
     if not _sees(part):
         return []
@@ -147,7 +147,7 @@ def _text_alone(sample: Tensors) -> Tensors:
 
 
 def speaker_of(model: Any) -> Any:
-    """The part that answers in text: the thinker of a model that is several in one, or the model itself."""
+    """Return the part that outputs text: the thinker of a composite model, or the model itself."""
     return getattr(model, "thinker", model)
 
 

@@ -69,7 +69,7 @@ class CallScenario:
         embedded: whether forward gets embeddings instead of token ids.
         new: number of tokens to decode one at a time, from a cache.
         generated: number of tokens to generate with the model's `generate`.
-        fed: a `Preparation`, if the framework prepares samples; upstream takes each sample unprepared.
+        preparation: a `Preparation`, if the framework prepares samples; upstream takes each sample unprepared.
         compared: the output fields to compare; empty for all.
         bare: whether the framework prepares more than these inputs, so that the model may require it.
         attention: the library's name of the attention implementation; empty for the default.
@@ -84,7 +84,7 @@ class CallScenario:
     embedded: bool = False
     new: int = 0
     generated: int = 0
-    fed: str = ""
+    preparation: str = ""
     compared: Sequence[str] = ()
     bare: bool = False
     attention: str = ""
@@ -106,7 +106,7 @@ class Staged(Protocol):
 class HasScenarios(Protocol):
     """A batch builder with several call scenarios."""
 
-    def ways(self, model: Any) -> Sequence[CallScenario]:
+    def scenarios(self, model: Any) -> Sequence[CallScenario]:
         """Return the scenarios that apply to upstream's model, in report order."""
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.argument_names import spelled
-from omni_kit.toys.feeds.denoiser.masks import masked
-from omni_kit.toys.feeds.denoiser.options import Argument, LikeLatents, Option, option, several, values, words
-from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser.argument_names import spelled
+from omni_kit.toys.batches.denoiser.masks import masked
+from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, option, several, values, words
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 _POOLED = re.compile(r"pool|global|proj_embedding|style|timestep_cond")
 _WIDE = re.compile(r"(dims?|channels|size|width|features)$(?<!img_size)(?<!image_size)(?<!input_size)")

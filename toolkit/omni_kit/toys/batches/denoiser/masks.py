@@ -5,7 +5,7 @@ from itertools import product
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.options import (
+from omni_kit.toys.batches.denoiser.options import (
     LATENTS,
     PICTURE,
     Argument,
@@ -17,7 +17,7 @@ from omni_kit.toys.feeds.denoiser.options import (
     plus,
     words,
 )
-from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 _MASKED = (2, -1)  # a mask need not be a suffix
 _KINDS = (torch.bool, torch.long, torch.float32, torch.int32)
@@ -51,7 +51,7 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def dropped(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Which patches, or whether all of a sample, go without their condition."""
+    """Return the patches, or the whole samples, that have no condition."""
     yield option(_dropped, 1, patches)
     yield option(lambda sizes, shape: torch.zeros(*shape, dtype=torch.bool), 1)
 

@@ -1,4 +1,4 @@
-"""The feed of diffusion transformers, as the rest of the house knows feeds."""
+"""The batch builder of diffusion transformers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.arguments import SHAPES
-from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs, searched_inputs
-from omni_kit.toys.feeds.denoiser.samples import PREDICTION, different_samples, samples_of
-from omni_kit.toys.feeds.denoiser.trial import Chosen
-from omni_kit.toys.feeds.protocol import Batch, CallScenario, Run
+from omni_kit.toys.batches.denoiser.arguments import SHAPES
+from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs, searched_inputs
+from omni_kit.toys.batches.denoiser.samples import PREDICTION, different_samples, samples_of
+from omni_kit.toys.batches.denoiser.trial import Chosen
+from omni_kit.toys.batches.protocol import Batch, CallScenario, Run
 from omni_kit.toys.tensors import Tensors
 
 _COLOURS = 3
@@ -51,7 +51,7 @@ class DenoiserBatchBuilder:
         """The samples, and then again with the order of their channels turned."""
         return [[[sample] for sample in different_samples(batch, count)]]
 
-    def ways(self, model: Any) -> Sequence[CallScenario]:
+    def scenarios(self, model: Any) -> Sequence[CallScenario]:
         """In evaluation, with its blocks checkpointed, and each sample by itself."""
         batch = denoiser_inputs(model)
         numbers = sorted({name.partition(".")[0] for name in batch}, key=int)

@@ -1,4 +1,4 @@
-"""The feed of a denoiser's sampling: noise, the embedding of a text and of one against it, steps and a scale."""
+"""The batch builder of a denoiser's sampling: noise, text and negative embeddings, steps and a guidance scale."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
-from omni_kit.toys.feeds.denoiser.samples import samples_of
-from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
-from omni_kit.toys.feeds.protocol import Batch, Run
+from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
+from omni_kit.toys.batches.denoiser.samples import samples_of
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.repositories.recorded import NULL
@@ -52,11 +52,11 @@ class Drawn:
 
     @property
     def each(self) -> int:
-        """How many pictures a prompt has."""
+        """Return the number of images of a prompt."""
         return len(self.noise) // self.prompts
 
     def answer(self, latents: torch.Tensor) -> torch.Tensor:
-        """Of the latents that were sampled, what is asked for."""
+        """Return the requested output of the sampled latents."""
         return latents / SCALING + SHIFT if self.decoded else latents
 
 
@@ -105,7 +105,7 @@ class SamplingBatchBuilder:
         return torch.ones(1, 1, dtype=torch.long)
 
     def judged(self, names: Sequence[str]) -> list[str]:
-        """All answers."""
+        """Return all outputs."""
         return list(names)
 
     def whole(self, batch: Tensors) -> list[Batch]:

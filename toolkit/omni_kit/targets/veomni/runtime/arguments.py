@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.language import as_named, speaker_of
-from omni_kit.toys.feeds.vision import evened, media_of_sample, modality_masks, samples_of
+from omni_kit.toys.batches.language import as_named, speaker_of
+from omni_kit.toys.batches.vision import evened, media_of_sample, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
 _TYPED = ("token_type_ids",)  # what upstream's processors say of each token, to models that take it

@@ -1,4 +1,4 @@
-"""How large a sample is: of what its latents are laid out, how long its texts are, what widths its model takes."""
+"""Sizes of a sample: latents, texts and the widths that the model accepts."""
 
 import math
 import re
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.toys.batches.denoiser.argument_names import length_of, stem
 from omni_kit.toys.configs.denoiser import IS_SIDE, IS_TEXT_LENGTH
-from omni_kit.toys.feeds.denoiser.argument_names import length_of, stem
 from omni_kit.toys.weights import shuffled_ramp
 
 # Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.
@@ -82,7 +82,7 @@ class Sizes:
 
     @property
     def tokens(self) -> int:
-        """How many patches there are."""
+        """Return the number of patches."""
         fixed = self.fixed and not self.film and self._own_length("latent")
         return fixed or math.prod(self.grid)
 
@@ -94,7 +94,7 @@ class Sizes:
         return frames * step_frames if self.film else 1, rows * step_rows, columns * step_columns
 
     def text(self, name: str) -> int:
-        """How long a text is; a second one is longer."""
+        """Return the length of a text; a second one is longer."""
         fixed = next((key for pattern, key in _FIXED if pattern.search(name) and self.config.get(key)), None)
         if fixed:
             return int(self.config[fixed])
@@ -116,7 +116,7 @@ class Sizes:
 
     @cached_property
     def blocks(self) -> int:
-        """How many blocks the model has, of all kinds that follow each other."""
+        """Return the number of blocks of the model, of all kinds that follow each other."""
         keys = ("num_layers", "num_single_layers")
         return sum(self.config.get(key) or 0 for key in keys)
 
@@ -132,7 +132,7 @@ def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def patch_of(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """How many frames, rows and columns of latents make a patch."""
+    """Return the frames, rows and columns of a patch."""
     if "all_patch_size" in config:  # one of several that a call may choose
         return config["all_f_patch_size"][0], config["all_patch_size"][0], config["all_patch_size"][0]
     patch = config.get("patch_size", 1)
@@ -149,7 +149,7 @@ def is_film(config: Mapping[str, Any]) -> bool:
 
 
 def widths_of(model: nn.Module) -> tuple[int, ...]:
-    """What widths the layers of a model take, each once, in the order of the layers."""
+    """Return the input widths of a model's layers, each once, in the order of the layers."""
     found: dict[int, None] = {}
     for module in [*model.modules()][1:]:  # its parts
         for attribute in ("in_features", "in_channels", "num_features"):

@@ -1,10 +1,10 @@
-"""Samples of a batch, and what is made of the answers to them."""
+"""Samples of a batch, and results computed from their outputs."""
 
 from collections.abc import Callable, Sequence
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.arguments import TARGET
+from omni_kit.toys.batches.denoiser.arguments import TARGET
 from omni_kit.toys.tensors import Tensors
 
 PREDICTION = "sample."
@@ -28,7 +28,7 @@ def different_samples(inputs: Tensors, count: int) -> list[Tensors]:
 
 
 def noisy_name(sample: Tensors) -> str:
-    """What the noisy latents of a sample are called: as usual, or what is shaped as the answer, or the largest."""
+    """Return the name of a sample's noisy latents: the usual one, the one with the output's shape, or the largest."""
     if _NOISY in sample:
         return _NOISY
     floats = {name: one for name, one in sorted(sample.items()) if name != TARGET and one.is_floating_point()}
@@ -37,7 +37,7 @@ def noisy_name(sample: Tensors) -> str:
 
 
 def denoised(samples: Sequence[Tensors], answer: Callable[[Tensors], torch.Tensor]) -> Tensors:
-    """What upstream gives for a batch, with the loss of flow matching, of which diffusers' models have none.
+    """Return upstream's outputs for a batch, with a flow-matching loss, which diffusers' models do not compute.
 
     Returns:
         sample.0, sample.1, ...: predictions; loss []: the mean over samples of the mean squared error, in float32.
@@ -56,7 +56,7 @@ def named(predictions: Sequence[torch.Tensor], loss: torch.Tensor) -> Tensors:
 
 
 def clean_latents(sample: Tensors) -> torch.Tensor | None:
-    """What the noisy latents of a sample were made of, given its target; None where the two have other shapes."""
+    """Return the clean latents of a sample, given its target; None if the shapes differ."""
     noisy, target = sample[noisy_name(sample)], sample[TARGET]
     time = sample.get("timestep")
     if time is None or noisy.shape != target.shape:

@@ -1,4 +1,4 @@
-"""Which of several inputs a model takes, asked of the model itself: bounded, and the same at every run.
+"""The inputs that a model accepts, found by calling it: bounded, and the same in every run.
 
 How far a forward comes before it fails is the line at which it does, and then the number of torch's operations. A wrong
 width fails at the first layer that sees it, so of several choices for one argument the right one comes furthest,
@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask_again
-from omni_kit.toys.feeds.denoiser.options import LikeLatents
-from omni_kit.toys.feeds.denoiser.samples import noisy_name
+from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
+from omni_kit.toys.batches.denoiser.options import LikeLatents
+from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
 
 _ROUNDS = 8
@@ -32,7 +32,7 @@ Maker = Callable[[Chosen], Tensors]
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a forward came.
+    """The progress of a forward.
 
     Attributes:
         far: the line of the model's forward, and how many of torch's operations were done.
@@ -71,7 +71,7 @@ class Trial:
     _any_shape: bool = False
 
     def reach(self, chosen: Chosen) -> Reach:
-        """How far the model comes with a choice."""
+        """Return the progress of the model's forward with a choice."""
         key = tuple(chosen.values())
         if key not in self._known:
             self._known[key] = how_far(self.model, lambda: self.make(chosen))
@@ -81,7 +81,7 @@ class Trial:
         return Reach((_END - 1, reach.far[1]), error="its output is laid out unlike the latents")
 
     def run(self) -> tuple[Chosen, Reach]:
-        """The first choice with which the model answers, found one argument at a time; the furthest if there is none.
+        """Return the first choice that the model accepts, found one argument at a time, or the furthest one.
 
         The search starts from all arguments, then from the required ones. An output with another layout than the
         latents counts only where no other input works. After `most` inputs, the search returns the furthest.
@@ -94,7 +94,7 @@ class Trial:
 
     @property
     def tried(self) -> int:
-        """How many inputs the model has been called with."""
+        """Return the number of calls of the model."""
         return len(self._known)
 
     def _searched(self) -> tuple[Chosen, Reach]:
@@ -170,7 +170,7 @@ class Trial:
                     yield {**chosen, latents: index, name: alike}
 
     def settle(self, chosen: Chosen) -> Chosen:
-        """Leaves out what has no effect, and adds what may be left out but has one."""
+        """Remove inputs without an effect, and add optional ones that have one."""
         optional = [name for name, options in self.choices.items() if None in options]
         for name in [*optional, *optional]:  # one may stand in the way of another
             chosen = self._settled(chosen, name)

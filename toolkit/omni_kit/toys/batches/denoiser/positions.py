@@ -6,8 +6,7 @@ from itertools import product
 
 import torch
 
-from omni_kit.toys.configs.denoiser import IS_HEADS, WHOLE
-from omni_kit.toys.feeds.denoiser.options import (
+from omni_kit.toys.batches.denoiser.options import (
     Argument,
     Dim,
     Fill,
@@ -19,7 +18,8 @@ from omni_kit.toys.feeds.denoiser.options import (
     several,
     words,
 )
-from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser.sizes import Sizes
+from omni_kit.toys.configs.denoiser import IS_HEADS, WHOLE
 from omni_kit.toys.tensors import Tensors
 
 _THETA = 100.0

@@ -1,1 +1,0 @@
-"""Feeds: how models of a sort are fed, how their batches are divided, and which of their answers count."""
