@@ -54,8 +54,8 @@ _IN_DOCSTRINGS = re.compile(
 # Rooms whose public docstrings begin with a verb or a noun; the others follow room by room.
 _PLAIN_ROOMS = (
     *(f"toolkit/omni_kit/{room}" for room in (
-        "cli", "convert", "coverage", "diagnostics", "isolation", "kernels", "layout", "output", "patchgen", "pysource", "scaffold",
-        "skillpack", "toys", "upgrade", "verify")),
+        "cli", "convert", "coverage", "diagnostics", "isolation", "kernels", "layout", "output", "patchgen", "pysource",
+        "scaffold", "skillpack", "toys", "upgrade", "verify")),
     *(f"checkers/omni_checkers/{room}" for room in (
         "codediff", "diffusers", "engine", "sglang_diffusion", "skills", "symbolic", "veomni")),
 )  # fmt: skip
