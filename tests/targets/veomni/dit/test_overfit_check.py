@@ -36,6 +36,8 @@ def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
     ("condition", "**given}\n\n    @property\n    def _steps",
      "**{k: v * (torch.arange(v.shape[-1]) % 2) if v.dim() > 2 else v for k, v in given.items()}}\n\n"
      "    @property\n    def _steps", "get_condition: encoder_hidden_states differs from what the pipeline passes"),
+    ("condition", "torch.randint(len(timesteps),", "torch.randint(len(timesteps) - 1,",
+     "process_condition: of a schedule of 8 steps, 7 are drawn"),
     pytest.param("condition", "step, end - start", "step, start - end", "process_condition: a transformer",
                  marks=pytest.mark.sweep),
     pytest.param("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer",

@@ -242,7 +242,7 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
 
 
 def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
-    """How many steps of a short schedule are never drawn; empty where each is, or the config sets no length."""
+    """How many steps of a short schedule are drawn; empty where all are, or where the config sets no length."""
     if not hasattr(condition.config, _LENGTH):
         return ""
     with replaced(condition.config, _LENGTH, _FEW_STEPS), torch.no_grad():
@@ -250,8 +250,8 @@ def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
         drawn = [condition.process_condition(**given)[taught.step][0] for _ in range(_MANY)]
     found = {float(torch.as_tensor(one).flatten()[0]) for one in drawn}
     _, levels = _schedule_of(taught.pipeline, SIZES[0], _FEW_STEPS)
-    lacking = int((levels > _NO_NOISE).sum()) - len(found)
-    return f"of a schedule of {_FEW_STEPS} steps, {lacking} are never drawn" if lacking > 0 else ""
+    noisy = int((levels > _NO_NOISE).sum())
+    return f"of a schedule of {noisy} steps, {len(found)} are drawn" if len(found) < noisy else ""
 
 
 def _schedule_of(pipeline: Any, size: tuple[int, int], most: int = 1000) -> tuple[np.ndarray, np.ndarray]:
