@@ -84,7 +84,7 @@ class Divided:
 
     def _of_one(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Statements in which a number is no longer repeated for every picture: it is the same for each."""
-        found = []
+        found: list[ast.stmt] = []
         for node in body:
             if isinstance(node, ast.Assign) and reads(node.value) & self._noise:
                 one = of_one(node.value, {})
