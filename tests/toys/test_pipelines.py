@@ -94,6 +94,7 @@ def test_latents_next_to_those_of_an_image_leave_the_length_of_texts_alone() -> 
     assert (config.in_channels, config.out_channels, config.max_text_seq_length) == (32, 16, 226)
 
 
+@pytest.mark.sweep
 def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
     assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
     assert len(made("ZImagePipeline").vae.config.block_out_channels) == 2
