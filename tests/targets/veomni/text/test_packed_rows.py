@@ -38,7 +38,8 @@ def ran(**more: Any) -> tuple[Output, dict[str, Any], Any]:
     scope: dict[str, Any] = {"__name__": "packed_rows"}
     text = (resource_dir("templates") / "veomni/text/packed_rows.py.jinja").read_text(encoding="utf-8")
     exec(compile(text, "packed_rows.py", "exec"), scope)
-    row, seen = torch.rand(1, sum(_LENGTHS), 2, requires_grad=True), {}
+    seen: dict[str, Any] = {}
+    row = torch.rand(1, sum(_LENGTHS), 2, requires_grad=True)
     bounds = torch.tensor([0, *torch.tensor(_LENGTHS).cumsum(0).tolist()], dtype=torch.int32)
     given = {"input_ids": None, "inputs_embeds": row, "attention_mask": None, **more}
     return scope["rows_of_their_own"](mixing(seen), given, {"cu_seq_lens_q": bounds, "max_length_q": 4}), seen, row
