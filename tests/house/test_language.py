@@ -65,7 +65,7 @@ _COINED = {
     "feed": "batch_builder",
     "fed": "preparation, inputs",
     "ways": "scenarios, variants",
-    "made_feed": "made_...",
+    "made_batch_builder": "made_...",
 }
 # Errors and findings: the calls by which a text reaches a user.
 _MESSAGES = {"BadInput", "Finding", "MissingRequirement", "NotApplicable", "Refusal"}

@@ -129,7 +129,7 @@ def test_it_stops_when_no_combination_can_be_faster() -> None:
     found = search(bench).run()
     assert found.stopped == "no combination that is left can be expected to be faster"
     assert "loss=plain, norm=kernel" in found.measured
-    assert {"loss": "fused", "norm": "kernel", "rope": "plain"} not in bench.asked  # rope does not matter
+    assert {"loss": "fused", "norm": "kernel", "rope": "plain"} not in bench.calls  # rope does not matter
 
 
 def test_kernels_that_change_nothing_are_not_combined() -> None:
@@ -142,7 +142,7 @@ def test_kernels_that_change_nothing_are_not_combined() -> None:
     found = Search(bench, start, {slot: list(one) for slot, one in costs.items()}, rounds=3, clock=bench.clock).run()
     assert found.choices[found.recommended] == {"loss": "quick", "norm": "kernel"}
     assert len(found.measured) == 6
-    assert len(bench.asked) < 15
+    assert len(bench.calls) < 15
 
 
 def test_a_faster_choice_that_fits_claims_to_be_measured_again() -> None:

@@ -155,7 +155,7 @@ def test_a_class_that_trains_and_samples_is_read_for_one_picture(tmp_path: Path)
     assert loop.carried == ()
     way = trace_of(loop, 4, 0.8, lambda x, t: 1.0, {"cfg": 2.0})
     assert way is not None
-    assert [round(t, 6) for _, t in way.asked] == [1.0, 0.75, 0.5, 0.25]
+    assert [round(t, 6) for _, t in way.calls] == [1.0, 0.75, 0.5, 0.25]
     assert math.isclose(way.ended, -0.2, abs_tol=1e-6)
 
 
