@@ -27,7 +27,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Namespace:
-    """An argument of which the class, and the classes and functions that it hands it on to, read fields by name.
+    """An argument of which the class, and the classes and functions that it passes it to, read fields by name.
 
     Attributes:
         argument: the name that the constructor has for it.
@@ -73,13 +73,13 @@ class _Place:
 
 @dataclass
 class _Reader:
-    """Collects the fields that are read of one object, wherever it is handed on to."""
+    """Collects the fields that are read of one object, wherever it is passed to."""
 
     fields: dict[str, Read] = field(default_factory=dict)
     _seen: set[tuple[ast.AST, str]] = field(default_factory=set)
 
     def follow(self, place: _Place, argument: str) -> bool:
-        """Whether a function does nothing with an argument but read its fields, keep it, and hand it on."""
+        """Whether a function does nothing with an argument but read its fields, keep it, and pass it on."""
         if (place.function, argument) in self._seen:
             return True
         self._seen.add((place.function, argument))

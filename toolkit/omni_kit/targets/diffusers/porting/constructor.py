@@ -108,7 +108,7 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
     """The class with an argument for each field of its namespace.
 
-    What the constructor reads is the argument; what it hands on as a whole is the model's registered config.
+    What the constructor reads is the argument; what it passes on as a whole is the model's registered config.
     """
     fields = [reference.arguments[name] for name in namespace.fields]
     argument = namespace.argument

@@ -31,7 +31,7 @@ _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77
 
 @dataclass(frozen=True)
 class Search:
-    """What a model was found to take.
+    """The inputs that a model was found to take.
 
     Attributes:
         inputs: what forward takes for each sample, and `training_target`, of the shape of its answer: velocities.
