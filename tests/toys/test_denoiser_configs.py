@@ -191,3 +191,10 @@ def test_what_no_rule_is_known_for_is_said() -> None:
 )
 def test_classes_of_diffusers_are_known_without_importing_it(name: str, expected: bool) -> None:
     assert is_diffusers_class(name) == expected
+
+
+def test_positions_that_only_a_checkpoint_sizes_get_room() -> None:
+    assert toy_denoiser({"pos_embed_max_size": None, "num_patches": None}) == {
+        "pos_embed_max_size": 36, "num_patches": 36**2,
+    }  # fmt: skip
+    assert toy_denoiser({"pos_embed_max_size": None}) == {"pos_embed_max_size": None}

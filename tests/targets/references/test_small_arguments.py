@@ -65,14 +65,3 @@ def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable
     config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
     model = builder.make_toy(str(config), DenoiserBatchBuilder())
     assert holds(vars(model)[ARGUMENTS])
-
-
-def test_positions_that_only_a_checkpoint_sizes_get_room(tmp_path: Path) -> None:
-    room = "        pos_embed_max_size: Optional[int] = None,\n        num_patches=None,\n    ):"
-    (tmp_path / "model.py").write_text(
-        MODEL.format(needs="num_patches - pos_embed_max_size").replace("    ):", room, 1)
-    )
-    toy = {**TOY, "pos_embed_max_size": None, "num_patches": None}
-    found = [*small_arguments(find_reference(f"{tmp_path}/model.py::Net"), toy)]
-    assert found[0] == toy
-    assert found[1]["num_patches"] == found[1]["pos_embed_max_size"] ** 2

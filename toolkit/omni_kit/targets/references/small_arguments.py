@@ -5,14 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omni_kit.toys.configs.denoiser import AT_MOST, HEADS, as_wide
+from omni_kit.toys.configs.denoiser import HEADS, as_wide
 from omni_kit.upstream.repositories.reference import Reference
 
 _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
 _LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
 _SMALL = 8  # published numbers below are layers, patches and channels
 _INPUT, _OUTPUT = "in_", "out_"
-_SIDE, _POSITIONS = "pos_embed_max_size", "num_patches"
 
 
 def small_arguments(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -61,18 +60,12 @@ def _is_size(value: Any) -> bool:
 
 
 def _with_numbers(reference: Reference, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Null becomes a number where the annotation allows one: what comes out is as wide as what goes in.
-
-    So does room for positions, and the number of them: the authors take both from a checkpoint.
-    """
+    """Null becomes a number where the annotation allows one: what comes out is as wide as what goes in."""
     numbers = [
         name for name, one in reference.arguments.items() if "int" in one.annotation and values.get(name) is None
     ]
     inputs = {name: values.get(name.replace(_OUTPUT, _INPUT)) for name in numbers if name.startswith(_OUTPUT)}
-    room = {name: AT_MOST[name] for name in numbers if name in AT_MOST}
-    if _SIDE in room and values.get(_POSITIONS, 0) is None:
-        room[_POSITIONS] = room[_SIDE] ** 2
-    return {**values, **room, **{name: value for name, value in inputs.items() if value is not None}}
+    return {**values, **{name: value for name, value in inputs.items() if value is not None}}
 
 
 def _alike(published: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ AT_MOST: Mapping[str, int] = {
     "motion_encoder_size": 16,
     "target_size": 64,
 }
+_ROOM, _POSITIONS = "pos_embed_max_size", "num_patches"  # rows for which there are positions, and how many those are
 # How large pictures are, as authors call it: a model may have positions for that size alone.
 IS_SIDE = re.compile(r"^(input|img|image|im|latent)_(size|resolution)$|^resolution$")
 _SIDE = 4  # in patches
@@ -170,6 +171,8 @@ def _fit_none(toy: dict[str, Any]) -> None:
     """Sizes that have no default and that no such model is without."""
     if "patch_size" in toy and toy["patch_size"] is None and "num_vector_embeds" not in toy:
         toy["patch_size"] = _PATCH
+    if toy.get(_ROOM, 0) is None and toy.get(_POSITIONS, 0) is None:  # authors take both from a checkpoint
+        toy |= {_ROOM: AT_MOST[_ROOM], _POSITIONS: AT_MOST[_ROOM] ** 2}
     texts = "caption_channels", "cross_attention_dim"
     if all(key in toy and toy[key] is None for key in texts):
         toy |= {key: SIZES[key] for key in texts}
