@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.pysource.library import find_library
+from omni_kit.targets.diffusers.porting.labels import guiding_methods
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.upstream.repositories.reference import find_reference
 
@@ -759,3 +760,17 @@ def test_an_import_by_way_of_another_file_is_made_where_it_comes_from(tmp_path: 
     text = ported(tmp_path, attn + NET, f"{HEAD}from layers import RMSNorm\n").text
     assert "from diffusers.models.normalization import RMSNorm" in text
     assert "from layers" not in text
+
+
+@pytest.mark.parametrize(("given", "body", "guides"), [
+    ("cfg_scale", "return self.forward(x, t, context) * cfg_scale", True),
+    ("cfg_scale", "return x * cfg_scale", False),
+    ("depth", "return self.forward(x, t, context)", False),
+])  # fmt: skip
+def test_a_method_that_guides_takes_a_scale_and_asks_the_model(
+    tmp_path: Path, given: str, body: str, guides: bool
+) -> None:
+    method = f"\n    def with_cfg(self, x, t, context, {given}):\n        {body}\n"
+    (tmp_path / "m.py").write_text(HEAD + NET + method, encoding="utf-8")
+    found = [(one.name, scale) for one, scale in guiding_methods(find_reference(f"{tmp_path}::Net"))]
+    assert found == ([("with_cfg", "cfg_scale")] if guides else [])

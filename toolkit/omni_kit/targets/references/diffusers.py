@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import diffusers
 import torch
+from PIL import Image
 from torch import nn
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
+from omni_kit.targets.references.pipelines import read_pipeline
 from omni_kit.toys.batches.denoiser import (
     TARGET,
     answer,
@@ -32,6 +34,7 @@ from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
+from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
 
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
@@ -130,14 +133,16 @@ class DiffusersBuilder:
         return torch.stack(losses).mean(), float(len(samples))
 
     def use(self, model: nn.Module, checkpoint: Path) -> str:
-        """Draw with the pipeline that the checkpoint lies in."""
+        """Draw with the pipeline that the checkpoint lies in, from one colour where it needs pictures."""
         pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
         pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)
-        asked = {
+        asked: dict[str, Any] = {
             "prompt": "a red square", "height": 64, "width": 64, "num_frames": 9, "num_inference_steps": 2,
             "output_type": "np", "use_resolution_binning": False,
         }  # fmt: skip
+        needed = images_needed(read_pipeline(type(pipeline).__name__))
+        asked |= {name: Image.new("RGB", (64, 64), (200, 40, 40)) for name in needed}
         taken = inspect.signature(pipeline.__call__).parameters
         try:
             with torch.no_grad():

@@ -90,14 +90,22 @@ def guided_of(reference: Reference, labels: Labels, names: Mapping[str, str]) ->
     Args:
         names: what the authors call an argument of forward -> what it is called here.
     """
+    for one, scale in guiding_methods(reference):
+        given = [item.arg for item in one.args.args][1:]
+        if labels.argument in given and (found := _joined(one, scale, reference, names)) is not None:
+            return found
+    return None
+
+
+def guiding_methods(reference: Reference) -> Iterator[tuple[ast.FunctionDef, str]]:
+    """Methods of a model that take the scale of guidance, with its name, and call forward."""
     for one in reference.cls.node.body:
         if not isinstance(one, ast.FunctionDef) or one.name in ("forward", "__init__"):
             continue
-        given = [item.arg for item in one.args.args][1:]
-        scale = next((name for name in given if _SCALE.search(name)), "")
-        if scale and labels.argument in given and (found := _joined(one, scale, reference, names)) is not None:
-            return found
-    return None
+        scale = next((item.arg for item in one.args.args[1:] if _SCALE.search(item.arg)), "")
+        called = {ast.unparse(node.func) for node in ast.walk(one) if isinstance(node, ast.Call)}
+        if scale and called & {"self.forward", "self"}:
+            yield one, scale
 
 
 def _joined(one: ast.FunctionDef, scale: str, reference: Reference, names: Mapping[str, str]) -> Guided | None:

@@ -2,12 +2,13 @@
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
+from omni_kit.targets.diffusers.porting.labels import guiding_methods
 from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
@@ -20,6 +21,7 @@ from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
 
+_NOISY = "DDPMScheduler"
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
@@ -143,6 +145,8 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
     process = process_of(reference, condition) if unread else None
+    if process is not None and by_class is None and process.scheduler == _NOISY:
+        process = None  # a pipeline for prompts draws other noise in each step than the authors' two halves
     if process is not None:
         stepping, sampling, found = stepping_along(process), None, []
     if stepping.made is not None:
@@ -163,6 +167,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         todo=(
             *(_which(reference, found) if process is None else ()),
             *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown, by_class, process),
+            *(_guidance(reference) if ported.guided is None else ()),
         ),
         sigmas=sigmas,
         stepping=stepping,
@@ -171,6 +176,13 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         condition=condition,
         mask_argument=_authors(names, MASK),
     )
+
+
+def _guidance(reference: Reference) -> Iterator[str]:
+    """What to do about guidance that the authors wrote into the model, and that no pipeline has."""
+    for one, _ in guiding_methods(reference):
+        where = reference.cls.source.where(one)
+        yield f"compare the guidance with {one.name} ({where}): this pipeline guides all channels at every step alike"
 
 
 def _authors(names: Mapping[str, str], wanted: str) -> str:
