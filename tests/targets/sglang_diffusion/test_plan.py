@@ -116,7 +116,7 @@ def test_without_a_target_a_pipelines_denoiser_is_what_is_meant(tmp_path: Path) 
         ("SanaTransformer2DModel", {}, "is of kind 'dit'"),
         ("Cosmos2_5_TransferPipeline", {}, "also runs controlnet"),
         ("FluxImg2ImgPipeline", {"kind": "hybrid"}, "starts from image"),
-        ("DiTPipeline", {}, "takes no prompt"),
+        ("DiTPipeline", {}, "starts from class_labels"),
         ("LTX2Pipeline", {}, "needs audio_vae"),
         ("WanVideoToVideoPipeline", {}, "starts from video"),
         ("NoSuchPipeline", {}, "NoSuchPipeline"),
