@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from omni_kit.pysource.eval.values import UNKNOWN
+from omni_kit.pysource.source import dotted
 
 _ASKING = ("getattr", "hasattr")
 
@@ -22,6 +23,29 @@ def attributes_read(tree: ast.AST, owner: str) -> frozenset[str]:
     return frozenset(_names(tree, owner))
 
 
+def field_read(node: ast.AST, holder: str) -> tuple[str, ast.expr | None] | None:
+    """Return the field that an expression reads from a holder by a literal name, and its default; None for others.
+
+    These read one: `holder.x`, `holder["x"]`, `holder.get("x", default)` and `getattr(holder, "x", default)`.
+
+    Args:
+        holder: a dotted name.
+    """
+    rest: list[ast.expr] = []
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=held, attr="get"), args=[ast.Constant(value=str(name)), *rest], keywords=[]
+        ):
+            pass
+        case ast.Call(func=ast.Name(id="getattr"), args=[held, ast.Constant(value=str(name)), *rest], keywords=[]):
+            pass
+        case ast.Subscript(value=held, slice=ast.Constant(value=str(name))) | ast.Attribute(value=held, attr=name):
+            pass
+        case _:
+            return None
+    return (name, rest[0] if rest else None) if dotted(held) == holder else None
+
+
 def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
     """The literal keys under which a function reads an argument that it uses as a mapping, and in no other way.
 
@@ -33,17 +57,14 @@ def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
     for node in ast.walk(function):
         if not isinstance(node, ast.Name) or node.id != argument:
             continue
-        match above[node]:
-            case ast.Subscript(slice=ast.Constant(value=str(key)), ctx=ast.Load()):
-                found[key] = True
-            case ast.Attribute(attr="get") as get:
-                match above[get]:
-                    case ast.Call(args=[ast.Constant(value=str(key)), *_]):
-                        found.setdefault(key, False)
-                    case _:
-                        return {}
-            case _:
-                return {}
+        parent = above[node]
+        read = above[parent] if isinstance(parent, ast.Attribute) else parent
+        field = field_read(read, argument)
+        if field is None or isinstance(parent, ast.Call):
+            return {}
+        if isinstance(read, ast.Subscript) and not isinstance(read.ctx, ast.Load):
+            return {}
+        found[field[0]] = found.get(field[0], False) or isinstance(read, ast.Subscript)
     return found if all(key.isidentifier() for key in found) else {}
 
 

@@ -121,6 +121,15 @@ def bind(signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, 
     return (signature.bind_partial if partial else signature.bind)(*arguments, **keywords)
 
 
+def passed(call: ast.Call, order: Iterable[str]) -> dict[str, ast.expr]:
+    """Return parameter -> the expression that a call passes for it.
+
+    Args:
+        order: the parameters that can be given by position.
+    """
+    return dict(zip(order, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+
+
 def misfit(signature: Signature, count: int, keywords: Iterable[str], partial: bool = False) -> str:
     """Return why a call with `count` arguments by position and these names does not fit; empty where it does.
 

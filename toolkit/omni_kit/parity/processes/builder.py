@@ -21,7 +21,7 @@ def made_batch_builder(reference: str) -> BatchBuilder:
     """The batch_builder that "package.module:Class" names.
 
     Raises:
-        TargetFault: there is no such class, or it lacks what a batch builder answers.
+        TargetFault: there is no such class, or it does not implement `BatchBuilder`.
     """
     batch_builder = made(reference)
     if missing := [

@@ -73,7 +73,7 @@ class SideResults:
         note: Callable[[str], None] = lambda line: None,
         measured: bool = False,
     ) -> None:
-        made_batch_builder(candidate.batch_builder)  # what it lacks is said before anything runs
+        made_batch_builder(candidate.batch_builder)  # fail on an incomplete one before anything runs
         self.candidate = candidate
         self.where = where
         self.checkpoint = checkpoint or where / "checkpoint"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from omni_kit.pysource.eval import Unsupported
+from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.defaults import Defaults
@@ -88,7 +89,7 @@ class Reader:
             self._say(f"does not call {ENCODE} once, for all of its prompts")
             return [], {}, ""
         taken = arguments(self.denoising.pipeline.cls, ENCODE)
-        given = dict(zip(taken, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+        given = passed(call, taken)
         target = statement.targets[0]
         names = [dotted(one) or "" for one in (target.elts if isinstance(target, ast.Tuple) else [target])]
         return names, given, self._guides(given.get(_GUIDES), call)
@@ -180,7 +181,7 @@ class Reader:
 
     def _drawn(self, call: ast.Call, method: ast.FunctionDef) -> tuple[list[str], str, dict[str, str], bool]:
         taken = arguments(self.denoising.pipeline.cls, NOISE)
-        given = dict(zip(taken, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+        given = passed(call, taken)
         known = {"batch_size": "batch_size"}
         for name, value in given.items():
             if name not in known and name not in ("dtype", "device", "generator", "latents"):

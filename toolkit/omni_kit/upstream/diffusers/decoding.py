@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 
@@ -70,7 +71,7 @@ def _unpacking(function: ast.FunctionDef) -> Iterator[ast.Call]:
 def _named_arguments(method: ast.FunctionDef, call: ast.Call) -> dict[str, str]:
     """What a method is called with, by name, but for its first argument."""
     names = [one.arg for one in method.args.args if one.arg != "self"]
-    given = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+    given = passed(call, names)
     return {name: ast.unparse(value) for name, value in list(given.items())[1:]}
 
 

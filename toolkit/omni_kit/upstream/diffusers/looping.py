@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
 from omni_kit.upstream.diffusers.denoising import Denoising
@@ -123,7 +124,7 @@ class Loop:
         return inner is not None and self._plain(inner, known)
 
     def _step(self, node: ast.stmt, target: ast.expr, call: ast.Call) -> None:
-        given = dict(zip(_STEPPED, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+        given = passed(call, _STEPPED)
         more = {one.arg for one in call.keywords} - _HANDED_ON - set(_STEPPED)
         sample = given.get("sample")
         alike = isinstance(target, ast.Name) and isinstance(sample, ast.Name) and sample.id == target.id

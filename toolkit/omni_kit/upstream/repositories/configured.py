@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import Domain, Frame, Native, Unknown, Unsupported, evaluate
 from omni_kit.pysource.eval.python import BUILTINS
+from omni_kit.pysource.signatures import defaults, passed, positional, signature
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
@@ -145,14 +146,10 @@ def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, a
 
 def _given(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:
     """What a call gives a constructor for its arguments, defaults included."""
-    place = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     if any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
         raise Unsupported(f"calls {ast.unparse(call)}")
-    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    defaults = dict(zip(place[::-1], function.args.defaults[::-1], strict=False))
-    defaults |= {one.arg: default for one, default in named if default is not None}
-    by_name = {one.arg: one.value for one in call.keywords if one.arg}
-    return defaults | dict(zip(place[1:], call.args, strict=False)) | by_name
+    taken = signature(function)
+    return defaults(taken) | passed(call, positional(taken)[1:])
 
 
 def _method(home: Defined, name: str) -> ast.FunctionDef:

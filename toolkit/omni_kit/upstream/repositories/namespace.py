@@ -7,7 +7,8 @@ from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.pysource.reads import literal
+from omni_kit.pysource.reads import field_read, literal
+from omni_kit.pysource.signatures import passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 
@@ -41,8 +42,8 @@ class Namespace:
 def namespace_of(cls: ClassRef) -> Namespace | None:
     """Return the constructor's first required argument that is a namespace; None where it has none.
 
-    Fields are read as attributes, as items under a literal text, by `get` or by `getattr`. An argument that is used in
-    another way is no namespace, nor is one with a field that has the name of another argument.
+    Fields are read as attributes, as items under a literal text, by `get` or by `getattr`. Any other use rules an
+    argument out, and so does a field with the name of another argument.
     """
     found = cls.method("__init__")
     if found is None:
@@ -100,48 +101,40 @@ class _Reader:
             if isinstance(node, ast.Name | ast.Attribute) and dotted(node) == holder
             and isinstance(node.ctx, ast.Load)
         ]  # fmt: skip
-        return all(self._is_read(place, node, above) for node in mentions)
+        return all(self._is_read(place, node, holder, above) for node in mentions)
 
-    def _is_read(self, place: _Place, node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> bool:
+    def _is_read(self, place: _Place, node: ast.expr, holder: str, above: Mapping[ast.AST, ast.AST]) -> bool:
         parent = above[node]
         if isinstance(parent, ast.Assign):
             return parent.value is node and all(_own(target) for target in parent.targets)
-        call = above[parent] if isinstance(parent, ast.keyword) else parent
-        if isinstance(call, ast.Call) and node is not call.func:
-            named = _named(call, 1) if dotted(call.func) == "getattr" and call.args[0] is node else None
-            return self._note(place, call, named) if named is not None else self._handed_on(place, call, node)
         further = above.get(parent)
         called = isinstance(further, ast.Call) and further.func is parent
-        if called and isinstance(further, ast.Call):
-            got = isinstance(parent, ast.Attribute) and parent.attr == "get"
-            return got and self._note(place, further, _named(further, 0))
-        if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
-            return not isinstance(further, ast.Attribute) and self._note(place, parent, (parent.attr, UNKNOWN))
-        if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load) and parent.value is node:
-            key = literal(parent.slice)
-            deeper = isinstance(further, ast.Attribute) or (
-                isinstance(further, ast.Subscript) and isinstance(literal(further.slice), str)
-            )
-            return isinstance(key, str) and not deeper and self._note(place, parent, (key, UNKNOWN))
-        return False
+        read = further if called and further is not None else parent
+        found = field_read(read, holder)
+        if found is None:
+            call = further if isinstance(parent, ast.keyword) else parent
+            return isinstance(call, ast.Call) and node is not call.func and self._handed_on(place, call, node)
+        if isinstance(read, ast.Attribute | ast.Subscript):
+            items = isinstance(read, ast.Subscript) and isinstance(further, ast.Subscript)
+            deeper = isinstance(further, ast.Attribute) or (items and isinstance(literal(further.slice), str))  # type: ignore[union-attr]
+            if deeper or not isinstance(read.ctx, ast.Load):
+                return False
+        return self._note(place, read, *found)
 
-    def _note(self, place: _Place, node: ast.expr, named: tuple[str, Any] | None) -> bool:
-        if named is None:
-            return False
-        name, default = named
+    def _note(self, place: _Place, node: ast.AST, name: str, default: ast.expr | None) -> bool:
         known = self.fields.get(name)
         if known is None or known.default is UNKNOWN:
-            self.fields[name] = Read(known.where if known is not None else place.source.where(node), default)
+            where = known.where if known is not None else place.source.where(node)
+            self.fields[name] = Read(where, literal(default))
         return name.isidentifier()
 
     def _handed_on(self, place: _Place, call: ast.Call, node: ast.expr) -> bool:
         """Whether what a call goes to only reads it as well."""
         for callee, bound in _callees(place, call):
-            given = [one.arg for one in (*callee.function.args.posonlyargs, *callee.function.args.args)][bound:]
-            spread = any(isinstance(one, ast.Starred) for one in call.args)
-            by_place = dict(zip(call.args, given, strict=False)) if not spread else {}
-            by_name = {one.value: one.arg for one in call.keywords}
-            argument = by_place.get(node) or by_name.get(node)
+            order = positional(signature(callee.function))[bound:]
+            given = passed(call, order) if not any(isinstance(one, ast.Starred) for one in call.args) else {}
+            given |= {one.arg: one.value for one in call.keywords if one.arg}
+            argument = next((name for name, value in given.items() if value is node), None)
             return argument is not None and self.follow(callee, argument)
         return False
 
@@ -155,13 +148,6 @@ def _kept(function: ast.FunctionDef, argument: str) -> set[str]:
 def _own(target: ast.expr) -> str:
     """The name of an attribute of `self`; empty for anything else."""
     return target.attr if isinstance(target, ast.Attribute) and dotted(target.value) == "self" else ""
-
-
-def _named(call: ast.Call, place: int) -> tuple[str, Any] | None:
-    """The field that `get` or `getattr` is asked for, and its default."""
-    name = literal(call.args[place]) if len(call.args) > place else None
-    default = literal(call.args[place + 1]) if len(call.args) > place + 1 else UNKNOWN
-    return (name, default) if isinstance(name, str) and not call.keywords else None
 
 
 def _callees(place: _Place, call: ast.Call) -> Iterator[tuple[_Place, int]]:

@@ -12,6 +12,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN, Unsupported
 from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
@@ -325,7 +326,7 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
 def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedule:
     """What a function makes, called as the loop does; of a call that is not all literals nothing is told."""
     names, steps = [one.arg for one in made.args.args], _steps_of(made)
-    said = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+    said = passed(call, names)
     where, more = meant.source.where(made), {name: one for name, one in said.items() if name != steps}
     values = {name: literal(one) for name, one in more.items()}
     if UNKNOWN in values.values():

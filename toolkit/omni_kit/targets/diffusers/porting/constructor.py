@@ -7,12 +7,14 @@ from typing import Any
 import libcst as cst
 
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import field_read
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
     body_of,
     code,
     expression,
+    field_in,
     own_attribute,
     parameters,
     statement,
@@ -143,21 +145,9 @@ def _reassigned(body: Sequence[cst.BaseStatement], argument: str) -> set[str]:
     tree = ast.parse("".join(map(code, body)))
     stored = [one for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     plain = {id(target) for one in ast.walk(tree) if isinstance(one, ast.Assign)
-             for target in one.targets if ast.unparse(target) == _field(one.value, argument)}  # fmt: skip
+             if (read := field_read(one.value, argument)) is not None
+             for target in one.targets if ast.unparse(target) == read[0]}  # fmt: skip
     return {one.id for one in stored if id(one) not in plain}
-
-
-def _field(read: ast.expr, argument: str) -> str:
-    """The field that an expression reads of an argument; empty of any other expression."""
-    if isinstance(read, ast.Attribute) and ast.unparse(read.value) == argument:
-        return read.attr
-    if isinstance(read, ast.Subscript) and ast.unparse(read.value) == argument:
-        return str(getattr(read.slice, "value", ""))
-    if isinstance(read, ast.Call) and read.args:
-        holder = {f"{argument}.get": 0, "getattr": 1}.get(ast.unparse(read.func))
-        if holder is not None and (not holder or ast.unparse(read.args[0]) == argument):
-            return str(getattr(read.args[holder], "value", ""))
-    return ""
 
 
 class _Flat(cst.CSTTransformer):
@@ -168,9 +158,8 @@ class _Flat(cst.CSTTransformer):
         self.names = names
 
     def _read(self, updated: cst.BaseExpression) -> cst.BaseExpression:
-        text = code(updated)
-        name = _field(ast.parse(f"({text})", mode="eval").body, self.argument) if self.argument in text else ""
-        return cst.Name(name) if name in self.names else updated
+        read = field_in(updated, self.argument)
+        return cst.Name(read[0]) if read is not None and read[0] in self.names else updated
 
     def leave_Attribute(  # noqa: N802
         self, original_node: cst.Attribute, updated_node: cst.Attribute

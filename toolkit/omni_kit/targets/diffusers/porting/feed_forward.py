@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from omni_kit.pysource.signatures import defaults, named, signature
+from omni_kit.pysource.signatures import defaults, named, passed, signature
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.streams import own_calls
 from omni_kit.targets.diffusers.porting.syntax import body_of, code, names_used, own_attribute, statement, with_method
@@ -141,7 +141,7 @@ def _of_class(call: ast.Call, node: ast.stmt, lambdas: Mapping[str, ast.expr]) -
     if len(linear) != 2 or [name for name in calls if name in linear] != linear or len(set(calls)) != len(calls):
         return None
     order = [name for name in named(signature(init)) if name != "self"]
-    given = dict(zip(order, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+    given = passed(call, order)
     told = {name: ast.unparse(one) for name, one in given.items()}
     usual = {name: ast.unparse(one) for name, one in defaults(signature(init)).items()}
     dropped = [name for name in told if any(word in name for word in _DROPS)]

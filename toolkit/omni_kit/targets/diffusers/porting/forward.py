@@ -12,6 +12,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
     code,
     expression,
+    field_in,
     method,
     names_used,
     own_attribute,
@@ -125,31 +126,27 @@ def _with_items(
 class _Items(cst.CSTTransformer):
     """Items of mappings as variables."""
 
-    def __init__(self, read: Mapping[tuple[str, str], str]) -> None:
-        self.read = read
+    def __init__(self, names: Mapping[tuple[str, str], str]) -> None:
+        self.names = names
+
+    def _read(self, updated: cst.BaseExpression) -> cst.BaseExpression:
+        """The variable of an item; the default of `get` where that is None."""
+        for (holder, key), name in self.names.items():
+            read = field_in(updated, holder)
+            if read is not None and read[0] == key:
+                other = ast.unparse(read[1]) if read[1] is not None else "None"
+                return cst.Name(name) if other == "None" else expression(f"({other} if {name} is None else {name})")
+        return updated
 
     def leave_Subscript(  # noqa: N802
         self, original_node: cst.Subscript, updated_node: cst.Subscript
     ) -> cst.BaseExpression:
         """`cond["text"]`."""
-        match ast.parse(f"({code(updated_node)})", mode="eval").body:
-            case ast.Subscript(value=ast.Name(id=holder), slice=ast.Constant(value=str(key))) if (
-                holder,
-                key,
-            ) in self.read:
-                return cst.Name(self.read[holder, key])
-        return updated_node
+        return self._read(updated_node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`cond.get("text")`; with a default, that one where the argument is None."""
-        match ast.parse(f"({code(updated_node)})", mode="eval").body:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=holder), attr="get"), args=[ast.Constant(value=str(key)), *default]
-            ) if (holder, key) in self.read:
-                name = self.read[holder, key]
-                other = ast.unparse(default[0]) if default else "None"
-                return cst.Name(name) if other == "None" else expression(f"({other} if {name} is None else {name})")
-        return updated_node
+        """`cond.get("text")`."""
+        return self._read(updated_node)
 
 
 def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:

@@ -7,7 +7,7 @@ import ast
 import copy
 from collections.abc import Iterator, Mapping
 
-from omni_kit.pysource.signatures import defaults, named, signature
+from omni_kit.pysource.signatures import defaults, named, passed, signature
 from omni_kit.targets.diffusers.porting.alternatives import reached
 from omni_kit.targets.diffusers.porting.rewritten import rewritten_class
 from omni_kit.upstream.repositories.attending import attending_in
@@ -189,7 +189,7 @@ def _given(call: ast.Call, theirs: ast.FunctionDef) -> dict[str, ast.expr] | Non
     order = [name for name in named(signature(theirs)) if name != "self"]
     if any(isinstance(one, ast.Starred) for one in call.args) or len(call.args) > len(order):
         return None
-    given = dict(zip(order, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+    given = passed(call, order)
     rest = next((one.value for one in call.keywords if one.arg is None), None)
     more = theirs.args.kwarg.arg if theirs.args.kwarg is not None else ""
     if {*given} - {*order} and (not more or any(getattr(one, "id", "") == more for one in ast.walk(theirs))):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from omni_kit.pysource.signatures import passed
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.reference import Reference
@@ -187,7 +188,7 @@ def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
         if absolute(held.source, inner.func) == _EMBEDDING:
             size = next(iter(_given(inner, ("num_embeddings",))), None)
             names = [one.arg for one in init.args.args][1:]
-            known = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+            known = passed(call, names)
             used = (
                 [node.id for node in ast.walk(size) if isinstance(node, ast.Name) and node.id in known] if size else []
             )

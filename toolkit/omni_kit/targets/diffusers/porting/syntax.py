@@ -1,9 +1,12 @@
 """Small questions to, and pieces of, concrete syntax."""
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 
 import libcst as cst
+
+from omni_kit.pysource.reads import field_read
 
 MARK = "TODO(omni-kit)"
 
@@ -21,6 +24,12 @@ def statement(text: str) -> cst.BaseStatement:
 def expression(text: str) -> cst.BaseExpression:
     """One expression; it may go over several lines."""
     return cst.parse_expression(f"({text})" if "\n" in text else text)
+
+
+def field_in(node: cst.BaseExpression, holder: str) -> tuple[str, ast.expr | None] | None:
+    """See `field_read`, of concrete syntax."""
+    text = code(node)
+    return field_read(ast.parse(f"({text})", mode="eval").body, holder) if holder in text else None
 
 
 def body_of(node: cst.ClassDef | cst.FunctionDef) -> list[cst.BaseStatement]:

@@ -47,7 +47,7 @@ class Installed:
         whole: the model is told its steps as they are, and no parts of one.
         real: and as numbers with a fraction.
         scales: latents are scaled before the first step, or before the model receives them.
-        rises: the model is told 1 minus the noise level, and answers the way from noise.
+        rises: the model gets 1 minus the noise level as its time, and predicts the velocity from noise to data.
     """
 
     name: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.reads import literal
-from omni_kit.pysource.signatures import defaults, signature
+from omni_kit.pysource.signatures import defaults, passed, signature
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, resolve
 
@@ -60,7 +60,7 @@ class Configured(ast.NodeTransformer):
             return node
         function = meant.node
         names = [one.arg for one in function.args.args]
-        given = {**dict(zip(names, node.args, strict=False)), **{k.arg: k.value for k in node.keywords if k.arg}}
+        given = passed(node, names)
         said = {**defaults_of(function), **{name: one for name, one in map(_told, given.items()) if one is not ...}}
         own = {name for name, value in said.items() if (name not in given or plain(given[name])[0])
                and self.settings.add(name, value)}  # fmt: skip

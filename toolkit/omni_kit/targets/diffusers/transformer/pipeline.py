@@ -21,7 +21,6 @@ from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
 
-_NOISY = "DDPMScheduler"
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
@@ -145,7 +144,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
     process = process_of(reference, condition) if unread else None
-    if process is not None and by_class is None and process.scheduler == _NOISY:
+    if process is not None and by_class is None and process.draws_noise:
         process = None  # a pipeline for prompts draws other noise in each step than the authors' two halves
     if process is not None:
         stepping, sampling, found = stepping_along(process), None, []

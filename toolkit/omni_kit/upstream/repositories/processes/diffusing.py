@@ -1,7 +1,7 @@
 """Diffusion objects: what authors sample with where a class of theirs holds betas and has the loop.
 
-Such classes descend from one implementation: a constructor takes `betas`, `p_sample_loop` and `ddim_sample_loop` take
-the model, the shape of the noise, and what else the model is told.
+Such classes descend from one implementation: its constructor takes `betas`; `p_sample_loop` and `ddim_sample_loop`
+take the model, the shape of the noise, and further keyword arguments for the model.
 """
 
 import ast
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
-from omni_kit.pysource.signatures import defaults, named, signature
+from omni_kit.pysource.signatures import defaults, named, passed, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
@@ -74,16 +74,17 @@ def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]
     `model, diffusion = create_both(...)` counts where that function returns what such a call makes.
     """
     for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-            continue
-        meant = resolve(source, dotted(node.value.func) or "")
-        if not isinstance(meant, Defined) or not isinstance(meant.node, ast.FunctionDef):
-            continue
-        target = node.targets[0]
-        if isinstance(target, ast.Name) and _makes(meant):
-            yield target.id, (node.value, meant)
-        elif isinstance(target, ast.Tuple):
-            inner = dict(_objects_in(meant))
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
+            yield from _named_object(source, target, node.value)
+        elif (
+            isinstance(node, ast.Assign) and isinstance(target, ast.Tuple) and (meant := _function(source, node.value))
+        ):
+            inner = {
+                name: made for one in ast.walk(meant.node)
+                if isinstance(one, ast.Assign) and isinstance(held := one.targets[0], ast.Name)
+                for name, made in _named_object(meant.source, held, one.value)
+            }  # fmt: skip
             both = [one.value.elts for one in ast.walk(meant.node) if isinstance(one, ast.Return)
                     and isinstance(one.value, ast.Tuple)]  # fmt: skip
             for name, value in zip(target.elts, both[-1] if both else [], strict=False):
@@ -91,12 +92,19 @@ def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]
                     yield name.id, inner[value.id]
 
 
-def _objects_in(function: Defined) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
-    for node in ast.walk(function.node):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-            meant = resolve(function.source, dotted(node.value.func) or "")
-            if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef) and _makes(meant):
-                yield node.targets[0].id, (node.value, meant)
+def _named_object(
+    source: SourceFile, target: ast.Name, value: ast.expr
+) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
+    """The variable with the call and its function, where that function makes such an object."""
+    meant = _function(source, value)
+    if meant is not None and isinstance(value, ast.Call) and _makes(meant):
+        yield target.id, (value, meant)
+
+
+def _function(source: SourceFile, value: ast.expr) -> Defined | None:
+    """The function of the authors that an expression calls."""
+    meant = resolve(source, dotted(value.func) or "") if isinstance(value, ast.Call) else None
+    return meant if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef) else None
 
 
 def _makes(meant: Defined) -> bool:
@@ -113,10 +121,8 @@ def _respacing(meant: Defined) -> str:
 def _settings(call: ast.Call, meant: Defined) -> dict[str, object]:
     """What the process is made with: as the call says, else by default."""
     assert isinstance(meant.node, ast.FunctionDef)
-    order = list(named(signature(meant.node)))
-    given = {name: literal(one) for name, one in defaults(signature(meant.node)).items()}
-    given |= {name: literal(one) for name, one in zip(order, call.args, strict=False)}
-    given |= {one.arg: literal(one.value) for one in call.keywords if one.arg}
+    taken = signature(meant.node)
+    given = {name: literal(one) for name, one in (defaults(taken) | passed(call, named(taken))).items()}
     found = {}
     for key, names in _SETTINGS.items():
         known = [given[name] for name in names if given.get(name, UNKNOWN) is not UNKNOWN]

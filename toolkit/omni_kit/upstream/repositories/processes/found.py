@@ -7,8 +7,6 @@ from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sources import sources_of
 
-_FIRST = "DDPMScheduler"
-
 
 def process_of(reference: Reference, condition: str) -> Process | None:
     """The nearest object that authors sample with, of those that draw noise before others; None without one.
@@ -19,4 +17,4 @@ def process_of(reference: Reference, condition: str) -> Process | None:
     found = []
     for source in sources_of(reference):
         found += [*diffusions(source), *integrations(source), *samplers(source, condition)]
-    return next((one for one in found if one.scheduler == _FIRST), next(iter(found), None))
+    return next((one for one in found if one.draws_noise), next(iter(found), None))

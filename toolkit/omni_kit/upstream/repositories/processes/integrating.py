@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
-from omni_kit.pysource.signatures import defaults, signature
+from omni_kit.pysource.signatures import defaults, passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
@@ -136,10 +136,9 @@ def _maker(source: SourceFile, node: ast.expr | None) -> Defined | None:
 
 
 def _told(call: ast.Call, function: ast.FunctionDef) -> dict[str, object]:
-    names = [one.arg for one in function.args.args]
-    found = {name: literal(one) for name, one in defaults(signature(function)).items()}
-    found |= {name: literal(one) for name, one in zip(names, call.args, strict=False)}
-    return found | {one.arg: literal(one.value) for one in call.keywords if one.arg}
+    taken = signature(function)
+    given = defaults(taken) | passed(call, positional(taken))
+    return {name: literal(one) for name, one in given.items()}
 
 
 def _imported(*meant: Defined) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ class Process:
         scheduler: the class of diffusers that goes the same way.
         reason: why that one, in a line.
         config: what it is made with.
-        rises: the model is told 0 for noise and 1 for data, and answers the way from noise.
+        rises: the model's time is 0 for noise and 1 for data, and it predicts the velocity from noise to data.
         held: the lines that make what it asks, where that is no model alone; it guides then.
         todo: what its users pass that was not read.
     """
@@ -30,3 +30,8 @@ class Process:
     rises: bool = False
     held: tuple[str, ...] = ()
     todo: tuple[str, ...] = ()
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether every step adds noise."""
+        return self.scheduler == "DDPMScheduler"

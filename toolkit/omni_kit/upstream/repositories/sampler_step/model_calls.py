@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.eval import Unsupported
+from omni_kit.pysource.signatures import passed
 from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
 from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, reads
 from omni_kit.upstream.repositories.sampler_step.update_rule import Formula, Replaced, Share
@@ -71,7 +72,7 @@ class Asks:
                 yield one
 
     def _given(self, call: ast.Call) -> Mapping[str, ast.expr]:
-        return {**dict(zip(self.order, call.args, strict=False)), **{k.arg: k.value for k in call.keywords if k.arg}}
+        return passed(call, self.order)
 
     def _asked(self, node: ast.stmt, calls: list[ast.Call], rest: list[ast.stmt]) -> list[ast.stmt]:
         """The statements that the calls of one place become; those that follow are taken from `rest`."""
