@@ -65,7 +65,7 @@ def _values(name: str, tensor: torch.Tensor, owner: nn.Module | None, salt: int)
     if isinstance(owner, nn.Embedding):
         return _EMBEDDING_SCALE * ramp
     fan_in = math.prod(tensor.shape[1:]) if type(owner).__name__.startswith("Conv") else tensor.shape[-1]
-    return ramp * math.sqrt(3.0 / fan_in)
+    return ramp * math.sqrt(3.0 / max(fan_in, 1))  # a layer may take nothing
 
 
 def shuffled_ramp(name: str, shape: torch.Size | tuple[int, ...]) -> torch.Tensor:

@@ -178,9 +178,12 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     stay_on_cpu()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
-        if settings is None:
-            return cast(nn.Module, cls(**values))
-        return cast(nn.Module, cls(authors.get(settings.cls.source.module, settings.cls.node.name)(**values)))
+        if settings is not None:
+            values = {"": authors.get(settings.cls.source.module, settings.cls.node.name)(**values)}
+        model = cast(nn.Module, cls(*values.values()) if settings is not None else cls(**values))
+        if empty := next((name for name, one in model.named_parameters() if not one.numel()), None):
+            raise ValueError(f"{empty} has no elements")
+        return model
     except (ImportError, OmniKitError):
         raise
     except Exception as error:

@@ -145,7 +145,7 @@ def _order(forward: ast.FunctionDef, name: str, count: int = _THREE) -> Order | 
             continue
         if node.func.attr in ("chunk", "split", "tensor_split"):
             return IN_TURN
-        if node.func.attr in ("view", "reshape", "unflatten") and (parts := _sizes(node)):
+        if node.func.attr in ("view", "reshape", "unflatten") and (parts := _sizes(node, forward)):
             found = _by_sizes(parts, node.func.attr == "unflatten", count)
             if found is not None:
                 return found
@@ -220,11 +220,15 @@ def _first_is(node: ast.Call, name: str, holders: set[str]) -> bool:
     return first is not None and (_called(first) == name or (isinstance(first, ast.Name) and first.id in holders))
 
 
-def _sizes(node: ast.Call) -> list[ast.expr]:
+def _sizes(node: ast.Call, forward: ast.FunctionDef) -> list[ast.expr]:
+    """The sizes that a reshape is given, one by one; none where they are a value that is not read."""
     given = node.args[1:] if isinstance(node.func, ast.Attribute) and node.func.attr == "unflatten" else node.args
-    if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
-        return list(given[0].elts)
-    return list(given)
+    if len(given) != 1:
+        return list(given)
+    shape = given[0]
+    if isinstance(shape, ast.Name):
+        shape = dict(assigned(forward)).get(shape.id, shape)
+    return list(shape.elts) if isinstance(shape, ast.Tuple | ast.List) else []
 
 
 def assigned(forward: ast.FunctionDef) -> list[tuple[str, ast.expr]]:

@@ -7,7 +7,16 @@ import torch
 
 from omni_kit.toys.batches.denoiser.argument_names import spelled
 from omni_kit.toys.batches.denoiser.masks import masked
-from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, option, several, values, words
+from omni_kit.toys.batches.denoiser.options import (
+    Argument,
+    LikeLatents,
+    Option,
+    option,
+    patches,
+    several,
+    values,
+    words,
+)
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 _POOLED = re.compile(r"pool|global|proj_embedding|style|timestep_cond")
@@ -26,6 +35,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield from vectors
     yield from (option(fill, 1, text, width) for width in widths)
     yield from vectors
+    yield from (option(fill, 1, patches, width) for width in widths)  # one for each patch
     yield from (option(fill, sizes.blocks, 1, text, width) for width in widths)
     layers = (value for key, value in sizes.config.items() if key.endswith("text_layers") and isinstance(value, int))
     yield from (option(fill, 1, text, count, width) for count in layers for width in widths)
@@ -34,6 +44,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from lists
     yield LikeLatents(argument.name)
     yield option(numbers, 1, text)  # the model has an embedding of its own
+    yield option(fill, 1)  # one number, as a second time is
 
 
 def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:

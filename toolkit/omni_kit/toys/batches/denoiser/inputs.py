@@ -122,7 +122,7 @@ def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:
 def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any]], chosen: Chosen) -> Tensors:
     """The inputs of a sample, of what was chosen."""
     layout: Layout = choices[latents][chosen[latents]]
-    laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed)
+    laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed, coarse=layout.coarse)
     laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
     options = ((name, choices[name][at]) for name, at in chosen.items())
     made = {name: option(laid) for name, option in options if option is not None}

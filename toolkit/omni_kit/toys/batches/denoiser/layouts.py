@@ -1,6 +1,7 @@
 """Possible layouts of noisy latents."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,8 @@ from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.sizes import Sizes, is_film, patch_of, side_of
 from omni_kit.toys.tensors import Tensors
 
-_CHANNELS = ("in_channels", "in_visual_dim", "input_dims", "embedding_dim", "latent_channels")
+# How authors call the channels of latents.
+_CHANNELS = re.compile(r"^(in|input|in_visual|latent|mel|io|image|embedding)_(channels?|chans?|dims?)$|^channels$")
 _OTHER_WIDTHS = 8
 _ITEM = "[0]"
 _PACKED = frozenset({"img_ids", "latent_ids", "height"})  # who says where patches are gets them in a row
@@ -28,6 +30,7 @@ class Layout:
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
+        coarse: rows and columns divide by 8.
     """
 
     axes: str
@@ -36,6 +39,7 @@ class Layout:
     inside: str = ""
     square: bool = False
     fixed: bool = False
+    coarse: bool = False
 
     def __call__(self, sizes: Sizes) -> Tensors:
         """The latents of a sample."""
@@ -54,19 +58,19 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     ways = list(dict.fromkeys(_ways(argument, is_film(sizes.config), names)))
     if argument.rank is not None and SHAPES not in names:
         ways.sort(key=lambda way: len(way.axes) != argument.rank)
-    named = [sizes.config[key] for key in _CHANNELS if isinstance(sizes.config.get(key), int)]
+    named = [value for key, value in sizes.config.items() if _CHANNELS.search(key) and isinstance(value, int)]
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
     widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
     has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
     shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
-    shapes += [{}, {"square": True}]
+    shapes += [{}, {"square": True}, {"coarse": True}]
     return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
 
 
 def _said(sizes: Sizes) -> list[int]:
     """Widths that the config says and no layer takes: it is joined with another input first."""
-    named = [value for key, value in sizes.config.items() if key.endswith(("_dim", "_channels")) and type(value) is int]
+    named = [value for key, value in sizes.config.items() if key.endswith(("_dim", "channels")) and type(value) is int]
     return [width for width in named if width not in sizes.widths]
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import torch
 
-from omni_kit.toys.batches.denoiser.embeddings import embedding, numbers
+from omni_kit.toys.batches.denoiser.embeddings import embedding, near, numbers
 from omni_kit.toys.batches.denoiser.image_conditions import latents
-from omni_kit.toys.batches.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
+from omni_kit.toys.batches.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, values, words
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
 
@@ -37,9 +37,10 @@ def guidance(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """A class; the only one where there is one."""
+    """A class; the only one where there is one; or its embedding."""
     yield option(_of((0, 1)), 1)
     yield option(_of((0, 0)), 1)
+    yield from (option(values(argument.name), 1, width) for width in near(argument.name, sizes))
 
 
 def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
@@ -83,8 +84,9 @@ def length(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def lengths(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Return the number of valid words of each text; the last word is padding."""
+    """Return the number of valid words of each text, the last of which is padding; or of patches."""
     yield option(lambda sizes, shape: torch.tensor([sizes.text(argument.name) - 1]))
+    yield option(lambda sizes, shape: torch.tensor([sizes.tokens]))
 
 
 def fps(argument: Argument, sizes: Sizes) -> Iterator[Option]:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ _GRIDS = ((3, 4, 2), (2, 5, 3))
 PICTURES = (((1, 4, 6),), ((1, 5, 3), (1, 2, 4)))  # the second sample has a picture as its condition
 _SIDES = (4, 5)  # where a model takes squares alone
 _TEXT = (9, 7)
+_HALVED = 8  # what a U-Net's sizes divide by
 _LONG_FILM, _LONG_TEXT = 8, 256  # frames and words of a sample as people train them
 _LONGER = 2  # how much longer a second text is than the first, and a third than the second
 ARGUMENTS = "omni_kit_arguments"  # where a model without a config of its own holds what it was made of
@@ -45,6 +46,7 @@ class Sizes:
         film: latents have frames.
         square: they have as many rows as columns.
         fixed: they have the size that the config says, of which a model may have positions.
+        coarse: rows and columns divide by 8, as a U-Net halves them on its way down.
         noisy: their shape; empty before it is chosen.
         length: about how many patches the sample has; 0 for one as small as a toy's.
     """
@@ -55,6 +57,7 @@ class Sizes:
     film: bool = False
     square: bool = False
     fixed: bool = False
+    coarse: bool = False
     noisy: tuple[int, ...] = ()
     length: int = 0
 
@@ -91,6 +94,8 @@ class Sizes:
         """Frames, rows and columns, in elements of the latents."""
         frames, rows, columns = self.grid
         step_frames, step_rows, step_columns = patch_of(self.config)
+        if self.coarse:
+            step_rows, step_columns = _HALVED * step_rows, _HALVED * step_columns
         return frames * step_frames if self.film else 1, rows * step_rows, columns * step_columns
 
     def text(self, name: str) -> int:
@@ -112,13 +117,17 @@ class Sizes:
 
     def values(self, name: str, shape: Sequence[int]) -> torch.Tensor:
         """Numbers of which no two are alike."""
-        return SCALE * shuffled_ramp(f"denoiser {self.index} {name}", tuple(shape))
+        return SCALE * _ramp(f"denoiser {self.index} {name}", tuple(shape))
 
     @cached_property
     def blocks(self) -> int:
         """Return the number of blocks of the model, of all kinds that follow each other."""
         keys = ("num_layers", "num_single_layers")
         return sum(self.config.get(key) or 0 for key in keys)
+
+
+# A search makes the same inputs over and over.
+_ramp = lru_cache(maxsize=256)(shuffled_ramp)
 
 
 def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -1,12 +1,16 @@
 """The inputs that a model accepts, found by calling it: bounded, and the same in every run.
 
-How far a forward comes before it fails is the line at which it does, and then the number of torch's operations. A wrong
-width fails at the first layer that sees it, so of several choices for one argument the right one comes furthest,
+How far a forward comes before it fails is the line at which it does, then the number of torch's operations, then how
+near the sizes are that torch's error names: where several inputs are joined, each right one brings the sum nearer. A
+wrong width fails at the first layer that sees it, so of several choices for one argument the right one comes furthest,
 whatever is wrong with the others. Operations alone would not do: how many there are may depend on the sizes.
 """
 
+import ast
 import inspect
 import math
+import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -24,6 +28,14 @@ _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
 _END = 10**6  # a line after all others
+_MOST_JOINED = 100
+# How torch names what does not fit: the tensor of a list, or the widths of a layer and of its input.
+_JOINED = re.compile(r"for tensor number (\d+) in the list")
+_UNLIKE = (
+    re.compile(r"\(\d+x(\d+) and (\d+)x\d+\)"),
+    re.compile(r"to have (\d+) channels, but got (\d+) channels"),
+    re.compile(r"normalized_shape=\[(\d+)\].* got input of size\s*\[(?:\d+, )*(\d+)\]"),
+)
 
 Choices = Mapping[str, list[Any]]
 Chosen = dict[str, int]
@@ -35,13 +47,14 @@ class Reach:
     """The progress of a forward.
 
     Attributes:
-        far: the line of the model's forward, and how many of torch's operations were done.
+        far: the line of the model's forward, how many of torch's operations were done, and how near the sizes of the
+            error are to each other: 0 where they are equal or none are named, less where they are not.
         answer: what it answered; None where it failed, or where the answer is not finite.
         error: why it failed, in one line.
         as_latents: the answer has as many dimensions as the latents.
     """
 
-    far: tuple[int, int]
+    far: tuple[int, int, int]
     answer: torch.Tensor | None = None
     error: str = ""
     as_latents: bool = True
@@ -78,7 +91,7 @@ class Trial:
         reach = self._known[key]
         if reach.answer is None or self._any_shape or reach.as_latents:
             return reach
-        return Reach((_END - 1, reach.far[1]), error="its output is laid out unlike the latents")
+        return Reach((_END - 1, *reach.far[1:]), error="its output is laid out unlike the latents")
 
     def run(self) -> tuple[Chosen, Reach]:
         """Return the first choice that the model accepts, found one argument at a time, or the furthest one.
@@ -105,10 +118,25 @@ class Trial:
         return found
 
     def _run(self) -> tuple[Chosen, Reach]:
-        most = dict.fromkeys(self.choices, 0)
+        found: tuple[Chosen, Reach] | None = None
+        for start in self._starts():
+            tried = self._from(start)
+            found = tried if found is None else max(found, tried, key=_succeeded)
+            if found[1].answer is not None:
+                break
+        assert found is not None
+        return found
+
+    def _starts(self) -> Iterator[Chosen]:
+        """All arguments, the required ones, then latents of each kind with all that may be laid out like them."""
+        yield dict.fromkeys(self.choices, 0)
         least = {name: options.index(None) if None in options else 0 for name, options in self.choices.items()}
-        found = self._from(most)
-        return found if found[1].answer is not None else max(found, self._from(least), key=_succeeded)
+        yield least
+        alike = {name: at for name, options in self.choices.items()
+                 for at, one in enumerate(options) if isinstance(one, LikeLatents) and least[name] == 0}  # fmt: skip
+        latents, layouts = next(iter(self.choices.items()))
+        kinds = {layout.axes: at for at, layout in reversed([*enumerate(layouts)])}
+        yield from ({**least, **alike, latents: at} for at in sorted(kinds.values()) if alike)
 
     def _from(self, chosen: Chosen) -> tuple[Chosen, Reach]:
         best = self._within_bounds(chosen)
@@ -129,11 +157,13 @@ class Trial:
     def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
-        The likeliest choices come first; all the others only where none of those comes further.
+        What the failing statement depends on comes first, and of that the likeliest choices.
         """
-        for most in (_LIKELY, None):
+        read = _read_at(self.model, best.far[0])
+        phases = [(likely, names) for names in (read, None) for likely in (_LIKELY, None)]
+        for most, names in phases:
             found = chosen, best
-            for tried in self._changes(chosen, most):
+            for tried in self._changes(chosen, most, names):
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
@@ -143,18 +173,20 @@ class Trial:
                 break
         return found
 
-    def _changes(self, chosen: Chosen, most: int | None) -> Iterator[Chosen]:
+    def _changes(self, chosen: Chosen, most: int | None, names: set[str] | None) -> Iterator[Chosen]:
         """Of one argument, or of all that have the same role: what fits one fits the others, too."""
-        for alike in self.alike:
+        for alike in self.alike if names is None else ():
             for index in range(1, min(len(self.choices[name]) for name in alike)):
                 if most is None or index < most:
                     yield {**chosen, **dict.fromkeys(alike, index)}
         for name, options in self.choices.items():
+            if names is not None and re.split(r"\W", name)[0] not in names:
+                continue
             likely = [*range(len(options))][:most]
             absent = [options.index(None)] if None in options else []
             for index in dict.fromkeys([*likely, *absent]):
                 yield {**chosen, name: index}
-        if most is None:
+        if most is None and names is None:
             yield from self._beside_latents(chosen)
 
     def _beside_latents(self, chosen: Chosen) -> Iterator[Chosen]:
@@ -195,7 +227,7 @@ class Trial:
         return absent if without.answer is not None else chosen
 
 
-def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int]]:
+def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int]]:
     return found[1].answer is not None, found[1].far
 
 
@@ -214,8 +246,9 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         with torch.no_grad(), counter:
             answer = ask_again(model, sample)
     except Exception as error:
-        return Reach((_line(model, error), counter.count), error=f"{type(error).__name__}: {error}")
-    done = (_END, counter.count)
+        far = _line(model, error), counter.count, _nearness(str(error))
+        return Reach(far, error=f"{type(error).__name__}: {error}")
+    done = (_END, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
     latents = sample[noisy_name({**sample, TARGET: answer})]
@@ -223,6 +256,33 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         return Reach(done, error="it takes one sample for several")
     joined = answer.dim() == 2 < latents.dim()  # several outputs in one row
     return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
+
+
+def _read_at(model: Any, line: int) -> set[str]:
+    """What the statement of a model's forward at a line reads, and what that was computed from."""
+    lines, first = inspect.getsourcelines(inspect.unwrap(type(model).forward))
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    statements = [one for one in ast.walk(tree) if isinstance(one, ast.stmt)]
+    there = [one for one in statements if one.lineno <= line - first + 1 <= (one.end_lineno or 0)]
+    inner = min(there, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
+    read = _names(inner, ast.Load) if inner is not None else set()
+    before = [one for one in statements if inner is not None and one.lineno < inner.lineno]
+    for one in sorted(before, key=lambda one: -one.lineno):
+        if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign) and _names(one, ast.Store) & read:
+            read |= _names(one, ast.Load)
+    return read
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+
+
+def _nearness(error: str) -> int:
+    """How near the sizes are that an error of torch names: those of a layer and of its input, or of joined tensors."""
+    if said := _JOINED.search(error):
+        return int(said[1]) - _MOST_JOINED
+    said = next((found for pattern in _UNLIKE if (found := pattern.search(error))), None)
+    return -abs(int(said[1]) - int(said[2])) - _MOST_JOINED if said else -_END
 
 
 def _line(model: Any, error: BaseException) -> int:
