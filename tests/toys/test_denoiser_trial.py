@@ -291,3 +291,40 @@ def test_a_call_over_several_lines_comes_after_its_arguments() -> None:
     first = samples_of(denoiser_inputs(OverLines()))[0]
     assert first["attention_mask"].dim() == 4
     assert first["encoder_attention_mask"].dim() == 3
+
+
+class ThreeJoined(Small):
+    """Joins three inputs, of which no single one fits without the others."""
+
+    def __init__(self) -> None:
+        super().__init__(mel_dim=6, speaker_dim=10)
+        self.inside = torch.nn.Linear(6 + 28 + 10, 6)
+
+    def forward(self, x: torch.Tensor, mu: torch.Tensor, speaker: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
+        several = torch.cat([x, mu, speaker[:, None].expand(-1, x.shape[1], -1)], dim=-1)
+        done: torch.Tensor = self.inside(several)
+        return done * timestep[:, None, None]
+
+
+def test_inputs_that_are_joined_are_found_by_how_near_their_widths_come() -> None:
+    first = samples_of(denoiser_inputs(ThreeJoined()))[0]
+    assert first["x"].shape[-1] + first["mu"].shape[-1] + first["speaker"].shape[-1] == 6 + 28 + 10
+
+
+class Halving(Small):
+    """Takes pictures whose sides divide by 8, as a U-Net does, and a switch."""
+
+    def forward(self, x: torch.Tensor, timestep: torch.Tensor, drop_text: bool) -> torch.Tensor:
+        assert all(side % 8 == 0 for side in x.shape[-2:])
+        factor = 0 if drop_text else 1
+        return self.mixed(x, factor * timestep[:, None, None].expand(-1, 1, 6))
+
+
+def test_a_u_net_gets_sides_that_it_can_halve() -> None:
+    first = samples_of(denoiser_inputs(Halving()))[0]
+    assert [side % 8 for side in first["x"].shape[-2:]] == [0, 0]
+    assert not first["drop_text"].any()
+
+
+def test_sides_stay_small_where_any_will_do() -> None:
+    assert max(samples_of(denoiser_inputs(Words()))[0]["hidden_states"].shape[-2:]) < 16

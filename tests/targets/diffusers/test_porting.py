@@ -82,6 +82,8 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
     ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", True),
     ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, h_of(d), 3, -1).unbind(3)", False),
     ("q, k, v = self.qkv(x).unflatten(-1, (3, -1)).unbind(-2)", True),
+    ("shape = [x.shape[0], -1, 3, 2, x.shape[-1] // 2]\nq, k, v = self.qkv(x).view(shape).unbind(2)", True),
+    ("q, k, v = self.qkv(x).view(my_own(x)).unbind(2)", False),
     ("q, k, v = my_own(self.qkv(x))", False),
 ])  # fmt: skip
 def test_a_fused_layer_is_split_where_the_order_of_rows_is_told(forward: str, split: bool, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.repositories import BrokenReference
+from omni_kit.targets.references.repositories import made as build
 from omni_kit.upstream.repositories.reference import find_reference
 
 MODEL = """
@@ -131,3 +133,16 @@ def test_parts_that_a_package_imports_when_asked_and_no_gpu(tmp_path: Path) -> N
             model(torch.zeros(1, 2, 8), 0)
     finally:
         authors.forget()
+
+
+def test_a_model_with_empty_weights_is_not_made(tmp_path: Path) -> None:
+    text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, dim=8, size=4):\n"
+    text += "        super().__init__()\n        self.layer = nn.Linear(dim, dim // size)\n"
+    (tmp_path / "net_of_lanterns.py").write_text(
+        text + "\n    def forward(self, x, t):\n        return self.layer(x)\n"
+    )
+    reference = find_reference(f"{tmp_path}/net_of_lanterns.py::Net")
+
+    assert build(reference, {"dim": 8, "size": 4}, Authors(reference)).get_parameter("layer.weight").shape == (2, 8)
+    with pytest.raises(BrokenReference, match="has no elements"):
+        build(reference, {"dim": 8, "size": 9}, Authors(reference))

@@ -16,6 +16,7 @@ from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import TEXT_WIDTH, Forward, lists_of_blocks, port_forward
+from omni_kit.targets.diffusers.porting.guarding import guarded
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
@@ -250,7 +251,9 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
         lines.append(f"from {_from(package, module)} import {names}")
     body = [one for part in parts.parts for one in (*part.before, part.node)]
     text = "\n\n\n".join(code(one).strip("\n") for one in body)
-    formatted = format_python("\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n", "transformer.py", rules)
+    whole = "\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n"
+    foreign = dict.fromkeys(line.split()[1].partition(".")[0] for line in lines if _is_foreign(line))
+    formatted = format_python(guarded(whole, foreign, parts.root.name), "transformer.py", rules)
     what = f"# {MARK}: remove this import or guard it: diffusers models depend only on torch"
     marked = []
     for line in formatted.split("\n"):

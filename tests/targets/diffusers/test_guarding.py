@@ -1,0 +1,47 @@
+"""Imports of packages that are not installed are guarded, and so is what cannot be defined without them."""
+
+import pytest
+
+from omni_kit.targets.diffusers.porting.guarding import guarded
+
+FILE = """from __future__ import annotations
+import torch
+import no_such_kernels
+import no_such_kernels.language as nl
+
+
+@no_such_kernels.jit
+def kernel(x: nl.Tensor):
+    return nl.load(x)
+
+
+def fast(x):
+    return kernel(x)
+
+
+LARGEST = [no_such_kernels.limit(), 1]
+
+
+class Lantern(torch.nn.Module):
+    def forward(self, x, sparse=False):
+        return fast(x) if sparse else 2 * x
+"""
+
+
+def test_a_file_runs_without_the_package_until_it_is_needed() -> None:
+    text = guarded(FILE, ["no_such_kernels"], "Lantern")
+    names: dict[str, object] = {}
+    exec(compile(text, "lantern.py", "exec", dont_inherit=True), names)
+
+    lantern = names["Lantern"]()  # type: ignore[operator]
+    assert lantern(1) == 2
+    with pytest.raises(NameError):
+        lantern(1, sparse=True)
+    assert not {"kernel", "LARGEST", "no_such_kernels"} & names.keys()
+
+
+@pytest.mark.parametrize(
+    "text", [FILE.replace("no_such_kernels", "torch"), FILE.replace("(torch.nn.Module)", "(no_such_kernels.Module)")]
+)
+def test_what_is_there_and_what_the_model_cannot_do_without_is_imported(text: str) -> None:
+    assert guarded(text, ["torch", "no_such_kernels"], "Lantern") == text
