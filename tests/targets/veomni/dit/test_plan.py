@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import diffusers
 import pytest
+import torch
 import yaml
 from PIL import Image
 
@@ -186,6 +187,21 @@ def test_a_class_without_a_pipeline_says_what_is_left_to_do(tmp_path: Path) -> N
     scaffold = new_model("mine", "WanAnimateTransformer3DModel", target="veomni", into=tmp_path, dry_run=True)
 
     assert ["get_condition" in todo.what for todo in scaffold.plan.todo] == [True]
+
+
+def test_objects_that_a_pipeline_passes_are_not_among_the_conditions(tmp_path: Path) -> None:
+    """GlmImage's pipeline passes a cache, which no data set can hold."""
+    new_model("mine", "GlmImagePipeline", target="veomni", into=tmp_path)
+    file = tmp_path / "mine" / "mine_condition" / "modeling_mine_condition.py"
+    text = file.read_text(encoding="utf-8")
+    (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == "_is_data")
+    assert "if _is_data(value)}" in text
+    names: dict[str, Any] = {"torch": torch}
+    exec(ast.unparse(found), names)
+    is_data = names["_is_data"]
+
+    assert all(map(is_data, (torch.ones(1), 3, [torch.ones(1), None], {"scale": 1.0})))
+    assert not any(map(is_data, (None, {}, object(), [object()], {"cache": object()})))
 
 
 @pytest.mark.parametrize(("name", "pictures"), [("ChronoEditTransformer3DModel", ["image"]), (SOURCE, None)])
