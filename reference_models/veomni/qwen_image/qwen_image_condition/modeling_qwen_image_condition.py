@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import inspect
+import zlib
 from types import FunctionType
 from typing import Any
 
@@ -82,7 +83,7 @@ class QwenImageConditionModel(PreTrainedModel):
             "max_sequence_length": self.config.max_sequence_length, "use_resolution_binning": False,
         }  # fmt: skip
         taken = inspect.signature(pipeline.__call__).parameters
-        with contextlib.suppress(_Recorded):
+        with _seeded(f"{self.config.seed} {prompt}", pixels.device), contextlib.suppress(_Recorded):
             pipeline(**{name: value for name, value in asked.items() if name in taken and value is not None})
         given = {name: value for name, value in recorder.given.items() if name in _ARGUMENTS and name != "return_dict"}
         given = {name: value for name, value in given.items() if _is_data(value)}
@@ -327,6 +328,14 @@ def _leading_replaced(whole: torch.Tensor, latents: torch.Tensor) -> torch.Tenso
     whole = whole.to(latents, copy=True)
     whole[tuple(slice(length) for length in latents.shape)] = latents
     return whole
+
+
+@contextlib.contextmanager
+def _seeded(name: str, device: torch.device):
+    """Draw by this name what a pipeline draws itself: the same online, offline and after a restart."""
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        torch.manual_seed(zlib.crc32(name.encode()))
+        yield
 
 
 def _is_data(value) -> bool:
