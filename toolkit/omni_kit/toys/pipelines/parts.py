@@ -52,7 +52,7 @@ def tokenizer(length: int, special: Iterable[str] = (), *, ends: bool = False) -
     """Return a tokenizer of words with outputs of at most `length` tokens.
 
     Args:
-        special: attributes that it has besides those of every tokenizer, each with a token of its own: `image_token`.
+        special: more attributes, each with a token of its own, such as `image_token`.
         ends: every text ends with a token, so that none is empty.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
