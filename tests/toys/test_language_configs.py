@@ -402,6 +402,13 @@ class TestTowers:
         width = text["hidden_size"] // text["num_attention_heads"]
         assert sum(text["rope_parameters"]["mrope_section"]) == width // 2
 
+    def test_the_text_of_a_model_that_is_named_after_images_is_text(self) -> None:
+        small = toy_config(transformers.GlmImageConfig().to_dict())
+        text = small["text_config"]
+        assert text["vocab_size"] < 1000
+        assert len(text["rope_parameters"]["mrope_section"]) == 3
+        assert "mrope_section" not in small["vision_config"]
+
     def test_a_window_that_upstream_takes_for_granted_is_kept(self) -> None:
         assert toy_config(default("qwen3_omni_moe"))["thinker_config"]["audio_config"]["n_window"] == 50
 

@@ -9,6 +9,8 @@ import torch
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder
 from omni_kit.toys.batches.pipeline import PipelineBatchBuilder
+from omni_kit.toys.pipelines.parts import processor, tokenizer
+from omni_kit.upstream.profile import Component
 
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
 MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",
@@ -98,3 +100,28 @@ def test_latents_next_to_those_of_an_image_leave_the_length_of_texts_alone() -> 
 def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
     assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
     assert len(made("ZImagePipeline").vae.config.block_out_channels) == 2
+
+
+@pytest.mark.sweep
+def test_codes_that_an_encoder_writes_are_as_many_as_patches_and_their_channels_are_measured() -> None:
+    """GlmImage's encoder writes a code for each patch; its pipeline scales latents channel by channel."""
+    pipeline = made("GlmImagePipeline")
+    transformer, vae = pipeline.transformer.config, pipeline.vae.config
+    assert pipeline.vision_language_encoder.config.text_config.vision_vocab_size <= (
+        transformer.prior_vq_quantizer_codebook_size
+    )
+    assert len(vae.block_out_channels) == 4
+    assert len(set(vae.latents_std)) == vae.latent_channels
+    assert made("CogView4Pipeline").vae.config.latents_std is None
+
+
+def test_a_tokenizer_has_a_token_for_each_special_one_that_its_processor_reads() -> None:
+    made = processor(Component("processor", "transformers", "GlmImageProcessor"), 16)
+    special = [made.image_token, made.grid_bos_token, made.grid_eos_token]
+    assert len(set(made.tokenizer.convert_tokens_to_ids(special)) - {made.tokenizer.unk_token_id}) == 3
+    assert not hasattr(tokenizer(16), "image_token")
+
+
+def test_where_texts_end_with_a_token_none_is_empty() -> None:
+    assert tokenizer(16, ends=True)("").input_ids == [tokenizer(16).eos_token_id]
+    assert tokenizer(16)("").input_ids == []

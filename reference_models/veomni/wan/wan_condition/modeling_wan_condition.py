@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import inspect
+import zlib
 from types import FunctionType
 from typing import Any
 
@@ -82,10 +83,10 @@ class WanConditionModel(PreTrainedModel):
             "max_sequence_length": self.config.max_sequence_length, "use_resolution_binning": False,
         }  # fmt: skip
         taken = inspect.signature(pipeline.__call__).parameters
-        with contextlib.suppress(_Recorded):
+        with _seeded(f"{self.config.seed} {prompt}", pixels.device), contextlib.suppress(_Recorded):
             pipeline(**{name: value for name, value in asked.items() if name in taken and value is not None})
         given = {name: value for name, value in recorder.given.items() if name in _ARGUMENTS and name != "return_dict"}
-        given = {name: value for name, value in given.items() if value is not None and not _nothing(value)}
+        given = {name: value for name, value in given.items() if _is_data(value)}
         whole, step = given.pop(_LATENTS), given.pop(_STEP)
         whole = whole[0] if isinstance(whole, list) else whole
         clean = _leading(whole, latents)
@@ -317,9 +318,21 @@ def _leading_replaced(whole: torch.Tensor, latents: torch.Tensor) -> torch.Tenso
     return whole
 
 
-def _nothing(value) -> bool:
-    """Whether a value is an empty settings object."""
-    return isinstance(value, dict) and not value
+@contextlib.contextmanager
+def _seeded(name: str, device: torch.device):
+    """Draw by this name what a pipeline draws itself: the same online, offline and after a restart."""
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        torch.manual_seed(zlib.crc32(name.encode()))
+        yield
+
+
+def _is_data(value) -> bool:
+    """Whether a value can be stored and is not empty; caches and other objects that pipelines pass cannot."""
+    if isinstance(value, dict):
+        return bool(value) and all(one is None or _is_data(one) for one in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(one is None or _is_data(one) for one in value)
+    return isinstance(value, (torch.Tensor, bool, int, float, str))
 
 
 def _only(media):

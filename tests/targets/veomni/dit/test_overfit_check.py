@@ -102,3 +102,10 @@ def test_a_film_starts_from_its_first_frame(tmp_path: Path) -> None:
     found = asked(tmp_path / "edit")
     assert found.status == "fail"
     assert "differ" in found.reason
+
+
+@pytest.mark.sweep
+def test_what_the_pipeline_draws_itself_is_no_difference(tmp_path: Path) -> None:
+    """GlmImage's encoder samples a code for each patch, other ones in each call."""
+    new_model("glm", "GlmImagePipeline", target="veomni", into=tmp_path)
+    assert asked(tmp_path / "glm").status == "pass"

@@ -1,6 +1,7 @@
 """What new-model writes for a diffusion transformer, against the class of diffusers."""
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -8,6 +9,7 @@ import random
 import runpy
 import shutil
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from unittest.mock import patch
 
 import diffusers
 import pytest
+import torch
 import yaml
 from PIL import Image
 
@@ -186,6 +189,36 @@ def test_a_class_without_a_pipeline_says_what_is_left_to_do(tmp_path: Path) -> N
     scaffold = new_model("mine", "WanAnimateTransformer3DModel", target="veomni", into=tmp_path, dry_run=True)
 
     assert ["get_condition" in todo.what for todo in scaffold.plan.todo] == [True]
+
+
+def helper(package: Path, name: str, **names: Any) -> Any:
+    """A function of what new-model writes for conditions, without VeOmni, which the whole module imports."""
+    text = (package / f"{package.name}_condition" / f"modeling_{package.name}_condition.py").read_text(encoding="utf-8")
+    (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    assert text.count(f"{name}(") > text.count(f"def {name}(")
+    names |= {"torch": torch}
+    exec(ast.unparse(found), names)
+    return names[name]
+
+
+def test_objects_that_a_pipeline_passes_are_not_among_the_conditions(written: Path) -> None:
+    """GlmImage's pipeline passes a cache, which no data set can hold."""
+    is_data = helper(written, "_is_data")
+    assert all(map(is_data, (torch.ones(1), 3, [torch.ones(1), None], {"scale": 1.0})))
+    assert not any(map(is_data, (None, {}, object(), [object()], {"cache": object()})))
+
+
+def test_what_a_pipeline_draws_itself_goes_with_the_sample_and_leaves_other_chance_alone(written: Path) -> None:
+    """GlmImage's encoder samples codes: resumed trainings and stored conditions must have the same."""
+    seeded = helper(written, "_seeded", contextlib=contextlib, zlib=zlib)
+
+    def drawn(prompt: str) -> float:
+        with seeded(prompt, torch.device("cpu")):
+            return float(torch.rand(1))
+
+    before = torch.get_rng_state()
+    assert drawn("a cat") == drawn("a cat") != drawn("a dog")
+    assert torch.get_rng_state().equal(before)
 
 
 @pytest.mark.parametrize(("name", "pictures"), [("ChronoEditTransformer3DModel", ["image"]), (SOURCE, None)])

@@ -112,6 +112,8 @@ def _completed(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _role(key: str, part: Mapping[str, Any], parent: str) -> str:
     """What a part of a config describes, by what it is called."""
+    if "text" in key and "vocab_size" in part:  # of whatever model: glm_image_text
+        return "text"
     name = f"{key} {part.get('model_type') or ''}"
     if any(word in name for word in ("vision", "visual", "vit", "image")):
         return "vision"

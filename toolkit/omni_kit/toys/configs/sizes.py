@@ -73,6 +73,7 @@ SIZES: Mapping[str, int] = {
     "audio_hidden_size": 72,
     "hidden_size_per_layer_input": 22,
     "vocab_size_per_layer_input": 328,
+    "vision_vocab_size": 60,  # codes that a denoiser's toy has embeddings for
     "embedding_size": 60,
     "dim_feedforward": 112,
     "expert_ffn_hidden_size": 40,
@@ -165,6 +166,7 @@ THREE_AXES: Mapping[str, tuple[int, int, int]] = {
     "qwen2_5_omni_talker": _AXES,
     "glm4v_text": _AXES,
     "glm4v_moe_text": _AXES,
+    "glm_image_text": _AXES,
     "glm_ocr_text": _AXES,
     "paddleocr_vl_text": _AXES,
     "ernie4_5_vl_moe_text": (3, 3, 2),

@@ -27,10 +27,11 @@ from omni_kit.upstream.profile import Component
 Changed = Mapping[str, Mapping[str, Any]]
 _TRIES = 16
 GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
+_CHANNELS = re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels")
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
     re.compile(r"cannot be multiplied \(\d+x(?P<came>\d+) and (?P<wants>\d+)x\d+\)"),
-    re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels"),
+    _CHANNELS,
     re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
     re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
@@ -41,6 +42,7 @@ _ADDED_UP = re.compile(r"expects \d+ but received .*= (?P<came>\d+)")  # latents
 _SIZE_MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(?P<argument>\w+)'")
+_OF_CHANNELS = re.compile(r"\.config\.latents_(mean|std)\b")
 _UNEVEN = 2  # how much axes differ that share a head unevenly
 _TOKENS_HALVED = 4  # a picture halved along both sides
 _OF_TEXT = ("tokenizer", "text_encoder")
@@ -48,6 +50,7 @@ _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?
 _TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match the existing size \((?P<came>\d+)\)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
+_ENDS_TEXTS = "T5"  # in the name of a tokenizer
 _LARGE = 64  # along each side of a table of positions
 _PIXELS = 2**16  # of a small picture or film
 _DEEP = 4  # levels of an autoencoder as they are published
@@ -114,6 +117,7 @@ class _Parts:
         self._fitted: dict[str, dict[str, Any]] = {}  # arguments of parts between encoders and denoiser
         self._levels = parts.LEVELS
         self._latents: int | None = None  # channels of latents, where they are not the class's own
+        self._measures: dict[str, list[float]] = {}  # of each channel of latents, where the pipeline reads them
         self._channels = channel_names(parts.denoiser_config(self._denoiser))
         self._others = dict(self._made())
         self._multiples = list(_PATCHES)
@@ -126,15 +130,16 @@ class _Parts:
         for one in needed:
             if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
-                yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else _LENGTH)
+                length = parts.positions_of(reader) if reader is not None else _LENGTH
+                yield one.name, parts.tokenizer(length, ends=_ENDS_TEXTS in one.class_name)
             elif one.role == "autoencoder":
-                asked = self._asked.get(one.name, {})
+                asked = {**self._measures, **self._asked.get(one.name, {})}
                 yield one.name, parts.autoencoder(one, asked, levels=self._levels, latents=self._latents)
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role == "processor":
                 sides = (side for model in encoders.values() if (side := parts.side_of(model)) is not None)
-                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH), next(sides, None))
+                yield one.name, parts.processor(one, _LENGTH, next(sides, None))
             elif one.role == "guider":
                 yield one.name, parts.guider(one)
             elif one.role != "encoder":
@@ -203,7 +208,11 @@ class _Parts:
             return
         if (match := _COUNTED.search(said)) and self._count(int(match["wants"])):
             return
+        if (match := _CHANNELS.search(said)) and self._says(wants := int(match["came"])) and self._count(wants):
+            return
         if isinstance(error, UnboundLocalError) and self._choose():
+            return
+        if "NoneType" in said and self._measure(error):
             return
         if _passed_through(error, _AUTOENCODERS) and self._multiples:
             self._take_latents(self._multiples.pop(0))
@@ -211,9 +220,13 @@ class _Parts:
         config = {**parts.denoiser_config(self._denoiser), **self._changed}
         if _passed_through(error, _SCHEDULERS) and (self._answer(config, said) or self._one_stage(error)):
             return
-        if _in_rope(error) and (match := _SIZE_MISMATCH.search(said)):
+        if match := _SIZE_MISMATCH.search(said):
             came, wants = int(match[1]), int(match[2])
-            if self._halve_more(came, wants) or (abs(came - wants) <= _UNEVEN and self._widen_heads(config)):
+            turned = _in_rope(error)
+            tokens = turned or {came, wants}.isdisjoint(one for one in config.values() if isinstance(one, int))
+            if tokens and self._halve_more(came, wants):
+                return
+            if turned and abs(came - wants) <= _UNEVEN and self._widen_heads(config):
                 return
         if _lacks_part(error) and self._attach(config, error):
             return
@@ -262,6 +275,29 @@ class _Parts:
         self._others = dict(self._made())
         self._changed |= dict.fromkeys(self._channels, wants)
         return fits and parts.latent_channels(self._others) == wants
+
+    def _measure(self, error: Exception) -> bool:
+        """Whether the pipeline reads statistics of channels that the autoencoder does not have: it has them now."""
+        read = _OF_CHANNELS.search(traceback.extract_tb(error.__traceback__)[-1].line or "")
+        fits = read is not None and not self._measures
+        if fits:
+            channels = range(parts.latent_channels(self._others))
+            self._measures = {
+                "latents_mean": [0.1 * number for number in channels],
+                "latents_std": [1 + 0.1 * number for number in channels],
+            }
+            self._others = dict(self._made())
+        return fits
+
+    def _says(self, channels: int) -> bool:
+        """Whether the pipeline writes down how many channels its latents have."""
+        written = (node for node in ast.walk(self._read.cls.source.tree) if isinstance(node, ast.Assign))
+        return any(
+            isinstance(node.value, ast.Constant)
+            and node.value.value == channels
+            and any((dotted(target) or "").endswith("channels_latents") for target in node.targets)
+            for node in written
+        )
 
     def _choose(self) -> bool:
         """Whether an argument of the denoiser's is one of several words for the pipeline: then it is the first."""

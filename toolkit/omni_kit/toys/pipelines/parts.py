@@ -3,8 +3,9 @@
 import contextlib
 import inspect
 import math
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from itertools import count
@@ -22,6 +23,8 @@ from omni_kit.upstream.profile import Component
 
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
 _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+_SPECIAL_NAMES = ("pad_token", "bos_token", "eos_token", "unk_token")
+_READ_TOKEN = re.compile(r"\btokenizer\.(\w+_token)\b")
 _PAD, _BEGIN, _END = range(3)
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
@@ -45,15 +48,26 @@ _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
-def tokenizer(length: int) -> Any:
-    """Return a tokenizer of words with outputs of at most `length` tokens."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
+def tokenizer(length: int, special: Iterable[str] = (), *, ends: bool = False) -> Any:
+    """Return a tokenizer of words with outputs of at most `length` tokens.
+
+    Args:
+        special: more attributes, each with a token of its own, such as `image_token`.
+        ends: every text ends with a token, so that none is empty.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))}
     inner = Tokenizer(models.WordLevel(numbers, unk_token=_SPECIAL[-1]))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), _SPECIAL, strict=True))
-    made = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=length, **named)
+    if ends:
+        end = _SPECIAL[_END]
+        inner.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, _END)])
+    named = dict(zip(_SPECIAL_NAMES, _SPECIAL, strict=True))
+    extra = {name: f"<{name}>" for name in special if name not in named}
+    made = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, model_max_length=length, extra_special_tokens=extra, **named
+    )
     made.chat_template = _TEMPLATE
     return made
 
@@ -80,7 +94,10 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
         config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
         for name in [name for name in known if not hasattr(config, name)]:
             setattr(config, name, known[name])  # published configs have them, also of classes that declare none
-        return _built(cls, config).eval()
+        made = _built(cls, config).eval()
+        if made.can_generate():  # what it writes must not end by chance: pipelines count on so many tokens
+            made.generation_config.eos_token_id = None
+        return made
     except Exception as error:  # whatever its class raises for a small config
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
 
@@ -174,11 +191,11 @@ def scheduler_with(method: str, argument: str) -> Any:
     return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
 
 
-def processor(component: Component, reads: Any, side: int | None = None) -> Any:
+def processor(component: Component, length: int, side: int | None = None) -> Any:
     """A processor of pictures, or of texts and pictures, as its class makes it.
 
     Args:
-        reads: the tokenizer of those that read texts.
+        length: of the texts of those that read texts; their tokenizer has the special tokens that the class reads.
         side: of the pictures that it makes, for an encoder of one size; by default as its class has them.
 
     Raises:
@@ -192,6 +209,8 @@ def processor(component: Component, reads: Any, side: int | None = None) -> Any:
         sort = component.class_name.removesuffix("Processor")
         parts = [name for name in cls.get_attributes() if name != _READS_TEXT]
         made = {name: _pictured(_of_transformers(sort + name.title().replace("_", "")), side) for name in parts}
+        named = _READ_TOKEN.findall(inspect.getsource(cls.__init__))
+        reads = tokenizer(length, dict.fromkeys(named))
         return cls(**made, **{_READS_TEXT: reads}, chat_template=reads.chat_template)
     except (ImportError, BadInput):
         raise
