@@ -11,6 +11,8 @@ from omni_kit.scaffold import new_model
 
 from .conftest import CONVERTER, MODELING, Edits, Plant
 
+HEAD = "class Qwen3MoeForTokenClassification(GenericForTokenClassification, Qwen3MoePreTrainedModel):\n"
+PASSED_ON = "        return super().forward(*args, **more)"
 PLAN, REGISTRY = "parallel_plan.py", "__init__.py"
 FAULTS: dict[str, tuple[Edits, str]] = {
     "no class is sharded": (
@@ -76,6 +78,16 @@ FAULTS: dict[str, tuple[Edits, str]] = {
     "a class that is known and not given": (
         {REGISTRY: [('    elif "ForTokenClassification" in', '    elif "ForTokenClassificaton" in')]},
         "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, which it knows",
+    ),
+    "a head trains on embeddings": (
+        {MODELING: [(f"{HEAD}    pass",
+                     f"{HEAD}    def forward(self, *args, inputs_embeds=None, **more):\n{PASSED_ON}")]},
+        "a training step of Qwen3MoeForTokenClassification on inputs_embeds ends in ValueError",
+    ),
+    "a head passes on its keywords": (
+        {MODELING: [(f"{HEAD}    pass",
+                     f"{HEAD}    def forward(self, *args, output_hidden_states=None, **more):\n{PASSED_ON}")]},
+        "output_hidden_states, returns no hidden_states, and upstream does",
     ),
 }  # fmt: skip
 
