@@ -9,6 +9,9 @@ import torch
 from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
+from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.scalars import pair
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 
 class Small(torch.nn.Module):
@@ -291,3 +294,11 @@ def test_a_call_over_several_lines_comes_after_its_arguments() -> None:
     first = samples_of(denoiser_inputs(OverLines()))[0]
     assert first["attention_mask"].dim() == 4
     assert first["encoder_attention_mask"].dim() == 3
+
+
+def test_each_pair_of_sizes_is_another() -> None:
+    """Those of one call that are alike could be exchanged, and no output would change."""
+    names = ("original_size", "target_size", "crop_coords")
+    sizes = Sizes(0, {}, ())
+    options = [next(pair(Argument(name, "", required=True, sigmas=False), sizes)) for name in names]
+    assert len({str(one(sizes)) for one in options}) == len(names)
