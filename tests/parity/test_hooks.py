@@ -105,6 +105,13 @@ def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sid
     assert "of a prediction layer, which fill no parameter" in found.reason
 
 
+def test_keys_of_prediction_layers_may_be_renamed(tmp_path: Path, sides: Sides) -> None:
+    new_model("mine", "ernie4_5_moe", target="veomni", into=tmp_path)
+    run_configs(sorted((tmp_path / "mine").glob("*_patch_gen_config.py")))
+    found = run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks")
+    assert found.status == "pass", found.reason
+
+
 def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:
     found = run_parity(plant("hooked", {}), ["hooks"], sides=sides).level("hooks")
     assert (found.status, found.reason.partition(":")[0]) == ("pass", "7 called")
