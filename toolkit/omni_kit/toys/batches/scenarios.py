@@ -78,10 +78,14 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
 
 
 def prepared_ways(name: str, batch: Tensors, model: Any) -> Iterator[CallScenario]:
-    """One sample with every switch that upstream's model has, prepared as the framework prepares it."""
+    """One sample with every switch that upstream's model has, prepared as the framework prepares it.
+
+    What the config switches on by itself is also switched off.
+    """
     takes = inspect.signature(model.forward).parameters
     inputs = {key: value for key, value in batch.items() if key != "labels"}
-    for switch, value in _SWITCHES.items():
+    on = [(switch, False) for switch in _RECORDED if getattr(model.config, switch, None) is True]
+    for switch, value in (*_SWITCHES.items(), *on):
         if _has_switch(model, switch, takes):
             yield CallScenario(
                 f"{name}, {switch} {value}", inputs, {switch: value}, preparation=Preparation.alone, compared=_COMPARED
@@ -230,6 +234,9 @@ def _switched(model: Any, way: CallScenario, called: Arguments) -> Tensors:
         answer = model(**{**called, **way.switches, "use_cache": False})
     answers = _Answers(torch.ones(1, 1, dtype=torch.bool))
     answers.add("", _named(answer, way.compared))
+    for switch in way.switches.keys() & {*_RECORDED}:
+        there = answer.get(switch.removeprefix("output_")) is not None
+        answers.found[f"whether it has {switch}"] = torch.tensor(float(there))
     return answers.found
 
 
