@@ -221,7 +221,7 @@ def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
 
 
 def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
-    """Return the page: counts, and for each entry the failed stages and the first reason."""
+    """Return the page: counts, and for each entry the failed stages and the first reason, or what was not tested."""
     lines = [
         "# Injected mistakes and the stages that detect them",
         "",
@@ -252,7 +252,8 @@ def _listed(levels: Sequence[str]) -> str:
 
 
 def _row(entry: Mistake, result: Result) -> str:
-    words = " ".join(result.failed[0][1].split()) if result.failed else ""
+    untested = f"not tested: {', '.join(result.not_tested)}" if result.not_tested else ""
+    words = " ".join(result.failed[0][1].split()) if result.failed else untested
     reason = _FOLDERS.sub("", words)[:160].replace("|", "\\|")
     return f"| {entry.model}: {entry.what} | {result.by or 'nothing'} | {reason} |"
 
