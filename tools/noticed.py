@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -127,7 +127,7 @@ def main() -> None:
         for entry in entries:
             if (entry.id in known and not given.only) or given.only not in entry.id:
                 continue
-            known[entry.id] = result = judged(entry, place, sides)
+            known[entry.id] = result = judged(entry, place, sides, _failures(known.get(_id_of_fresh(entry))))
             with given.kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
             print(f"{entry.id}: {result.by or 'nothing failed'}", flush=True)
@@ -157,11 +157,14 @@ def _beyond_fresh(entries: Sequence[Mistake], results: Mapping[str, Result]) -> 
     """Return the results without the failures that the unedited scaffold also has."""
     found = {}
     for entry in entries:
-        before = results.get(_id_of_fresh(entry))
-        own = set(map(tuple, before.failed)) if before is not None else set()
+        own = _failures(results.get(_id_of_fresh(entry)))
         if (result := results.get(entry.id)) is not None:
-            found[entry.id] = replace(result, failed=[one for one in result.failed if tuple(one) not in own])
+            found[entry.id] = replace(result, failed=[one for one in result.failed if one not in own])
     return found
+
+
+def _failures(result: Result | None) -> set[tuple[str, str]]:
+    return set(result.failed) if result is not None else set()
 
 
 def _kept(file: Path) -> Iterator[Result]:
@@ -170,8 +173,8 @@ def _kept(file: Path) -> Iterator[Result]:
         yield Result(kept["id"], [(stage, why) for stage, why in kept["failed"]], kept["not_tested"])
 
 
-def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
-    """Run the rounds until a stage fails, and return the failed and the untested stages."""
+def judged(entry: Mistake, place: Path, sides: Sides, before: Set[tuple[str, str]] = frozenset()) -> Result:
+    """Run the rounds until one has a failure that is not in `before`; return the failed and the untested stages."""
     fresh, compared = _scaffolded(*entry.scaffold, entry.name, place)
     own = place / "edited"
     integration = shutil.copytree(fresh, own) / entry.name
@@ -179,6 +182,8 @@ def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
         entry.inject(integration)
         failed, untested = _static(integration, entry.in_generated), []
         for levels in _ROUNDS:
+            if not set(failed) <= before:
+                break
             for path in compared:
                 report = run_parity(own / path, levels, sides=sides)
                 failed += [(level.level, level.reason) for level in report.levels if level.status == "fail"]
@@ -216,7 +221,7 @@ def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
 
 
 def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
-    """Return the page: counts, and for each entry the failed stages and the first reason."""
+    """Return the page: counts, and for each entry the failed stages and the first reason, or what was not tested."""
     lines = [
         "# Injected mistakes and the stages that detect them",
         "",
@@ -247,7 +252,8 @@ def _listed(levels: Sequence[str]) -> str:
 
 
 def _row(entry: Mistake, result: Result) -> str:
-    words = " ".join(result.failed[0][1].split()) if result.failed else ""
+    untested = f"not tested: {', '.join(result.not_tested)}" if result.not_tested else ""
+    words = " ".join(result.failed[0][1].split()) if result.failed else untested
     reason = _FOLDERS.sub("", words)[:160].replace("|", "\\|")
     return f"| {entry.model}: {entry.what} | {result.by or 'nothing'} | {reason} |"
 

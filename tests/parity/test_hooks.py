@@ -11,6 +11,8 @@ from omni_kit.scaffold import new_model
 
 from .conftest import CONVERTER, MODELING, Edits, Plant
 
+HEAD = "class Qwen3MoeForTokenClassification(GenericForTokenClassification, Qwen3MoePreTrainedModel):\n"
+PASSED_ON = "        return super().forward(*args, **more)"
 PLAN, REGISTRY = "parallel_plan.py", "__init__.py"
 FAULTS: dict[str, tuple[Edits, str]] = {
     "no class is sharded": (
@@ -77,6 +79,16 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         {REGISTRY: [('    elif "ForTokenClassification" in', '    elif "ForTokenClassificaton" in')]},
         "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, which it knows",
     ),
+    "a head trains on embeddings": (
+        {MODELING: [(f"{HEAD}    pass",
+                     f"{HEAD}    def forward(self, *args, inputs_embeds=None, **more):\n{PASSED_ON}")]},
+        "a training step of Qwen3MoeForTokenClassification on inputs_embeds ends in ValueError",
+    ),
+    "a head passes on its keywords": (
+        {MODELING: [(f"{HEAD}    pass",
+                     f"{HEAD}    def forward(self, *args, output_hidden_states=None, **more):\n{PASSED_ON}")]},
+        "output_hidden_states, returns no hidden_states, and upstream does",
+    ),
 }  # fmt: skip
 
 
@@ -91,6 +103,13 @@ def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sid
     found = run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks")
     assert found.status == "fail"
     assert "of a prediction layer, which fill no parameter" in found.reason
+
+
+def test_keys_of_prediction_layers_may_be_renamed(tmp_path: Path, sides: Sides) -> None:
+    new_model("mine", "ernie4_5_moe", target="veomni", into=tmp_path)
+    run_configs(sorted((tmp_path / "mine").glob("*_patch_gen_config.py")))
+    found = run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks")
+    assert found.status == "pass", found.reason
 
 
 def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:

@@ -34,6 +34,11 @@ FAULTS = {
         "            sliding_window=self.sliding_window,  # diff with Llama\n", "",
         "sliding_window=6, use_sliding_window=True",
     ),
+    "a prepared sample has no router logits": (
+        "            output_router_logits if output_router_logits is",
+        "            False if 'cu_seq_lens_q' in kwargs else output_router_logits if output_router_logits is",
+        "a sample alone, output_router_logits True",
+    ),
     "attention drops in evaluation, too": (
         "dropout=0.0 if not self.training else self.attention_dropout", "dropout=self.attention_dropout", "dropout",
     ),

@@ -141,3 +141,12 @@ def test_an_argument_of_the_loss_that_a_trainer_passes_and_the_model_loses(plant
     assert passing(report) == ["backward"]
     assert "temperature does not reach veomni_causal_lm_loss" in slots_of(report).reason
     assert "num_items_in_batch" not in slots_of(report).reason
+
+
+def test_replayed_experts_get_the_routers_weights(plant: Plant, sides: Sides) -> None:
+    """As VeOmni defines a replay: what the native forward gives if topk picks those experts."""
+    gathered = "routing_weights = routing_scores.gather(1, selected_experts)"
+    report = compare(plant("replay_weights", {MODELING: [(gathered, "pass")]}), sides)
+
+    assert passing(report) == ["backward"]
+    assert "router replay: with another choice of experts the loss is" in slots_of(report).reason

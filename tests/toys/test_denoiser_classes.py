@@ -54,6 +54,7 @@ UNREACHED: Mapping[str, tuple[str, str]] = {
 FIXED = {("HunyuanDiT2DModel", "style"), ("LTX2VideoTransformer3DModel", "audio_num_frames#")}
 # Each text has as many words as there are positions, and everything else is a vector.
 OF_ONE_SIZE = {"PriorTransformer"}
+IMAGES, TEXT = "hidden_states", "encoder_hidden_states"
 
 
 @cache
@@ -94,6 +95,12 @@ def test_two_samples_of_one_sort_and_of_different_sizes(name: str) -> None:
         for key, tensor in sample.items():
             if "mask" in key and not key.endswith("(0)"):
                 assert 0 < int(tensor.count_nonzero()) < tensor.numel(), key
+
+
+def test_each_stream_is_odd_where_the_other_is_even() -> None:
+    _, batch = fed("FluxTransformer2DModel")
+    lengths = [[sample[name].shape[1] for name in (IMAGES, TEXT)] for sample in samples_of(batch)]
+    assert [[length % 4 for length in both] for both in lengths] == [[0, 1], [3, 0]]
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -9,6 +9,9 @@ import torch
 from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
+from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.scalars import pair
+from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 
 class Small(torch.nn.Module):
@@ -328,3 +331,11 @@ def test_a_u_net_gets_sides_that_it_can_halve() -> None:
 
 def test_sides_stay_small_where_any_will_do() -> None:
     assert max(samples_of(denoiser_inputs(Words()))[0]["hidden_states"].shape[-2:]) < 16
+
+
+def test_each_pair_of_sizes_is_another() -> None:
+    """Those of one call that are alike could be exchanged, and no output would change."""
+    names = ("original_size", "target_size", "crop_coords")
+    sizes = Sizes(0, {}, ())
+    options = [next(pair(Argument(name, "", required=True, sigmas=False), sizes)) for name in names]
+    assert len({str(one(sizes)) for one in options}) == len(names)

@@ -13,7 +13,7 @@ from omni_kit.errors import BadInput
 from omni_kit.renamed import old_names
 from omni_kit.toys.batches.pictures import tower
 from omni_kit.toys.batches.protocol import Batch, CallScenario, Preparation, Run
-from omni_kit.toys.batches.scenarios import media_ways, text_beside_media, text_ways
+from omni_kit.toys.batches.scenarios import media_ways, prepared_ways, text_beside_media, text_ways
 from omni_kit.toys.batches.scenes import APART, SHARED, with_kinds
 from omni_kit.toys.batches.vision import BY_TOKEN, GETTERS, kinds_taken, kinds_untried, media_inputs, samples_of
 from omni_kit.toys.tensors import Tensors
@@ -60,12 +60,13 @@ class LanguageBatchBuilder:
         return {}
 
     def scenarios(self, model: Any) -> Sequence[CallScenario]:
-        """Text alone in every way that forward has arguments for, and packed; with media, every scene and switch."""
+        """Text alone in every way that forward has arguments for, and prepared; with media, every scene and switch."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
         if not _sees(part):
-            packed = CallScenario("packed", text_inputs(tokens), backward=True, preparation=Preparation.packed)
-            return [*text_ways(part, tokens), packed]
+            text = text_inputs(tokens)
+            packed = CallScenario("packed", text, backward=True, preparation=Preparation.packed)
+            return [*text_ways(part, tokens), packed, *prepared_ways("a sample alone", samples_of(text)[0], part)]
         of_media = media_ways(lambda rows: media_inputs(part, tokens, rows=rows), kinds_taken(part, tokens), part)
         return [*text_beside_media(part, tokens), *of_media]
 

@@ -73,18 +73,23 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
                 yield CallScenario(
                     f"{name}, {fed}", inputs, backward=True, preparation=fed, bare=fed == Preparation.unprepared
                 )
-    takes = inspect.signature(model.forward).parameters if model is not None else {}
-    for name, rows in _SWITCHED.items():
-        inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
-        for switch, value in _SWITCHES.items():
-            if model is not None and _has_switch(model, switch, takes):
-                yield CallScenario(
-                    f"{name}, {switch} {value}",
-                    inputs,
-                    {switch: value},
-                    preparation=Preparation.alone,
-                    compared=_COMPARED,
-                )
+    for name, rows in _SWITCHED.items() if model is not None else ():
+        yield from prepared_ways(name, batch(rows), model)
+
+
+def prepared_ways(name: str, batch: Tensors, model: Any) -> Iterator[CallScenario]:
+    """One sample with every switch that upstream's model has, prepared as the framework prepares it.
+
+    What the config switches on by itself is also switched off.
+    """
+    takes = inspect.signature(model.forward).parameters
+    inputs = {key: value for key, value in batch.items() if key != "labels"}
+    on = [(switch, False) for switch in _RECORDED if getattr(model.config, switch, None) is True]
+    for switch, value in (*_SWITCHES.items(), *on):
+        if _has_switch(model, switch, takes):
+            yield CallScenario(
+                f"{name}, {switch} {value}", inputs, {switch: value}, preparation=Preparation.alone, compared=_COMPARED
+            )
 
 
 def text_beside_media(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
@@ -229,6 +234,9 @@ def _switched(model: Any, way: CallScenario, called: Arguments) -> Tensors:
         answer = model(**{**called, **way.switches, "use_cache": False})
     answers = _Answers(torch.ones(1, 1, dtype=torch.bool))
     answers.add("", _named(answer, way.compared))
+    for switch in way.switches.keys() & {*_RECORDED}:
+        there = answer.get(switch.removeprefix("output_")) is not None
+        answers.found[f"whether it has {switch}"] = torch.tensor(float(there))
     return answers.found
 
 

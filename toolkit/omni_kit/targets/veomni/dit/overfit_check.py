@@ -4,6 +4,7 @@ A transformer that has learned its targets by heart must draw, in that pipeline,
 """
 
 import contextlib
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _MANY, _APART = 512, 0.12  # draws, and how far apart two distributions are that
 _CHOICES = ("shift", "sampling", "weighting", "distribution")  # in names of settings that choose a distribution
 _NO_NOISE = 1e-6  # a level at which a step goes nowhere, whatever is answered
 _LENGTH = "num_train_timesteps"
+_LOW = torch.bfloat16
 _TARGET, _CLEAN = "training_target", "latents"
 
 
@@ -130,6 +132,8 @@ def faults_of(taught: TrainingBatch, condition: Any, wrapper: Any) -> Iterator[F
     if said := _decoded(taught, _answering(taught, learned), close):
         yield PROCESS, f"a transformer that answers its targets generates another image: {said}"
     yield from ((MODEL, said) for said in answers_off(taught, wrapper))
+    if said := _rounded(taught, wrapper):
+        yield MODEL, said
     yield from ((PROCESS, said) for said in _repeated(taught, condition))
 
 
@@ -145,6 +149,17 @@ def _repeated(taught: TrainingBatch, condition: Any) -> Iterator[str]:
         yield "steps 1 and 2 draw the same noise, so training never sees other noise"
     if not torch.equal(drawn[0], drawn[2]):
         yield "step 1 draws other noise after a restart, so a resumed training differs"
+    if torch.equal(*(_drawn_at(taught, condition, rank) for rank in range(2))):
+        yield "the first two data-parallel processes draw the same noise in a step"
+
+
+def _drawn_at(taught: TrainingBatch, condition: Any, rank: int) -> torch.Tensor:
+    """The noisy latents of step 1 in a data-parallel process."""
+    from veomni.distributed.parallel_state import ParallelState
+
+    with replaced(ParallelState, "dp_rank", property(lambda _: rank)):
+        condition.begin_step(1)
+        return taught.noisy(condition.process_condition(**taught.given))
 
 
 def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
@@ -409,6 +424,37 @@ def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
         expected = expected[0] if isinstance(expected, list) else expected
         if prediction.shape == expected.shape and not _near(prediction, expected):
             yield f"sample {number} has another output than diffusers' model: {_off(prediction, expected)}"
+
+
+@torch.no_grad()
+def _rounded(taught: TrainingBatch, wrapper: Any) -> str:
+    """What the wrapper makes of a sample in low precision, next to diffusers' model; empty where it refuses that.
+
+    Features come in that precision, and vectors, such as a time that it cannot hold, as they were drawn.
+    """
+    drawn = [one for one in taught.ready if not torch.equal(time := _first(one[taught.step]), time.to(_LOW).to(time))]
+    if not drawn:
+        return ""
+    ready = {name: [_lowered(one) for one in values] for name, values in drawn[0].items()}
+    sample = {name: values[0] for name, values in ready.items() if name in taught.arguments}
+    own, theirs = (copy.deepcopy(one).to(_LOW).eval() for one in (wrapper, taught.denoiser))
+    try:
+        expected = theirs(**sample)[0]
+    except (RuntimeError, TypeError, ValueError):  # upstream's own: it takes no such vector
+        return ""
+    expected = expected[0] if isinstance(expected, list) else expected
+    prediction = own(**ready).predictions[0]
+    if prediction.shape != expected.shape or _near(prediction, expected):
+        return ""
+    at = float(_first(sample[taught.step]))
+    return f"in bfloat16, at time {at:.6g}, it has another output than diffusers' model: {_off(prediction, expected)}"
+
+
+def _lowered(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_lowered(one) for one in value]
+    features = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 1
+    return value.to(_LOW) if features else value
 
 
 def _first(values: Any) -> torch.Tensor:

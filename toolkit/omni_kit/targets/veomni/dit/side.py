@@ -221,6 +221,9 @@ def _loaded_by_itself(built: Any, denoiser: Path, batch: TrainingBatch) -> Itera
     theirs, mine = ({type(one).__name__ for one in processors_of(model)} for model in (built, given))
     if theirs - mine:
         yield f"it attends with {', '.join(sorted(mine))}, and VeOmni's model with {', '.join(sorted(theirs))}"
+    lowered = type(built).from_pretrained(str(denoiser), torch_dtype=torch.bfloat16)
+    if not any(one.dtype == torch.bfloat16 for one in lowered.parameters()):
+        yield f"its weights are {given.dtype} although torch_dtype is torch.bfloat16"
 
 
 def _share_by_flash(model: Any, device: str) -> list[str]:

@@ -39,8 +39,9 @@ def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
     """
     names, known = _prediction_keys(model, checkpoint), set(model.state_dict())
     for name, shape in names.items():
-        one = _converted(model, made, name, torch.empty(tuple(shape), device="meta"))
-        if one is not None and one.name != name and one.name not in known:
+        stored = torch.empty(tuple(shape), device="meta")
+        one = _converted(model, made, name, stored)
+        if one is not None and one.tensor is not stored and one.name not in known:  # a mere renaming costs nothing
             yield f"it makes {one.name} of a prediction layer, which fill no parameter"
             return
     if names and any(_size(tensor) or tensor.is_meta for tensor in _held(made)):

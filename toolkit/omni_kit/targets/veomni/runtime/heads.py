@@ -1,5 +1,6 @@
-"""Whether every class that an integration registers can be trained: one step of each, with labels of its task."""
+"""Whether each class that an integration registers can be trained, and gives the outputs of upstream's class."""
 
+import copy
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -7,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
+from omni_kit.isolation.failures import one_line
 from omni_kit.targets.veomni.runtime.branches import known_tasks
 
+_CLOSE = 1e-4
+_ALL = {"output_hidden_states": True}
 _ROWS, _LENGTH, _IGNORED = 1, 8, -100  # samples are packed into one row
 # What the name of a class ends with -> its labels, for ids [rows, tokens]. VeOmni labels the last token of a sample
 # with its class.
@@ -21,7 +26,8 @@ _LABELS: Mapping[str, Callable[[torch.Tensor], dict[str, torch.Tensor]]] = {
 
 
 def head_faults(model: Any, checkpoint: Path, build: Callable[[Path], Any]) -> Iterator[str]:
-    """The registered classes whose training step raises, or has no loss that can be differentiated.
+    """The registered classes whose training step raises or has no loss that can be differentiated, or whose outputs
+    without labels differ from those of upstream's class.
 
     Args:
         model: built by VeOmni, of any of the classes.
@@ -34,20 +40,59 @@ def head_faults(model: Any, checkpoint: Path, build: Callable[[Path], Any]) -> I
             with tempfile.TemporaryDirectory() as place:
                 made = {**config, "architectures": [name]}
                 Path(place, "config.json").write_text(json.dumps(made), encoding="utf-8")
-                if said := _step(lambda folder=Path(place): build(folder), labels):  # type: ignore[misc]
-                    yield f"a training step of {name} {said}"
+                if said := _called(lambda folder=Path(place): build(folder), name, labels):  # type: ignore[misc]
+                    yield said
 
 
-def _step(build: Callable[[], Any], labels: Callable[[torch.Tensor], dict[str, torch.Tensor]]) -> str:
+def _called(build: Callable[[], Any], name: str, labels: Callable[[torch.Tensor], dict[str, torch.Tensor]]) -> str:
+    """What is wrong with a training step, or then with the outputs."""
     try:
-        model = build().train()
-        ids = torch.arange(3, 3 + _ROWS * _LENGTH, device=next(model.parameters()).device).view(_ROWS, _LENGTH)
-        loss = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **labels(ids)).loss
+        model = build()
+    except Exception as error:  # the integration's own
+        return f"{name} cannot be built: {one_line(error)}"
+    ids = torch.arange(3, 3 + _ROWS * _LENGTH, device=next(model.parameters()).device).view(_ROWS, _LENGTH)
+    given = {"attention_mask": torch.ones_like(ids), "use_cache": False}
+    embedded = {"inputs_embeds": model.get_input_embeddings()(ids).detach(), **given}
+    for what, inputs in (("", {"input_ids": ids, **given}), (" on inputs_embeds", embedded)):
+        if said := _step(model.train(), {**inputs, **labels(ids)}):
+            return f"a training step of {name}{what} {said}"
+    calls = [{"input_ids": ids, **given, **_ALL}, embedded]
+    return next(filter(None, (_off_upstream(model.eval(), name, one) for one in calls)), "")
+
+
+@torch.no_grad()
+def _off_upstream(model: Any, name: str, inputs: Mapping[str, Any]) -> str:
+    """How the outputs differ from those of upstream's class with the same weights; empty where it has others."""
+    try:
+        upstream = getattr(transformers, name)._from_config(copy.deepcopy(model.config), attn_implementation="eager")
+        upstream.load_state_dict(model.state_dict())
+        expected = upstream.to(inputs["attention_mask"].device).eval()(**inputs)
+    except Exception:  # upstream's own
+        return ""
+    called = f"{name}, called with {', '.join(inputs)},"
+    try:
+        found = model(**inputs)
+    except Exception as error:  # the integration's own
+        return f"{called} ends in {one_line(error)}"
+    if lost := [key for key in expected if found.get(key) is None]:
+        return f"{called} returns no {', '.join(lost)}, and upstream does"
+    off = [
+        key
+        for key, value in expected.items()
+        if isinstance(value, torch.Tensor)
+        and not torch.allclose(found[key], value, _CLOSE, _CLOSE * float(value.abs().max()))
+    ]
+    return f"{called} has other {', '.join(off)} than upstream" if off else ""
+
+
+def _step(model: Any, inputs: Mapping[str, Any]) -> str:
+    try:
+        loss = model(**inputs).loss
         if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
             return f"gives {type(loss).__name__} as its loss, not a differentiable scalar"
         torch.autograd.backward(loss)
     except Exception as error:  # the integration's own
-        return f"ends in {type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        return f"ends in {one_line(error)}"
     return ""
 
 

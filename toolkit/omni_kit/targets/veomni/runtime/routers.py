@@ -1,10 +1,11 @@
 """Whether VeOmni's replay of routing and its monitor of experts' load reach the routers of a model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 Decide = Callable[[torch.Tensor, int], torch.Tensor]
 
@@ -17,11 +18,13 @@ class _Watching:
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self.replayed: list[Any] = []
+        self.chosen: list[torch.Tensor] = []
         self.layers: list[Any] = []
         self.recorded: list[Any] = []
 
     def on_router_forward(self, module: Any, scores: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         self.replayed.append(module)
+        self.chosen.append(indices)
         return self._decide(indices, scores.shape[-1])
 
     def _register_layer(self, module: Any) -> None:
@@ -29,6 +32,39 @@ class _Watching:
 
     def record(self, module: Any, indices: torch.Tensor) -> None:
         self.recorded.append(module)
+
+
+class _TopK(TorchFunctionMode):
+    """The calls of topk while this is entered; those with one of these numbers choose others, with their values."""
+
+    def __init__(self, changed: Sequence[int] = ()) -> None:
+        super().__init__()
+        self._changed = changed
+        self.indices: list[torch.Tensor] = []
+        self.usable = True
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See `TorchFunctionMode`."""
+        found = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") != "topk":
+            return found
+        self.indices.append(found.indices)
+        if len(self.indices) - 1 not in self._changed:
+            return found
+        scores = args[0]
+        indices = _others(found.indices, scores.shape[-1])
+        values = scores.gather(-1, indices)
+        self.usable &= bool((values.isfinite() & (values != 0)).all())  # no router masks what it can choose
+        return torch.return_types.topk((values, indices))
+
+    def numbers_of(self, chosen: Sequence[torch.Tensor]) -> list[int]:
+        """The last call that gave each choice; empty if one choice comes from elsewhere."""
+        found = [next((number for number, one in self._latest if _same(one, mine)), -1) for mine in chosen]
+        return found if -1 not in found else []
+
+    @property
+    def _latest(self) -> Iterator[tuple[int, torch.Tensor]]:
+        return reversed([*enumerate(self.indices)])
 
 
 def router_faults(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
@@ -48,13 +84,23 @@ def router_faults(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
 
 def _replaying(model: Any, fed: Mapping[str, Any], install: Callable[[Any], None]) -> Iterator[str]:
     plain, same, other = _loss(model, fed), _Watching(lambda indices, _: indices), _Watching(_others)
-    replayed = [_during(install, one, model, fed) for one in (same, other)]
+    with _TopK() as own:
+        replayed = [_during(install, same, model, fed)]
+    replayed.append(_during(install, other, model, fed))
     if not same.replayed:
         yield "router replay: the model_type is among those that VeOmni supports, and no router reads a choice"
     elif not torch.equal(plain, replayed[0]):
         yield "router replay: with the same choice of experts the loss is another"
     elif torch.equal(plain, replayed[1]):
         yield "router replay: with another choice of experts the loss stays the same, so the choice is not used"
+    elif numbers := own.numbers_of(same.chosen):
+        with _TopK(numbers) as forced:
+            native = _loss(model, fed)
+        if forced.usable and not torch.allclose(native, replayed[1]):
+            yield (
+                f"router replay: with another choice of experts the loss is {float(replayed[1]):.6g}, and "
+                f"{float(native):.6g} where topk itself makes that choice: their weights are not the router's own"
+            )
 
 
 def _recording(model: Any, fed: Mapping[str, Any], monitor: Any) -> Iterator[str]:
@@ -67,6 +113,10 @@ def _recording(model: Any, fed: Mapping[str, Any], monitor: Any) -> Iterator[str
         yield f"load monitor: it finds {len(watching.layers)} routers, and {len(silent)} never report their choice"
     elif len(watching.recorded) > len(watching.layers):
         yield "load monitor: a router reports its choice twice, so its load is counted twice"
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.numel() == other.numel() and torch.equal(one.flatten(), other.flatten())
 
 
 def _others(indices: torch.Tensor, experts: int) -> torch.Tensor:

@@ -58,7 +58,7 @@ def tokens(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Rows and columns of pixels; or three such pairs. Each argument has its own."""
-    salt = float(len(argument.name))
+    salt = float(sum(map(ord, argument.name)) % 17)
 
     def pairs(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
         rows_columns = torch.tensor([[_PIXELS * size + salt for size in sizes.grid[1:]]])
