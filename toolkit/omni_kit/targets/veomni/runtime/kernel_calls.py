@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -48,19 +49,18 @@ class _Caught:
         if told not in self._calls and self._reference is None:
             self._calls[told] = "no independent reference is known for it"
         elif told not in self._calls and self._reference is not None:
-            kept = (_kept(args), _kept(kwargs))
-            self._calls[told] = KernelCall(told, self._judged, self._reference, *kept)
+            self._calls[told] = KernelCall(told, self._judged, self._reference, kept(args), kept(kwargs))
         return self._kernel(*args, **kwargs)
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """The value with its tensors as they are now, since a kernel may write over them; and what requires a gradient."""
     if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
-        return tuple(_kept(item) for item in value)
+        return tuple(kept(item) for item in value)
     if isinstance(value, dict):
-        return {key: _kept(item) for key, item in value.items()}
+        return {key: kept(item) for key, item in value.items()}
     return value
 
 
@@ -105,20 +105,44 @@ def _catching_experts() -> Iterator[_Caught]:
 
 
 @contextmanager
+def plain_code(module: ModuleType, attention: str) -> Iterator[None]:
+    """While this is entered, the slots of a module are empty, and attention of this name goes by its definition."""
+    kernels = {slot: slot._kernel for slot in slots_of(module).values()}
+    for slot in kernels:
+        slot._kernel = None
+    try:
+        with _attention_by(attention, lambda *args, **kwargs: (_plain_attention(*args, **kwargs), None)):
+            yield
+    finally:
+        for slot, kernel in kernels.items():
+            slot._kernel = kernel
+
+
+@contextmanager
 def _catching_attention(model: nn.Module) -> Iterator[_Caught]:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as FUNCTIONS
 
     name = str(getattr(model, "config")._attn_implementation)  # noqa: B009 - a module has any attribute
-    registered = name in FUNCTIONS
-    kernel = FUNCTIONS[name] if registered else sys.modules[type(model).__module__].eager_attention_forward
-    FUNCTIONS[name] = caught = _Caught(kernel, _plain_attention, _alone(kernel))
-    try:
+    kernel = FUNCTIONS[name] if name in FUNCTIONS else sys.modules[type(model).__module__].eager_attention_forward
+    caught = _Caught(kernel, _plain_attention, _alone(kernel))
+    with _attention_by(name, caught):
         yield caught
+
+
+@contextmanager
+def _attention_by(name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Register a function of attention while this is entered; then everything is as before, as graphs check it."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as FUNCTIONS
+
+    own = FUNCTIONS._local_mapping.get(name)
+    FUNCTIONS[name] = function
+    try:
+        yield
     finally:
-        if registered:
-            FUNCTIONS[name] = kernel
-        else:
+        if own is None:
             del FUNCTIONS[name]
+        else:
+            FUNCTIONS[name] = own
 
 
 def _alone(kernel: Callable[..., Any]) -> Callable[..., Any]:
