@@ -227,6 +227,8 @@ class Search:
     def _unbeaten(self, slot: str, alone: Mapping[str, Measured]) -> list[str]:
         """Return the first few that no other beats in time or memory and equals in the other; of ties, the default."""
         own = alone[self.default[slot]]
+        if any((slot, name) in self.along for name in alone):  # what came along made a part of the difference
+            return list(alone)[:_BEST]
 
         def beats(one: Measured, other: Measured) -> bool:
             faster, smaller = one.ms < other.ms - self._noise, one.gb < other.gb - _NOISE_GB

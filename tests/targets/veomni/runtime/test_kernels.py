@@ -105,6 +105,15 @@ def test_attention_that_looks_into_other_sequences_is_wrong(
     assert any(error.kernel > error.allowed for error in errors_of(call, torch.float32))
 
 
+def test_flex_attention_that_joins_packed_samples_is_found_before_it_compiles(
+    built: tuple[VeOmniBuilder, Any, Path],
+) -> None:
+    builder, model, _ = built
+    builder.choose(model, {ATTENTION: "flex_attention"})
+    with pytest.raises(ValueError, match="its mask lets tokens see the packed sample before theirs"):
+        builder.kernel_calls(model, ATTENTION, TransformersBuilder().inputs(model, 3, 12))
+
+
 def test_choices_give_the_loss_that_plain_code_gives(built: tuple[VeOmniBuilder, Any, Path]) -> None:
     builder, model, _ = built
     batch = builder.batch(model, TransformersBuilder().inputs(model, 1, 24))

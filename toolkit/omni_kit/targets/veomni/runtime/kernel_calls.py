@@ -10,12 +10,15 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from omni_kit.targets.sides import KernelCall
 from omni_kit.targets.veomni.runtime.attention import packed_attention
 from omni_kit.targets.veomni.runtime.kernels import ATTENTION_SETTING, EXPERTS, setting_of, slots_of
 from omni_kit.targets.veomni.runtime.references import REFERENCES, fused_experts
 from omni_kit.targets.veomni.runtime.slots import call_told
+
+_ONE_SAMPLE = 2  # bounds
 
 
 class _Caught:
@@ -124,7 +127,7 @@ def _catching_attention(model: nn.Module) -> Iterator[_Caught]:
 
     name = str(getattr(model, "config")._attn_implementation)  # noqa: B009 - a module has any attribute
     kernel = FUNCTIONS[name] if name in FUNCTIONS else sys.modules[type(model).__module__].eager_attention_forward
-    caught = _Caught(kernel, _plain_attention, _alone(kernel))
+    caught = _Caught(_separating(kernel), _plain_attention, _alone(kernel))
     with _attention_by(name, caught):
         yield caught
 
@@ -143,6 +146,20 @@ def _attention_by(name: str, function: Callable[..., Any]) -> Iterator[None]:
             del FUNCTIONS[name]
         else:
             FUNCTIONS[name] = own
+
+
+def _separating(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that raises if the mask of flex attention joins packed samples, before it compiles for long."""
+
+    def attention(module: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
+        bounds, sees = kwargs.get("cu_seq_lens_q"), getattr(mask, "mask_mod", None)
+        if sees is not None and bounds is not None and len(bounds) > _ONE_SAMPLE:
+            first, zero = bounds[1].long(), torch.zeros_like(bounds[1]).long()
+            if sees(zero, zero, first, first - 1):
+                raise ValueError("its mask lets tokens see the packed sample before theirs")
+        return kernel(module, query, key, value, mask, *args, **kwargs)
+
+    return attention
 
 
 def _alone(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,18 +191,27 @@ def _plain_attention(
         [batch, tokens, heads, width of value].
     """
     query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
-    causal = kwargs.get("is_causal")
-    return packed_attention(
-        query,
-        key,
-        value,
-        None,
-        query.shape[1],
-        getattr(module, "is_causal", True) if causal is None else causal,
-        softmax_scale=scaling,
-        sliding_window=sliding_window,
-        softcap=softcap,
-        cu_seq_lens_q=kwargs.get("cu_seq_lens_q"),
-        cu_seq_lens_k=kwargs.get("cu_seq_lens_k"),
-        s_aux=kwargs.get("s_aux"),
-    )
+    causal, sinks = kwargs.get("is_causal"), kwargs.get("s_aux")
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sinks: Any) -> torch.Tensor:
+        return packed_attention(
+            query,
+            key,
+            value,
+            None,
+            query.shape[1],
+            getattr(module, "is_causal", True) if causal is None else causal,
+            softmax_scale=scaling,
+            sliding_window=sliding_window,
+            softcap=softcap,
+            cu_seq_lens_q=kwargs.get("cu_seq_lens_q"),
+            cu_seq_lens_k=kwargs.get("cu_seq_lens_k"),
+            s_aux=sinks,
+        )
+
+    # One head of keys at a time, computed again for gradients: the weights of all would not fit next to a real model.
+    count = key.shape[2]
+    parts = [tensor.chunk(count, dim=2) for tensor in (query, key, value)]
+    of_sinks = (None,) * count if sinks is None else sinks.chunk(count)
+    answers = [checkpoint(attention, *part, use_reentrant=False) for part in zip(*parts, of_sinks, strict=True)]
+    return torch.cat(answers, dim=2)
