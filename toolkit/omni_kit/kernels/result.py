@@ -117,7 +117,7 @@ class KernelReport:
 
     @property
     def settings(self) -> list["Setting"]:
-        """What the recommended choice sets in a training file."""
+        """The places in a training file that the recommended choice sets, each with its settings."""
         if self.recommended is None:
             return []
         elsewhere = ((path.split("."), value) for path, value in self.recommended.training.items())
