@@ -48,7 +48,7 @@ def bounded_memory() -> Iterator[None]:
     if _resident() > _bound:
         gc.unfreeze()
         for one in gc.get_objects():
-            if isinstance(one, _lru_cache_wrapper) and str(one.__module__).startswith("omni_"):
+            if type(one) is _lru_cache_wrapper and str(one.__module__).startswith("omni_"):
                 one.cache_clear()
         gc.collect()
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):

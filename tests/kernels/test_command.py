@@ -162,6 +162,29 @@ def test_brought_kernels_that_were_chosen_come_with_the_model(
     assert "from . import grouped_mm, torch_varlen" in (tmp_path / "mine/__init__.py").read_text(encoding="utf-8")
 
 
+def test_compiled_blocks_that_were_chosen_are_written_into_the_training(
+    measured: tuple[Path, int, dict[str, Any]], tmp_path: Path
+) -> None:
+    place, _, answer = measured
+    assert answer["recommended"]["training"] == {"train.torch_compile.enable": False}
+    training = {"train.torch_compile.enable": True, "train.pad_to_length": True}
+    kept = place / "compiled.json"
+    kept.write_text(
+        json.dumps({**answer, "recommended": {**answer["recommended"], "training": training}}), encoding="utf-8"
+    )
+    given = ("--from", str(place / "config.json"), "--target", "veomni", "--into", str(tmp_path))
+    code, written = run_cli("new-model", "mine", *given, "--kernels", str(kept))
+    assert code == 0, written
+    values = yaml.safe_load((tmp_path / "mine/train.yaml").read_text(encoding="utf-8"))
+    assert values["train"]["torch_compile"] == {"enable": True}
+    assert values["train"]["pad_to_length"] is True
+    assert not any("." in setting for setting in values["model"]["ops_implementation"])
+    assert "keep_graphs(self.base.model)" in (tmp_path / "mine/train.py").read_text(encoding="utf-8")
+    assert (tmp_path / "mine/compiled_blocks.py").is_file()
+    _, updated = run_cli("update", str(tmp_path / "mine"))
+    assert {"path": "mine/train.yaml", "action": "unchanged"} in updated["files"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -116,6 +116,37 @@ def test_nothing_beyond_noise_leaves_everything_as_it_was() -> None:
     assert len(found.measured) == 3
 
 
+def test_a_kernel_brings_along_what_it_needs_in_other_slots() -> None:
+    costs = {
+        "compile": {"off": (0.0, 0.0), "blocks": (-20.0, 0.0)},
+        "norm": {"kernel": (0.0, 0.0), "plain": (4.0, 0.0)},
+        "loss": {"slow": (30.0, 0.0), "quick": (0.0, 0.0)},
+    }
+    bench = StandIns(costs)
+    start = {"compile": "off", "norm": "kernel", "loss": "slow"}
+    kernels = {slot: list(one) for slot, one in costs.items()}
+    along = {("compile", "blocks"): {"norm": "plain"}}
+    found = Search(bench, start, kernels, along=along, rounds=2, clock=bench.clock).run()
+    assert found.choices[found.recommended] == {"compile": "blocks", "norm": "plain", "loss": "quick"}
+    assert found.alone["compile", "blocks"] == "compile=blocks, norm=plain"
+    assert all(call["norm"] == "plain" for call in bench.calls if call["compile"] == "blocks")
+
+
+def test_what_came_along_is_also_tried_without_the_kernel_that_brought_it() -> None:
+    """Compiled blocks only win alone because of the experts that they bring along."""
+    costs = {
+        "compile": {"off": (0.0, 0.0), "blocks": (3.0, 0.0)},
+        "experts": {"slow": (10.0, 0.0), "quick": (0.0, 0.0)},
+        "loss": {"slow": (30.0, 0.0), "quick": (0.0, 0.0)},
+    }
+    bench = StandIns(costs)
+    start = {"compile": "off", "experts": "slow", "loss": "slow"}
+    kernels = {slot: list(one) for slot, one in costs.items()}
+    along = {("compile", "blocks"): {"experts": "quick"}}
+    found = Search(bench, start, kernels, along=along, rounds=2, clock=bench.clock).run()
+    assert found.choices[found.recommended] == {"compile": "off", "experts": "quick", "loss": "quick"}
+
+
 def test_a_kernel_that_crashes_is_named_and_never_chosen() -> None:
     bench = StandIns(COSTS, crashing=frozenset({"chunked"}))
     found = search(bench).run()

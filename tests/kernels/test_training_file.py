@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from omni_kit.errors import BadInput
-from omni_kit.kernels.training_file import block, check_training_file, merge_file, merged
+from omni_kit.kernels.training_file import Setting, block, check_training_file, merge_file, merged
 
 PLACE = ("model", "ops_implementation")
 CHOSEN = {"attn_implementation": "sdpa", "cross_entropy_loss_implementation": "chunk_loss"}
@@ -70,19 +70,28 @@ def test_a_file_that_cannot_be_merged_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "train.yaml"
     file.write_text("model: name\n", encoding="utf-8")
     with pytest.raises(BadInput, match="unsupported form"):
-        merge_file(file, PLACE, CHOSEN)
+        merge_file(file, [(PLACE, CHOSEN)])
     assert file.read_text(encoding="utf-8") == "model: name\n"
     with pytest.raises(BadInput, match="not a directory"):
         check_training_file(tmp_path / "nowhere" / "train.yaml")
 
 
 def test_a_file_is_made_where_there_is_none(tmp_path: Path) -> None:
-    merge_file(tmp_path / "train.yaml", PLACE, CHOSEN)
-    assert (tmp_path / "train.yaml").read_text(encoding="utf-8") == block(PLACE, CHOSEN)
+    merge_file(tmp_path / "train.yaml", [(PLACE, CHOSEN)])
+    assert (tmp_path / "train.yaml").read_text(encoding="utf-8") == block([(PLACE, CHOSEN)])
 
 
 @pytest.mark.parametrize("name", ["a: 1\nevil", "on", "#", "a: b", "&a", ""])
 def test_names_are_no_more_than_names(name: str) -> None:
     chosen = {name: "b\nevil: 1"}
-    assert yaml.safe_load(block((name, "x"), chosen)) == {name: {"x": chosen}}
+    assert yaml.safe_load(block([((name, "x"), chosen)])) == {name: {"x": chosen}}
     assert yaml.safe_load(merged("m:\n  z: 1\n", ("m",), chosen)) == {"m": {"z": 1, **chosen}}
+
+
+def test_settings_in_several_places_become_one_file() -> None:
+    settings: list[Setting] = [(PLACE, CHOSEN), (("train", "compile"), {"enable": True}), (("train",), {"pad": True})]
+    expected = {
+        "model": {"ops_implementation": CHOSEN},
+        "train": {"compile": {"enable": True}, "pad": True},
+    }
+    assert yaml.safe_load(block(settings)) == expected

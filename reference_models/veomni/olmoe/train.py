@@ -11,7 +11,7 @@ class Trainer(TextTrainer):
     def on_train_begin(self):
         train, attention = self.base.args.train, self.base.model_config._attn_implementation
         packs = train.dyn_bsz or train.micro_batch_size > 1
-        if packs and not any(kernel in attention for kernel in ("flash", "magi")):
+        if packs and not any(kernel in attention for kernel in ("flash", "magi", "varlen")):
             raise ValueError(
                 f"{attention} attention sees across packed samples. Set --train.dyn_bsz false "
                 "--train.micro_batch_size 1, or a flash attention in model.ops_implementation.attn_implementation."

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import Device, DeviceOption, FormatOption, FullOption
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
 
@@ -91,7 +92,7 @@ def kernels_command(
         write_page(report, html)
         output.say(f"wrote {html}")
     if write_yaml is not None and report.recommended is not None:
-        merge_file(write_yaml, report.place, report.recommended.ops_implementation)
+        merge_file(write_yaml, report.settings)
         output.say(f"wrote {write_yaml}")
     output.finish(
         report.to_json(),
@@ -133,7 +134,7 @@ def show(console: Console, report: "KernelReport") -> None:
     console.print(f"the search ended: {escape(report.stopped)}", soft_wrap=True)
     if report.worse:
         console.print("[red]slower than upstream, and larger, too[/red]")
-    console.print(escape(block(report.place, best.ops_implementation)), soft_wrap=True)
+    console.print(escape(block(report.settings)), soft_wrap=True)
 
 
 def _show_slots(console: Console, report: "KernelReport") -> None:
@@ -144,6 +145,8 @@ def _show_slots(console: Console, report: "KernelReport") -> None:
             colour = _COLOURS.get(kernel.status, "dim")
             against = "" if kernel.ms is None or base is None else f"{kernel.ms - base.ms:+.1f}"
             reason = f" {escape(kernel.reason)}" if kernel.reason else ""
+            if kernel.first_step_s is not None:
+                reason = f", {counted(kernel.graphs, 'graph')}, first steps {kernel.first_step_s:.1f} s{reason}"
             name = f"[bold]{escape(kernel.name)}[/bold]" if kernel.name == slot.chosen else escape(kernel.name)
             rows.add_row(
                 f"{escape(slot.slot)}{_aside(report, slot.matters)}" if not number else "",

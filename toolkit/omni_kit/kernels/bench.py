@@ -54,6 +54,7 @@ class Room:
         self._workers: dict[str, Worker] = {}
         self._opening: dict[str, Open] = {}
         self._made: set[str] = set()
+        self._recompiled: dict[frozenset[tuple[str, str]], int] = {}
 
     def __enter__(self) -> "Room":
         for name in (_UPSTREAM, _CANDIDATE):
@@ -105,7 +106,14 @@ class Room:
             raise Broken(str(error)) from error
         if "error" in said:
             raise Broken(said["error"])
+        key = frozenset(contender.items())
+        again = said["later"] + (said["first"] if key in self._recompiled else 0)
+        self._recompiled[key] = self._recompiled.get(key, 0) + again
         return Sample(tuple(said["ms"]), float(said["gb"]))
+
+    def recompiled(self, contender: Mapping[str, str]) -> int:
+        """Return how many graphs were compiled for a choice after its first step."""
+        return self._recompiled.get(frozenset(contender.items()), 0)
 
     def _inputs(self, length: int) -> Path:
         """Return the file of what both sides are fed, of sequences of this length; upstream makes it once.

@@ -91,11 +91,10 @@ def render_page(report: KernelReport) -> str:
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    best = report.recommended
     page = environment.get_template("kernels.html.jinja").render(
         report=report,
         picture=picture(report),
-        yaml=block(report.place, best.ops_implementation) if best else "",
+        yaml=block(report.settings),
         versions=versions(),
         machine=machine(),
     )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.kernels.timing import Measured
+from omni_kit.kernels.training_file import Setting
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.config_view import ConfigView
 
@@ -25,6 +26,7 @@ class KernelResult:
         max_rel: its largest error in the proof; None where it had none.
         status: "plain" is upstream's own code; the others say what became of it.
         reason: why it cannot be chosen, or that it gave no time.
+        graphs: that torch.compile made for it, in `first_step_s` seconds.
     """
 
     name: str
@@ -33,6 +35,8 @@ class KernelResult:
     gb: float | None = None
     max_rel: float | None = None
     reason: str = ""
+    graphs: int = 0
+    first_step_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,16 @@ class Point:
 
     Attributes:
         name: what it has other than the default.
+        training: dotted path -> value of what it sets elsewhere in a training file.
+        recompilations: graphs that were compiled after its first step.
     """
 
     name: str
     ms: float
     gb: float
     ops_implementation: Mapping[str, str] = field(default_factory=dict)
+    training: Mapping[str, bool] = field(default_factory=dict)
+    recompilations: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,15 @@ class KernelReport:
         return slower and self.recommended.gb > self.upstream.gb
 
     @property
+    def settings(self) -> list["Setting"]:
+        """The places in a training file that the recommended choice sets, each with its settings."""
+        if self.recommended is None:
+            return []
+        elsewhere = ((path.split("."), value) for path, value in self.recommended.training.items())
+        own: list[Setting] = [(self.place, self.recommended.ops_implementation)]
+        return own + [(tuple(keys[:-1]), {keys[-1]: value}) for keys, value in elsewhere]
+
+    @property
     def exit_code(self) -> int:
         """Return 1 if the integration is worse than upstream, and 3 if a requested measurement is missing."""
         if self.worse:
@@ -119,7 +136,7 @@ class KernelReport:
         """The command's fields of the contract."""
         none = {"ms": None, "gb": None}
         upstream = none if self.upstream is None else {"ms": self.upstream.ms, "gb": self.upstream.gb}
-        empty: dict[str, Any] = {**none, "name": "", "ops_implementation": {}}
+        empty: dict[str, Any] = {**none, "name": "", "ops_implementation": {}, "training": {}, "recompilations": 0}
         return {
             "path": self.path,
             "model": dict(self.model),
@@ -168,6 +185,7 @@ class StoredResult:
     Attributes:
         model: the shape class that it was measured on.
         place: the keys that lead to the settings.
+        chosen: setting -> kernel, and dotted path -> value of what is set elsewhere.
         run: how it was measured.
     """
 
@@ -195,6 +213,8 @@ def load_choice(file: Path) -> StoredResult:
     if not isinstance(chosen, dict) or not chosen or not isinstance(model, dict):
         raise BadInput(f"{file} has no recommendation: nothing was measured", "measure on a machine with kernels")
     settings = {str(setting): str(kernel) for setting, kernel in chosen.items()}
+    if isinstance(recommended, dict) and isinstance(elsewhere := recommended.get("training", {}), dict):
+        settings |= {str(path): str(value).lower() for path, value in elsewhere.items()}
     run = said.get("run")
     return StoredResult(model, tuple(map(str, said.get("place") or ())), settings, run if isinstance(run, dict) else {})
 

@@ -147,7 +147,7 @@ class _Work:
         proven = {choice.setting: self._proven(choice, choices) for choice in choices}
         default = {choice.setting: self._start(choice, proven[choice.setting]) for choice in choices}
         try:
-            found = self._search(default, proven, upstream).run()
+            found = self._search(default, choices, proven, upstream).run()
             found, upstream = self._confirmed(default, found, upstream)
         except Broken as error:
             self._notes.append(f"the default could not be timed: {error}")
@@ -202,7 +202,7 @@ class _Work:
             return KernelResult(kernel.name, "missing", reason=kernel.missing), 0.0
         if kernel.plain:
             return KernelResult(kernel.name, "plain"), 0.0
-        chosen = {**{other.setting: other.fallback for other in choices}, choice.setting: kernel.name}
+        chosen = {**{other.setting: other.fallback for other in choices}, choice.setting: kernel.name, **kernel.along}
         try:
             said = self._room.prove(choice.setting, chosen, _LONGEST_PROOF, timed=timed)
         except StepError as error:
@@ -231,7 +231,11 @@ class _Work:
         return instead
 
     def _search(
-        self, default: Mapping[str, str], proven: Mapping[str, Sequence[KernelResult]], upstream: Measured | None
+        self,
+        default: Mapping[str, str],
+        choices: Sequence[KernelChoice],
+        proven: Mapping[str, Sequence[KernelResult]],
+        upstream: Measured | None,
     ) -> Search:
         asked = self._asked
         kernels = {
@@ -244,6 +248,7 @@ class _Work:
             default,
             {setting: names if setting in called else [default[setting]] for setting, names in kernels.items()},
             lambda gb: self._limit(gb, upstream),
+            {(one.setting, kernel.name): kernel.along for one in choices for kernel in one.kernels if kernel.along},
             rounds=asked.rounds,
             seconds=max(0.0, asked.seconds - (time.monotonic() - self._begun)),
             say=self._say,
@@ -296,11 +301,20 @@ class _Work:
         upstream: Measured | None,
     ) -> KernelReport:
         asked, base = self._asked, found.measured[DEFAULT]
+        elsewhere = {
+            one.setting: {kernel.name: kernel.training for kernel in one.kernels}
+            for one in choices
+            if any(kernel.training for kernel in one.kernels)
+        }
         chosen = found.choices[found.recommended]
 
         def point(name: str) -> Point:
-            one = found.measured[name]
-            return Point(name, one.ms, one.gb, dict(found.choices[name]))
+            one, own = found.measured[name], found.choices[name]
+            settings = {setting: kernel for setting, kernel in own.items() if setting not in elsewhere}
+            training = {
+                path: value for setting in elsewhere for path, value in elsewhere[setting][own[setting]].items()
+            }
+            return Point(name, one.ms, one.gb, settings, training, self._room.recompiled(own))
 
         best = found.measured[found.recommended]
         limit = self._limit(base.gb, upstream)

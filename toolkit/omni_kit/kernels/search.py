@@ -39,6 +39,7 @@ class Found:
         recommended: name of the choice.
         stopped: why the search ended.
         seconds: how long it took.
+        alone: slot and kernel -> the choice that has this kernel, with what it brings along, and else the default.
     """
 
     choices: Mapping[str, Choice]
@@ -50,6 +51,7 @@ class Found:
     stopped: str
     seconds: float
     front: Sequence[str] = field(default_factory=list)
+    alone: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def finalists(self, limit: float | None) -> list[str]:
         """Return the choices to measure again: the recommended one, then the fastest others within `limit` GB."""
@@ -89,6 +91,7 @@ class Search:
         default: slot -> kernel, from which it starts.
         kernels: slot -> what may be chosen there, all of it proven.
         limit: GB that a choice may take; given what the default takes. None knows no limit.
+        along: slot and kernel -> the kernels that this one needs in other slots.
         rounds: of each comparison.
         seconds: after which it tries nothing new.
     """
@@ -97,6 +100,7 @@ class Search:
     default: Choice
     kernels: Mapping[str, Sequence[str]]
     limit: Callable[[float], float | None] = lambda gb: None
+    along: Mapping[tuple[str, str], Choice] = field(default_factory=dict)
     rounds: int = 3
     seconds: float = 240.0
     clock: Callable[[], float] = time.monotonic
@@ -133,6 +137,7 @@ class Search:
             stopped,
             self.clock() - self._begun,
             pareto(self._measured),
+            singles,
         )
 
     def _others(self) -> list[tuple[str, str]]:
@@ -141,11 +146,16 @@ class Search:
         ]
 
     def _named(self, choice: Choice) -> str:
-        """The name of a choice: what it has other than the default."""
+        """The name of a choice, what it has other than the default; with what its kernels bring along."""
+        choice = {**choice, **self._brought(choice)}
         other = [f"{slot}={kernel}" for slot, kernel in choice.items() if kernel != self.default[slot]]
         name = ", ".join(other) or DEFAULT
         self._choices.setdefault(name, dict(choice))
         return name
+
+    def _brought(self, choice: Choice) -> Choice:
+        """Return what the kernels of a choice need in other slots."""
+        return {slot: own for item in choice.items() for slot, own in self.along.get(item, {}).items()}
 
     def _time(self, names: Iterable[str], against: str = DEFAULT) -> None:
         """Time those that were not yet; a few in each comparison, so that its rounds lie close together."""
@@ -201,7 +211,8 @@ class Search:
         found: dict[str, Measured] = {}
         for kernels in itertools.product(*(self._unbeaten(slot, alone[slot]) for slot in slots[:_TOGETHER])):
             changed = dict(zip(slots, kernels, strict=False))
-            parts = [alone[slot][kernel] for slot, kernel in changed.items()]
+            brought = self._brought(changed)
+            parts = [alone[slot][kernel] for slot, kernel in changed.items() if slot not in brought]
             ms, gb = sum(one.against for one in parts), sum(one.gb - base.gb for one in parts)
             found[self._named({**self.default, **changed})] = Measured(base.ms + ms, base.gb + gb, ms)
         return found
@@ -216,6 +227,8 @@ class Search:
     def _unbeaten(self, slot: str, alone: Mapping[str, Measured]) -> list[str]:
         """Return the first few that no other beats in time or memory and equals in the other; of ties, the default."""
         own = alone[self.default[slot]]
+        if any((slot, name) in self.along for name in alone):  # what came along made a part of the difference
+            return list(alone)[:_BEST]
 
         def beats(one: Measured, other: Measured) -> bool:
             faster, smaller = one.ms < other.ms - self._noise, one.gb < other.gb - _NOISE_GB

@@ -1,6 +1,7 @@
 """Steps that the processes of a search run: build models at a real width, prove kernels, time steps."""
 
 import gc
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.builder import TargetFault
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
+from omni_kit.targets.graphs import graphs_compiled
 from omni_kit.targets.sides import Choosing, KernelCall, Scaling, Sized
 from omni_kit.toys.tensors import Tensors
 
@@ -91,7 +93,8 @@ class Prove(Step[dict[str, Any]]):
     """Run a kernel and its reference on the inputs that the model gives the kernel.
 
     Answers `calls`, how many forms of calls there were; `unknown`, why one cannot be judged; `errors`, as the fields of
-    `Error`s, each with `told`; and `ms`, what the calls of a step take, where they are to be `timed`.
+    `Error`s, each with `told`; `ms`, what the calls of a step take, where they are to be `timed`; and `graphs`
+    that were compiled for them, in `seconds`.
     """
 
     setting: str
@@ -104,7 +107,9 @@ class Prove(Step[dict[str, Any]]):
         choosing = _able(side, Choosing)  # type: ignore[type-abstract]
         side.model = choosing.choose(side.model, self.chosen)
         dtype = next(side.model.parameters()).dtype
+        graphs, begun = graphs_compiled(), time.perf_counter()
         calls = choosing.kernel_calls(side.model, self.setting, _inputs(side, self.inputs))
+        graphs, seconds = graphs_compiled() - graphs, time.perf_counter() - begun
         errors: list[dict[str, Any]] = []
         ms = 0.0
         for call in calls:
@@ -114,15 +119,16 @@ class Prove(Step[dict[str, Any]]):
                     ms += milliseconds(call, dtype, stopwatch_for(next(side.model.parameters()).device))
         _release()
         unknown = next((call for call in calls if isinstance(call, str)), "")
-        return {"calls": len(calls), "unknown": unknown, "errors": errors, "ms": ms}
+        said = {"calls": len(calls), "unknown": unknown, "errors": errors, "ms": ms}
+        return {**said, "graphs": graphs, "seconds": seconds}
 
 
 @dataclass(frozen=True)
 class Time(Step[dict[str, Any]]):
     """Train some steps without an optimizer; return `ms` of each after the `warm` ones, and the peak memory in `gb`.
 
-    Of long steps, fewer are timed, and of very long ones only the last of the `warm` ones. Memory that ran out is an
-    answer, too: `error`.
+    Of long steps, fewer are timed, and of very long ones only the last of the `warm` ones. `first` and `later` are the
+    graphs that the first step and those after it compiled. Memory that ran out is an answer, too: `error`.
     """
 
     inputs: Path
@@ -142,9 +148,12 @@ class Time(Step[dict[str, Any]]):
             model.zero_grad(set_to_none=True)
             torch.autograd.backward(sized.loss(model, batch))
 
+        before = after = graphs_compiled()
         gc.disable()  # a collection in the middle of a step would be taken for its time
         try:
-            found = timed(step, watch, warm=self.warm - 1, steps=1)
+            step()
+            after = graphs_compiled()
+            found = timed(step, watch, warm=self.warm - 2, steps=1)
             if found.typical < _LONG:
                 enough = max(_FEWEST, int(_ENOUGH / found.typical))
                 found = timed(step, watch, warm=0, steps=min(self.steps, enough))
@@ -154,7 +163,9 @@ class Time(Step[dict[str, Any]]):
             gc.enable()
         model.zero_grad(set_to_none=True)
         _release()
-        return {"error": "out of memory"} if found is None else {"ms": list(found.ms), "gb": found.gb}
+        if found is None:
+            return {"error": "out of memory"}
+        return {"ms": list(found.ms), "gb": found.gb, "first": after - before, "later": graphs_compiled() - after}
 
 
 def _inputs(side: Side, file: Path) -> Tensors:

@@ -1,6 +1,6 @@
 """Writes chosen kernels into a training YAML; a person's settings and comments stay unchanged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 
 _STEP = "  "
+Setting = tuple[Sequence[str], Mapping[str, Any]]
+"""The keys that lead to settings, and the settings."""
 
 
-def block(place: Sequence[str], chosen: Mapping[str, str]) -> str:
+def block(settings: Iterable[Setting]) -> str:
     """The settings as they are pasted into a file that has none."""
-    return _nested(place, chosen, "")
+    return merged_all("", settings)
 
 
 def check_training_file(file: Path) -> None:
@@ -31,19 +33,27 @@ def check_training_file(file: Path) -> None:
     merged(_read(file), (), {}, str(file))
 
 
-def merge_file(file: Path, place: Sequence[str], chosen: Mapping[str, str]) -> None:
+def merge_file(file: Path, settings: Iterable[Setting]) -> None:
     """Sets the settings in a file, which is made where there is none; whole or not at all.
 
-    Args:
-        place: the keys that lead to the settings.
+    Raises:
+        BadInput: the file is no YAML, or something else stands in a place.
+    """
+    write_atomic(file, merged_all(_read(file), settings, str(file)))
+
+
+def merged_all(text: str, settings: Iterable[Setting], name: str = "the file") -> str:
+    """The text of a file with settings in several places.
 
     Raises:
-        BadInput: the file is no YAML, or something else stands in that place.
+        BadInput: as `merged`.
     """
-    write_atomic(file, merged(_read(file), place, chosen, str(file)))
+    for place, chosen in settings:
+        text = merged(text, place, chosen, name)
+    return text
 
 
-def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str = "the file") -> str:
+def merged(text: str, place: Sequence[str], chosen: Mapping[str, Any], name: str = "the file") -> str:
     """The text of a file with these settings.
 
     Raises:
@@ -78,17 +88,17 @@ def _read(file: Path) -> str:
         raise BadInput(f"{file} cannot be read: {error}", "pass a YAML file") from error
 
 
-def _expected(before: Mapping[str, Any], place: Sequence[str], chosen: Mapping[str, str]) -> dict[str, Any]:
+def _expected(before: Mapping[str, Any], place: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
     if not place:
         return {**before, **chosen}
     inner = before.get(place[0])
     return {**before, place[0]: _expected(inner if isinstance(inner, dict) else {}, place[1:], chosen)}
 
 
-def _spliced(text: str, node: Any, place: Sequence[str], chosen: Mapping[str, str]) -> str:
+def _spliced(text: str, node: Any, place: Sequence[str], chosen: Mapping[str, Any]) -> str:
     """Goes down as far as the place is there, and writes what is missing in front of what is there."""
     if node is None:
-        return text + ("" if not text or text.endswith("\n") else "\n") + block(place, chosen)
+        return text + ("" if not text or text.endswith("\n") else "\n") + _nested(place, chosen, "")
     if not place:
         return _set_all(text, node, chosen)
     inner = next((value for key, value in node.value if key.value == place[0]), None)
@@ -107,7 +117,7 @@ def _spliced(text: str, node: Any, place: Sequence[str], chosen: Mapping[str, st
     return text[: inner.start_mark.index].rstrip(" ") + made + text[inner.end_mark.index :]
 
 
-def _set_all(text: str, node: Any, chosen: Mapping[str, str]) -> str:
+def _set_all(text: str, node: Any, chosen: Mapping[str, Any]) -> str:
     """Replaces the values that are there, from the last to the first, and puts the others in front of them."""
     there = [(key.value, value) for key, value in node.value if key.value in chosen]
     new = {name: kernel for name, kernel in chosen.items() if name not in dict(there)}

@@ -23,6 +23,8 @@ def verdict(name: str, said: Mapping[str, Any]) -> KernelResult:
         return KernelResult(name, "wrong", max_rel=worst, reason=why)
     if said["unknown"]:
         return KernelResult(name, "unknown", max_rel=worst, reason=said["unknown"])
+    if graphs := int(said["graphs"]):
+        return KernelResult(name, "proven", max_rel=worst, graphs=graphs, first_step_s=round(said["seconds"], 1))
     return KernelResult(name, "proven", max_rel=worst)
 
 
@@ -44,7 +46,7 @@ def slot_result(
 
 def _timed(result: KernelResult, setting: str, start: str, found: Found) -> KernelResult:
     """With the figures of the choice that has this kernel, and everything else from the default."""
-    name = DEFAULT if result.name == start else f"{setting}={result.name}"
+    name = DEFAULT if result.name == start else found.alone.get((setting, result.name), "")
     if (one := found.measured.get(name)) is not None and result.status in USABLE:
         return replace(result, ms=one.ms, gb=one.gb)
     if (why := found.broken.get(name)) is not None:

@@ -49,7 +49,8 @@ class Request:
         into: the directory to write to.
         verdict: the layout of the checkpoint; None when no weights passed.
         way: the one that was asked for, of a handler that has several; see `HasVariants`.
-        kernels: setting -> kernel, as they were measured for such a model; see `WritesTraining`.
+        kernels: setting -> kernel, or dotted path in a training file -> value, as measured for such a model; see
+            `WritesTraining`.
     """
 
     name: str

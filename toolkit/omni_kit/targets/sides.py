@@ -317,11 +317,15 @@ class Bindable:
         name: as the framework's settings call it.
         missing: why this machine cannot run it; empty where it can be tried.
         plain: it is upstream's own code, and needs no proof.
+        along: setting -> kernel that it needs in other slots.
+        training: dotted path -> value in a training file, where that is not the setting at `settings_place`.
     """
 
     name: str
     missing: str = ""
     plain: bool = False
+    along: Mapping[str, str] = field(default_factory=dict)
+    training: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from omni_kit.kernels.proof import errors_of
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.targets.references.transformers import TransformersBuilder
 from omni_kit.targets.sides import Choosing, KernelCall
+from omni_kit.targets.veomni.runtime.compiling import SETTING
 from omni_kit.targets.veomni.runtime.kernels import bring_kernels, built_in, setting_of
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.text.context import BROUGHT
@@ -53,6 +54,8 @@ def test_choices_are_those_of_the_registry(built: tuple[VeOmniBuilder, Any, Path
     assert not names["chunk_loss"].missing
     assert {"sdpa", "flash_attention_2"} <= {kernel.name for kernel in found[ATTENTION].kernels}
     for setting, choice in found.items():
+        if setting == SETTING:  # compiled blocks are set elsewhere
+            continue
         assert choice.default == OpsImplementationConfig.__dataclass_fields__[setting].default
         assert choice.fallback in {kernel.name for kernel in choice.kernels}
 
@@ -100,6 +103,15 @@ def test_attention_that_looks_into_other_sequences_is_wrong(
     (call,) = builder.kernel_calls(model, ATTENTION, TransformersBuilder().inputs(model, 3, 12))
     assert isinstance(call, KernelCall)
     assert any(error.kernel > error.allowed for error in errors_of(call, torch.float32))
+
+
+def test_flex_attention_that_joins_packed_samples_is_found_before_it_compiles(
+    built: tuple[VeOmniBuilder, Any, Path],
+) -> None:
+    builder, model, _ = built
+    builder.choose(model, {ATTENTION: "flex_attention"})
+    with pytest.raises(ValueError, match="its mask lets tokens see the packed sample before theirs"):
+        builder.kernel_calls(model, ATTENTION, TransformersBuilder().inputs(model, 3, 12))
 
 
 def test_choices_give_the_loss_that_plain_code_gives(built: tuple[VeOmniBuilder, Any, Path]) -> None:

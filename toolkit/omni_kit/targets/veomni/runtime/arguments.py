@@ -1,6 +1,7 @@
 """How VeOmni's data pipeline passes a sample to its models: with positions and placeholder masks made beforehand."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -43,6 +44,18 @@ def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
 def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
     """The arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
     return placed(collated(model, divided(inputs)), inputs["input_ids"].device)
+
+
+def repacked(model: Any, inputs: Tensors) -> list[dict[str, Any]]:
+    """The arguments of forward as `packed` makes them, then of the same tokens in other numbers of samples; of text."""
+    row = {name: tensor.reshape(1, -1) for name, tensor in inputs.items()}
+    size = row["input_ids"].shape[1]
+    found = [packed(model, inputs)]
+    for ends in ((size // 5, size // 2, size), (size // 3, size)):
+        bounds = pairwise((0, *ends))
+        samples = [{name: tensor[:, start:end] for name, tensor in row.items()} for start, end in bounds]
+        found.append(placed(collated(model, samples), row["input_ids"].device))
+    return found
 
 
 def divided(inputs: Tensors) -> list[Tensors]:

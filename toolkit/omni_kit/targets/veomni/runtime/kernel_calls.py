@@ -5,16 +5,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from omni_kit.targets.sides import KernelCall
 from omni_kit.targets.veomni.runtime.attention import packed_attention
 from omni_kit.targets.veomni.runtime.kernels import ATTENTION_SETTING, EXPERTS, setting_of, slots_of
 from omni_kit.targets.veomni.runtime.references import REFERENCES, fused_experts
 from omni_kit.targets.veomni.runtime.slots import call_told
+
+_ONE_SAMPLE = 2  # bounds
 
 
 class _Caught:
@@ -48,19 +52,18 @@ class _Caught:
         if told not in self._calls and self._reference is None:
             self._calls[told] = "no independent reference is known for it"
         elif told not in self._calls and self._reference is not None:
-            kept = (_kept(args), _kept(kwargs))
-            self._calls[told] = KernelCall(told, self._judged, self._reference, *kept)
+            self._calls[told] = KernelCall(told, self._judged, self._reference, kept(args), kept(kwargs))
         return self._kernel(*args, **kwargs)
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """The value with its tensors as they are now, since a kernel may write over them; and what requires a gradient."""
     if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
-        return tuple(_kept(item) for item in value)
+        return tuple(kept(item) for item in value)
     if isinstance(value, dict):
-        return {key: _kept(item) for key, item in value.items()}
+        return {key: kept(item) for key, item in value.items()}
     return value
 
 
@@ -105,20 +108,58 @@ def _catching_experts() -> Iterator[_Caught]:
 
 
 @contextmanager
+def plain_code(module: ModuleType, attention: str) -> Iterator[None]:
+    """While this is entered, the slots of a module are empty, and attention of this name goes by its definition."""
+    kernels = {slot: slot._kernel for slot in slots_of(module).values()}
+    for slot in kernels:
+        slot._kernel = None
+    try:
+        with _attention_by(attention, lambda *args, **kwargs: (_plain_attention(*args, **kwargs), None)):
+            yield
+    finally:
+        for slot, kernel in kernels.items():
+            slot._kernel = kernel
+
+
+@contextmanager
 def _catching_attention(model: nn.Module) -> Iterator[_Caught]:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as FUNCTIONS
 
     name = str(getattr(model, "config")._attn_implementation)  # noqa: B009 - a module has any attribute
-    registered = name in FUNCTIONS
-    kernel = FUNCTIONS[name] if registered else sys.modules[type(model).__module__].eager_attention_forward
-    FUNCTIONS[name] = caught = _Caught(kernel, _plain_attention, _alone(kernel))
-    try:
+    kernel = FUNCTIONS[name] if name in FUNCTIONS else sys.modules[type(model).__module__].eager_attention_forward
+    caught = _Caught(_separating(kernel), _plain_attention, _alone(kernel))
+    with _attention_by(name, caught):
         yield caught
+
+
+@contextmanager
+def _attention_by(name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Register a function of attention while this is entered; then everything is as before, as graphs check it."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as FUNCTIONS
+
+    own = FUNCTIONS._local_mapping.get(name)
+    FUNCTIONS[name] = function
+    try:
+        yield
     finally:
-        if registered:
-            FUNCTIONS[name] = kernel
-        else:
+        if own is None:
             del FUNCTIONS[name]
+        else:
+            FUNCTIONS[name] = own
+
+
+def _separating(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that raises if the mask of flex attention joins packed samples, before it compiles for long."""
+
+    def attention(module: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
+        bounds, sees = kwargs.get("cu_seq_lens_q"), getattr(mask, "mask_mod", None)
+        if sees is not None and bounds is not None and len(bounds) > _ONE_SAMPLE:
+            first, zero = bounds[1].long(), torch.zeros_like(bounds[1]).long()
+            if sees(zero, zero, first, first - 1):
+                raise ValueError("its mask lets tokens see the packed sample before theirs")
+        return kernel(module, query, key, value, mask, *args, **kwargs)
+
+    return attention
 
 
 def _alone(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,18 +191,27 @@ def _plain_attention(
         [batch, tokens, heads, width of value].
     """
     query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
-    causal = kwargs.get("is_causal")
-    return packed_attention(
-        query,
-        key,
-        value,
-        None,
-        query.shape[1],
-        getattr(module, "is_causal", True) if causal is None else causal,
-        softmax_scale=scaling,
-        sliding_window=sliding_window,
-        softcap=softcap,
-        cu_seq_lens_q=kwargs.get("cu_seq_lens_q"),
-        cu_seq_lens_k=kwargs.get("cu_seq_lens_k"),
-        s_aux=kwargs.get("s_aux"),
-    )
+    causal, sinks = kwargs.get("is_causal"), kwargs.get("s_aux")
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sinks: Any) -> torch.Tensor:
+        return packed_attention(
+            query,
+            key,
+            value,
+            None,
+            query.shape[1],
+            getattr(module, "is_causal", True) if causal is None else causal,
+            softmax_scale=scaling,
+            sliding_window=sliding_window,
+            softcap=softcap,
+            cu_seq_lens_q=kwargs.get("cu_seq_lens_q"),
+            cu_seq_lens_k=kwargs.get("cu_seq_lens_k"),
+            s_aux=sinks,
+        )
+
+    # One head of keys at a time, computed again for gradients: the weights of all would not fit next to a real model.
+    count = key.shape[2]
+    parts = [tensor.chunk(count, dim=2) for tensor in (query, key, value)]
+    of_sinks = (None,) * count if sinks is None else sinks.chunk(count)
+    answers = [checkpoint(attention, *part, use_reentrant=False) for part in zip(*parts, of_sinks, strict=True)]
+    return torch.cat(answers, dim=2)

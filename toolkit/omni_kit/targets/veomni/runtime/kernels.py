@@ -58,11 +58,17 @@ def bring_kernels() -> None:
     from veomni.ops.kernels import moe  # noqa: F401 - VeOmni's own kernels register themselves
 
     for name in BROUGHT:
-        if (own := f"omni_kit_{name}") not in sys.modules:
-            file = resource_dir("templates") / "veomni" / "text" / f"{name}.py.jinja"
-            module = ModuleType(own)
-            sys.modules[own] = module
-            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
+        brought(name)
+
+
+def brought(name: str) -> ModuleType:
+    """Return a module among the templates that integrations get as it is; it runs once."""
+    if (own := f"omni_kit_{name}") not in sys.modules:
+        file = resource_dir("templates") / "veomni" / "text" / f"{name}.py.jinja"
+        module = ModuleType(own)
+        sys.modules[own] = module
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
+    return sys.modules[own]
 
 
 def setting_of(operation: str) -> str:

@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +18,10 @@ from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mes
 from omni_kit.targets.veomni.model_dir import located
 from omni_kit.targets.veomni.replaced import lost_by
 from omni_kit.targets.veomni.runtime import trainer
-from omni_kit.targets.veomni.runtime.arguments import arguments, packed, without_positions
+from omni_kit.targets.veomni.runtime.arguments import arguments, packed, repacked, without_positions
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
+from omni_kit.targets.veomni.runtime.compiling import SETTING, block_calls, compile_choice, select_blocks
 from omni_kit.targets.veomni.runtime.converting import stored_tensors
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.heads import head_faults
@@ -249,7 +251,9 @@ class VeOmniBuilder:
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
         """Return what VeOmni's settings can choose for the model, and the kernels that omni-kit brings."""
         bring_kernels()
-        return choices_of(self._build(config_dir, None, "meta"), self.slots(config_dir))
+        model = self._build(config_dir, None, "meta")
+        kernels = choices_of(model, self.slots(config_dir))
+        return [*kernels, *compile_choice(model, kernels)]
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:
         """With every slot on its eager form."""
@@ -261,7 +265,9 @@ class VeOmniBuilder:
         fixed = built_in(sys.modules[type(model).__module__])
         if any(chosen.get(setting) != before.get(setting) for setting in fixed & {*chosen, *before}):
             model = self._sized(config_dir, dtype, chosen)
-        bind(model, eager_operations(**chosen))
+        bind(model, eager_operations(**{name: kernel for name, kernel in chosen.items() if name != SETTING}))
+        if SETTING in chosen:
+            select_blocks(model, chosen)
         return model
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
@@ -274,15 +280,23 @@ class VeOmniBuilder:
 
     def kernel_calls(self, model: nn.Module, setting: str, inputs: Tensors) -> Sequence[KernelCall | str]:
         """Of the kernels that are bound; plain code is no kernel, and is not called so."""
+        if setting == SETTING:
+            rows = [{**row, "use_cache": False} for row in repacked(model, inputs)]
+            return block_calls(model, [partial(self._step, model, row) for row in rows])
         batch = self.batch(model, inputs)
         found = caught_calls(model, setting, lambda: self.loss(model, batch))
         calls_seen()
         return found
 
+    def _step(self, model: nn.Module, batch: Mapping[str, Any]) -> None:
+        torch.autograd.backward(self.loss(model, batch))
+        model.zero_grad(set_to_none=True)
+
     def _sized(self, config_dir: Path, dtype: str, chosen: Mapping[str, str]) -> nn.Module:
         self._built = (config_dir, dtype, dict(chosen))
         torch.manual_seed(0)
-        return cast(nn.Module, self._build(config_dir, None, self._device, dtype, **chosen).train())
+        kernels = {name: kernel for name, kernel in chosen.items() if name != SETTING}
+        return cast(nn.Module, self._build(config_dir, None, self._device, dtype, **kernels).train())
 
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """On the integration's own training files, data and launcher, with overrides for a small model."""

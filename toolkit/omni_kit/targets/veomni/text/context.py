@@ -18,6 +18,8 @@ BROUGHT = {
     "attn_implementation": {"torch_varlen": "torch_varlen"},
 }
 """Setting -> kernel that omni-kit brings -> the module among the templates that registers it."""
+COMPILED, PADDED = "train.torch_compile.enable", "train.pad_to_length"
+"""The settings, by their place in a training file, with which VeOmni compiles decoder blocks."""
 
 
 @dataclass(frozen=True)

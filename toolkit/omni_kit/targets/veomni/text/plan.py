@@ -25,7 +25,7 @@ from omni_kit.targets.veomni.media.merging import (
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_decisions, media_patches, merging_edits
 from omni_kit.targets.veomni.media.speech import speech_only
-from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
+from omni_kit.targets.veomni.text.context import COMPILED, TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
@@ -237,7 +237,8 @@ class _Planner:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         if self.merging is not None:
             yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **self._media})
-        for module in (*self.context.brought, *(["packed_rows"] if self.apart else [])):
+        also = {"packed_rows": self.apart, "compiled_blocks": self._compiled}
+        for module in (*self.context.brought, *(name for name, needed in also.items() if needed)):
             yield NewFile(f"{base}/{module}.py", f"{module}.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
@@ -255,7 +256,8 @@ class _Planner:
         base = self.base
         yaml = f"configs/text/{self.request.name}" if self.in_tree else f"{base}/train"
         context = {
-            **vars(self.context), **self._media, **vars(self.training), "kernels": dict(self.request.kernels),
+            **vars(self.context), **self._media, **vars(self.training), "compiled": self._compiled,
+            "kernels": {setting: kernel for setting, kernel in self.request.kernels.items() if "." not in setting},
             "package": base.replace("/", "."), "training_file": f"{yaml}.yaml",
         }  # fmt: skip
         yield NewFile(f"{yaml}.yaml", "train.yaml.jinja", context={**context, "lora": False})
@@ -263,6 +265,11 @@ class _Planner:
             yield NewFile(f"{yaml}_lora.yaml", "train.yaml.jinja", context={**context, "lora": True})
         yield NewFile(f"{base}/train.py", "train.py.jinja", context=context)
         yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=context)
+
+    @property
+    def _compiled(self) -> bool:
+        """Whether compiled decoder blocks were measured to be faster."""
+        return self.request.kernels.get(COMPILED) == "true"
 
     @cached_property
     def _media(self) -> dict[str, Any]:
