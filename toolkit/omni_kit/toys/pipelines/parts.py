@@ -3,8 +3,9 @@
 import contextlib
 import inspect
 import math
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import count
@@ -31,6 +32,9 @@ _CHANNELS, _WIDTH = 32, 8  # some norms have 32 groups, whatever they are told
 _BETWEEN = 142  # widths of models between others, which are none of the others' widths
 _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
 _READS_TEXT = "tokenizer"
+_PLAIN_MARKS = ("pad_token", "bos_token", "eos_token", "unk_token")
+_MARK = re.compile(r"(?!decoder_)(\w+)_token_(?:id|index)")
+_READ_MARK = re.compile(r"\btokenizer\.(\w+_token)\b")
 _BASE, _ANY = "PreTrainedModel", "Llama"
 # What is neither shifted nor scaled by default is so in a toy: what a pipeline leaves out is seen then.
 _MEASURES: Mapping[str, tuple[tuple[Any, ...], float]] = {
@@ -45,17 +49,61 @@ _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
-def tokenizer(length: int) -> Any:
-    """Return a tokenizer of words with outputs of at most `length` tokens."""
+def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None) -> Any:
+    """Return a tokenizer of words with outputs of at most `length` tokens.
+
+    Args:
+        marks: its attribute -> a special token and the number of that, as `marks_of` returns them.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))}
+    numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))} | dict((marks or {}).values())
     inner = Tokenizer(models.WordLevel(numbers, unk_token=_SPECIAL[-1]))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), _SPECIAL, strict=True))
-    made = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=length, **named)
+    named = dict(zip(_PLAIN_MARKS, _SPECIAL, strict=True))
+    more = {name: word for name, (word, _) in (marks or {}).items()}
+    made = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, model_max_length=length, extra_special_tokens=more, **named
+    )
     made.chat_template = _TEMPLATE
     return made
+
+
+def marks_of(model: Any, texts: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return the special tokens that mark what a text encoder reads next to words, such as the place of an image.
+
+    Args:
+        texts: code that writes them; a token that none of it spells is called after its attribute.
+
+    Returns:
+        attribute of a tokenizer -> the token and its number: numbers of the encoder's config, then others.
+    """
+    numbers = {name: value for part in _configs(model.config.to_dict()) for name, value in part.items()}
+    found = {f"{match[1]}_token": value for name, value in numbers.items() if (match := _MARK.fullmatch(str(name)))}
+    free = count(len(_SPECIAL) + len(_WORDS))
+    for name in (name for text in texts for name in _READ_MARK.findall(text)):
+        found.setdefault(name, next(free))
+    marks = {name: value for name, value in found.items() if isinstance(value, int) and name not in _PLAIN_MARKS}
+    return {name: (_spelled(name.removesuffix("_token"), texts), value) for name, value in marks.items()}
+
+
+def _spelled(name: str, texts: Sequence[str]) -> str:
+    """The first token in code that begins with a name."""
+    written = re.compile(rf"<\|?{re.escape(name)}(?:_pad)?\|?>")
+    return next((match[0] for text in texts if (match := written.search(text))), f"<|{name}|>")
+
+
+def _configs(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A config, and those of its parts."""
+    yield config
+    for value in config.values():
+        if isinstance(value, dict):
+            yield from _configs(value)
+
+
+def code_of(component: Component) -> str:
+    """Return the code of the module that has a class of transformers."""
+    return inspect.getsource(inspect.getmodule(_of_transformers(component.class_name)) or transformers)
 
 
 def encoder(component: Component, *, deep: bool = False) -> Any:
