@@ -29,7 +29,7 @@ from omni_kit.upstream.profile import Component
 
 # Part -> arguments of its constructor.
 Changed = Mapping[str, Mapping[str, Any]]
-_TRIES = 16
+_TRIES = 32
 GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
@@ -254,7 +254,8 @@ class _Parts:
             return
         self._said = self._said or parts.told(error)
         if not self._multiples:
-            raise BadInput(f"it fails with {self._said}")
+            self._deepen()
+            return
         self._take_latents(self._multiples.pop(0))  # images are packed before anything else sees their latents
 
     def _take_latents(self, multiple: int) -> None:
@@ -264,6 +265,17 @@ class _Parts:
         self._changed[going_in] = channels * multiple
         if isinstance(toy.get(out), int):
             self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
+
+    def _deepen(self) -> None:
+        """Halve pictures as often as published autoencoders do, and fit the denoiser again.
+
+        Raises:
+            BadInput: the autoencoder does so already.
+        """
+        if self._levels != parts.LEVELS:
+            raise BadInput(f"it fails with {self._said}")
+        self._levels, self._multiples, self._said = _DEEP, list(_PATCHES), ""
+        self._others, self._changed = dict(self._made()), dict(self._asked.get(self._denoiser.name, {}))
 
     def _count(self, wants: int) -> bool:
         """Whether the pipeline names another number of channels: its latents and its denoiser have that from now on."""

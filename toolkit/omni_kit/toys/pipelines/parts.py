@@ -16,9 +16,12 @@ import torch
 import transformers
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.weights import fill
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.profile import Component
 
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
@@ -192,9 +195,18 @@ def autoencoder(
     values |= {name: other for name, (plain, other) in _MEASURES.items() if name in values and values[name] in plain}
     values |= {name: value for name, value in (changed or {}).items() if name in values}
     try:
-        return cls(**values).eval()
+        made = cls(**values).eval()
     except Exception as error:  # as above
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
+    let_decode(made)
+    return made
+
+
+def let_decode(made: Any) -> None:
+    """Turn on the tiling of an autoencoder that decodes in no other way."""
+    found = find_class(find_library("diffusers"), type(made).__name__)
+    if found is not None and decodes_in_tiles_alone(found):
+        made.enable_tiling()
 
 
 def latent_channels(made: Mapping[str, Any]) -> int:
