@@ -42,7 +42,9 @@ class Noted:
         count = len(self.samples[0])
         calls = self.calls[: len(self.calls) // max(1, len(self.steps))]  # those of the first step
         if together and len(calls) == 1 and _size(calls[0]) == 2 * count:
-            calls = [{name: _half(value, start, count) for name, value in calls[0].items()} for start in (0, count)]
+            listed = isinstance(next(iter(calls[0].values())), list)
+            halves = (0, count)
+            calls = [{name: _half(value, at, count, listed) for name, value in calls[0].items()} for at in halves]
         if negative_first and len(calls) > 1:
             calls = [calls[1], calls[0]]
         stages: list[tuple[str, torch.Tensor]] = [("noise", self.samples[0]), ("timesteps", torch.stack(self.steps))]
@@ -100,10 +102,11 @@ def _size(call: Mapping[str, Any]) -> int:
     return len(first)
 
 
-def _half(value: Any, start: int, count: int) -> Any:
-    """One half of a value with rows for both, also within a tuple, or a list that has other parts than rows."""
-    if isinstance(value, tuple) or (isinstance(value, list) and len(value) != 2 * count):
-        return type(value)(_half(one, start, count) for one in value)
+def _half(value: Any, start: int, count: int, listed: bool) -> Any:
+    """One half of a value with rows for both, also within tuples and lists; `listed`: these have an entry for a row."""
+    whole = isinstance(value, list) and all(isinstance(one, torch.Tensor) and len(one) == 2 * count for one in value)
+    if isinstance(value, tuple) or (isinstance(value, list) and (len(value) != 2 * count or (whole and not listed))):
+        return type(value)(_half(one, start, count, listed) for one in value)
     doubled = isinstance(value, list) or (isinstance(value, torch.Tensor) and value.dim() > 0)
     return value[start : start + count] if doubled and len(value) == 2 * count else value
 

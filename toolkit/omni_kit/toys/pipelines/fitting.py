@@ -29,7 +29,7 @@ from omni_kit.upstream.profile import Component
 
 # Part -> arguments of its constructor.
 Changed = Mapping[str, Mapping[str, Any]]
-_TRIES = 32
+_TRIES = 24
 GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
