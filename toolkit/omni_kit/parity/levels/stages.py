@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from omni_kit.toys.tensors import Tensors
 
 _NUMBER = 4  # characters before a stage's name
-# Both sides begin with the same noise and go the same steps. SGLang shifts those in float64, and rounds afterwards.
+# Both sides begin with the same noise and go the same steps, which a target may shift in float64 and round afterwards.
 _EXACT = {"noise": 0, "timesteps": 2, "sigmas": 2}
 
 
