@@ -234,3 +234,10 @@ def test_what_was_not_tested_is_never_a_pass() -> None:
     found = LevelVerdict(Comparison(), "", said="4 steps", untested=untested).result("train")
     assert (found.status, found.reason, found.applicable) == ("skip", f"not tested: {untested}", True)
     assert LevelVerdict(Comparison(), "wrong", untested=untested).result("train").status == "fail"
+
+
+def test_one_float32_step_is_equal_where_it_is_allowed_and_a_larger_one_is_not() -> None:
+    steps, next_one = torch.tensor([0.731, 0.5]), torch.tensor([0.731, 0.5]).nextafter(torch.tensor(2.0))
+    assert not compare_exactly({"sigmas": steps}, {"sigmas": next_one}).ok
+    assert compare_exactly({"sigmas": steps}, {"sigmas": next_one}, steps=2).ok
+    assert not compare_exactly({"sigmas": steps}, {"sigmas": steps + 1e-6}, steps=2).ok

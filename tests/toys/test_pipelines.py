@@ -1,15 +1,16 @@
 """Small pipelines from a class alone."""
 
 import importlib.util
+import inspect
 from typing import Any
 
 import pytest
 import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.targets.references.pipelines import PipelineBuilder
+from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
 from omni_kit.toys.batches.pipeline import PipelineBatchBuilder
-from omni_kit.toys.pipelines.parts import processor, tokenizer
+from omni_kit.toys.pipelines import fitting, parts
 from omni_kit.upstream.profile import Component
 
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
@@ -96,6 +97,46 @@ def test_latents_next_to_those_of_an_image_leave_the_length_of_texts_alone() -> 
     assert (config.in_channels, config.out_channels, config.max_text_seq_length) == (32, 16, 226)
 
 
+def test_a_tokenizer_marks_the_places_of_images_by_the_numbers_of_its_encoder() -> None:
+    qwen = parts.encoder(Component("text_encoder", "transformers", "Qwen2_5_VLForConditionalGeneration"))
+    marks = parts.marks_of(qwen, ["<|vision_start|><|image_pad|><|vision_end|>"])
+    assert marks["image_token"] == ("<|image_pad|>", qwen.config.image_token_id)
+    assert "pad_token" not in marks
+    made = parts.tokenizer(64, marks)
+    read = made("a <|vision_start|><|image_pad|><|image_pad|> cat").input_ids
+    assert read.count(qwen.config.image_token_id) == 2
+    assert made.image_token_id == qwen.config.image_token_id
+
+
+def test_an_encoder_of_texts_alone_marks_nothing() -> None:
+    t5 = parts.encoder(Component("text_encoder", "transformers", "T5EncoderModel"))
+    assert parts.marks_of(t5, ["<|image_pad|>"]) == {}
+
+
+def test_channels_that_a_call_writes_down_are_those_of_latents() -> None:
+    assert fitting._written_channels(read_pipeline("LongCatImagePipeline")) == 16
+    assert fitting._written_channels(read_pipeline("FluxPipeline")) is None
+
+
+def test_a_switch_is_found_above_a_line_that_it_guards_and_above_no_other() -> None:
+    code, lines = inspect.getsourcelines(_switched)
+    at = {line.strip(): number for number, line in enumerate(code, lines)}
+    assert [*fitting._asked_above(_switched.__code__, at["return 1"])] == ["use_style"]
+    assert [*fitting._asked_above(_switched.__code__, at["return 0"])] == []
+
+
+def _switched(self: Any) -> int:
+    if self.use_style:
+        return 1
+    return 0
+
+
+@pytest.mark.sweep
+def test_a_switch_that_a_pipeline_does_not_serve_is_off() -> None:
+    assert not made("HunyuanDiTPAGPipeline").transformer.config.use_style_cond_and_image_meta_size
+    assert made("HunyuanDiTPipeline").transformer.config.use_style_cond_and_image_meta_size
+
+
 @pytest.mark.sweep
 def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
     assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
@@ -115,13 +156,6 @@ def test_codes_that_an_encoder_writes_are_as_many_as_patches_and_their_channels_
     assert made("CogView4Pipeline").vae.config.latents_std is None
 
 
-def test_a_tokenizer_has_a_token_for_each_special_one_that_its_processor_reads() -> None:
-    made = processor(Component("processor", "transformers", "GlmImageProcessor"), 16)
-    special = [made.image_token, made.grid_bos_token, made.grid_eos_token]
-    assert len(set(made.tokenizer.convert_tokens_to_ids(special)) - {made.tokenizer.unk_token_id}) == 3
-    assert not hasattr(tokenizer(16), "image_token")
-
-
 def test_where_texts_end_with_a_token_none_is_empty() -> None:
-    assert tokenizer(16, ends=True)("").input_ids == [tokenizer(16).eos_token_id]
-    assert tokenizer(16)("").input_ids == []
+    assert parts.tokenizer(16, ends=True)("").input_ids == [parts.tokenizer(16).eos_token_id]
+    assert parts.tokenizer(16)("").input_ids == []

@@ -2,8 +2,11 @@
 
 import pytest
 
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
+from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.composing import Reader
+from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.finishing import unusual_ends
 from omni_kit.upstream.diffusers.looping import oddities
@@ -47,6 +50,7 @@ def test_another_loop_is_told_with_its_place(pipeline: str, said: str) -> None:
         ("PRXPipeline", "latents / scaling_factor"),
         ("LattePipeline", "self.decode_latents("),
         ("BriaFiboPipeline", "unsq"),
+        ("SanaSprintPipeline", "denoised / self.scheduler.config.sigma_data"),  # not of the last step's latents
     ],
 )
 def test_another_end_is_told(pipeline: str, said: str) -> None:
@@ -64,6 +68,13 @@ def test_another_end_is_told(pipeline: str, said: str) -> None:
 def test_media_are_needed_where_they_are_worked_on(pipeline: str, needed: list[str]) -> None:
     facts = read(pipeline)
     assert media_needed(Defaults(facts.pipeline, facts.scheduler.class_name)) == needed
+
+
+@pytest.mark.parametrize(("autoencoder", "alone"), [("AutoencoderKLAllegro", True), ("AutoencoderKL", False)])
+def test_an_autoencoder_that_decodes_in_tiles_alone(autoencoder: str, alone: bool) -> None:
+    cls = find_class(find_library("diffusers"), autoencoder)
+    assert cls is not None
+    assert decodes_in_tiles_alone(cls) is alone
 
 
 def test_a_pipeline_taken_apart() -> None:

@@ -23,9 +23,14 @@ _FLOOR = 1e-3
 _BY_CHANCE = 0.05
 
 
-def compare_exactly(reference: Tensors, candidate: Tensors) -> Comparison:
-    """Bit for bit; the reason of each difference says how the two are related, where they are."""
-    return _compare(reference, candidate, dict.fromkeys(reference, 0.0), floor=0.0)
+def compare_exactly(reference: Tensors, candidate: Tensors, steps: int = 0) -> Comparison:
+    """Bit for bit; the reason of each difference says how the two are related, where they are.
+
+    Args:
+        steps: so many float32 steps of a tensor's largest element are still equal.
+    """
+    allowed = steps * torch.finfo(torch.float32).eps
+    return _compare(reference, candidate, dict.fromkeys(reference, allowed), floor=0.0)
 
 
 def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) -> Comparison:

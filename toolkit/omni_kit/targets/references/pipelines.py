@@ -19,6 +19,7 @@ from omni_kit.toys.batches.pipeline import Scenario, scenarios_of
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
+from omni_kit.toys.pipelines.parts import let_decode
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of, media_of
@@ -169,6 +170,9 @@ class PipelineBuilder:
         self._pipeline = diffusers.DiffusionPipeline.from_pretrained(directory, torch_dtype=dtype)
         self._pipeline.set_progress_bar_config(disable=True)
         self._read = read_pipeline(type(self._pipeline).__name__)
+        for one in self._read.components:
+            if one.role == "autoencoder":
+                let_decode(getattr(self._pipeline, one.name))
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
 
@@ -177,7 +181,8 @@ class PipelineBuilder:
         guidance = guidance_of(self._read)
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
             answer = self._pipeline(**self._given(self._pipeline, scenario))
-        picture = torch.as_tensor(answer[0]).float()
+        first = answer[0]
+        picture = torch.as_tensor(torch.cat(first) if isinstance(first, list) else first).float()  # or several of each
         return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
 
     def _given(self, pipeline: Any, scenario: Scenario) -> dict[str, Any]:

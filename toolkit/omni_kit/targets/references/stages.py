@@ -42,7 +42,9 @@ class Noted:
         count = len(self.samples[0])
         calls = self.calls[: len(self.calls) // max(1, len(self.steps))]  # those of the first step
         if together and len(calls) == 1 and _size(calls[0]) == 2 * count:
-            calls = [{name: _half(value, start, count) for name, value in calls[0].items()} for start in (0, count)]
+            listed = isinstance(next(iter(calls[0].values())), list)
+            halves = (0, count)
+            calls = [{name: _half(value, at, count, listed) for name, value in calls[0].items()} for at in halves]
         if negative_first and len(calls) > 1:
             calls = [calls[1], calls[0]]
         stages: list[tuple[str, torch.Tensor]] = [("noise", self.samples[0]), ("timesteps", torch.stack(self.steps))]
@@ -68,25 +70,26 @@ def noting(denoiser_class: type, scheduler_of: Any) -> Iterator[Noted]:
     """
     noted = Noted()
     forward, step = denoiser_class.forward, scheduler_of.step  # type: ignore[attr-defined]
-    signature = inspect.signature(forward)
+    signature, taken = inspect.signature(forward), inspect.signature(step)
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = signature.bind(self, *args, **kwargs).arguments
         noted.calls.append({name: value for name, value in list(given.items())[1:] if name not in _SWITCHES})
         return forward(self, *args, **kwargs)
 
-    def stepped(self: Any, model_output: torch.Tensor, timestep: Any, sample: torch.Tensor, *a: Any, **k: Any) -> Any:
-        noted.samples.append(sample.clone())
-        noted.steps.append(torch.as_tensor(timestep).float().cpu().reshape(-1)[0])  # also of one for each picture
-        noted.guided.append(model_output.float())
+    def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = taken.bind(self, *args, **kwargs).arguments  # some schedulers take more between these three
+        noted.samples.append(given["sample"].clone())
+        noted.steps.append(torch.as_tensor(given["timestep"]).float().cpu().reshape(-1)[0])  # also one for each picture
+        noted.guided.append(given["model_output"].float())
         if noted.sigmas is None and getattr(self, "sigmas", None) is not None:
             noted.sigmas = torch.as_tensor(self.sigmas).float().cpu().clone()
-        answer = step(self, model_output, timestep, sample, *a, **k)
+        answer = step(self, *args, **kwargs)
         noted.latents = answer[0] if isinstance(answer, tuple) else answer.prev_sample
         return answer
 
     # pipelines and frameworks ask what a function takes before they call it
-    watched.__signature__, stepped.__signature__ = signature, inspect.signature(step)  # type: ignore[attr-defined]
+    watched.__signature__, stepped.__signature__ = signature, taken  # type: ignore[attr-defined]
     denoiser_class.forward, scheduler_of.step = watched, stepped  # type: ignore[attr-defined]
     try:
         yield noted
@@ -99,8 +102,12 @@ def _size(call: Mapping[str, Any]) -> int:
     return len(first)
 
 
-def _half(value: Any, start: int, count: int) -> Any:
-    doubled = isinstance(value, (list, tuple)) or (isinstance(value, torch.Tensor) and value.dim() > 0)
+def _half(value: Any, start: int, count: int, listed: bool) -> Any:
+    """One half of a value with rows for both, also within tuples and lists; `listed`: these have an entry for a row."""
+    whole = isinstance(value, list) and all(isinstance(one, torch.Tensor) and len(one) == 2 * count for one in value)
+    if isinstance(value, tuple) or (isinstance(value, list) and (len(value) != 2 * count or (whole and not listed))):
+        return type(value)(_half(one, start, count, listed) for one in value)
+    doubled = isinstance(value, list) or (isinstance(value, torch.Tensor) and value.dim() > 0)
     return value[start : start + count] if doubled and len(value) == 2 * count else value
 
 

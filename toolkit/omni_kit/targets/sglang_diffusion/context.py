@@ -12,6 +12,8 @@ from omni_kit.targets.sglang_diffusion.unserved_arguments import unserved
 from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, size_of
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 
@@ -86,7 +88,7 @@ def tasks_of(facts: PipelineFacts) -> list[str]:
 
 
 def _names(facts: PipelineFacts) -> dict[str, Any]:
-    parts = {one.name for one in facts.pipeline.components}
+    parts = {one.name for one in facts.pipeline.components} | facts.pipeline.optional
     given = arguments(facts.pipeline.cls)
     declared = [name for name, one in given.items() if not one.required and name not in parts]
     kept = {one.name for one in facts.components}
@@ -150,8 +152,10 @@ def _guided(facts: PipelineFacts) -> dict[str, Any]:
 def _decoded(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
     scale, decoding, vae = facts.denoising.scale, facts.decoding, facts.autoencoder
     known = reused(vae.class_name, own) if reuses else None
+    autoencoder = find_class(facts.model.library, vae.class_name)
     return {
         "vae": vae.name, "vae_class": vae.class_name, "vae_reused": known is not None,
+        "tiles_alone": autoencoder is not None and decodes_in_tiles_alone(autoencoder),
         "vae_statement": _who_decodes(vae.class_name, own, known is not None),
         "vae_fields": fields_of(facts.vae_values()) if known is None else [],
         "known_vae": known, "same_schedulers": SAME_SCHEDULERS if reuses else (),

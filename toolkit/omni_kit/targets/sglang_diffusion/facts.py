@@ -20,6 +20,7 @@ from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.looping import oddities
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.diffusers.raising import always_raised
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import read_json
 from omni_kit.upstream.profile import Component
@@ -209,6 +210,9 @@ class PipelineFacts:
             successor = next(iter(self.pipeline.cls.node.bases), None)
             hint = f"scaffold {ast.unparse(successor)}" if successor is not None else ""
             raise Refusal(f"{self.class_name} is deprecated since diffusers {since}: its constructor raises", hint)
+        if raised := next(always_raised(self.pipeline), ""):
+            version = self.model.library.version
+            raise Refusal(f"{self.class_name} of diffusers {version} raises in every call: it {raised}")
         required = [one.name for one in call_arguments(self.pipeline).values() if one.required and one.name != "prompt"]
         if others := [name for name in (*self._media_needed, *required) if name not in self.images]:
             raise Refusal(f"{self.class_name} starts from {others[0]}: only text and images are served")

@@ -4,16 +4,20 @@ In the denoiser's toy no two widths are alike. So a width that an error names le
 """
 
 import ast
+import inspect
 import math
 import re
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from types import CodeType
 from typing import Any
 
 import diffusers
 import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
@@ -25,13 +29,12 @@ from omni_kit.upstream.profile import Component
 
 # Part -> arguments of its constructor.
 Changed = Mapping[str, Mapping[str, Any]]
-_TRIES = 16
+_TRIES = 24
 GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
-_CHANNELS = re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels")
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
     re.compile(r"cannot be multiplied \(\d+x(?P<came>\d+) and (?P<wants>\d+)x\d+\)"),
-    _CHANNELS,
+    re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels"),
     re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
     re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
@@ -62,6 +65,7 @@ _IS_ROPE = re.compile(r"rope|rotary")
 _THREE_AXES = 24  # the width of a head that three axes share evenly, each in pairs
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
 _IS_LENGTH = re.compile(r"text_(seq_)?len(gth)?(_\w+)?$")
+_CHANNELS_OF_LATENTS = "num_channels_latents"
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
 
 
@@ -116,7 +120,7 @@ class _Parts:
         self._changed: dict[str, Any] = dict(changed.get(self._denoiser.name, {}))
         self._fitted: dict[str, dict[str, Any]] = {}  # arguments of parts between encoders and denoiser
         self._levels = parts.LEVELS
-        self._latents: int | None = None  # channels of latents, where they are not the class's own
+        self._latents = _written_channels(read)  # channels of latents, where they are not the class's own
         self._measures: dict[str, list[float]] = {}  # of each channel of latents, where the pipeline reads them
         self._channels = channel_names(parts.denoiser_config(self._denoiser))
         self._others = dict(self._made())
@@ -131,7 +135,8 @@ class _Parts:
             if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 length = parts.positions_of(reader) if reader is not None else _LENGTH
-                yield one.name, parts.tokenizer(length, ends=_ENDS_TEXTS in one.class_name)
+                marks = parts.marks_of(reader, [self._read.cls.source.text]) if reader is not None else {}
+                yield one.name, parts.tokenizer(length, marks, ends=_ENDS_TEXTS in one.class_name)
             elif one.role == "autoencoder":
                 asked = {**self._measures, **self._asked.get(one.name, {})}
                 yield one.name, parts.autoencoder(one, asked, levels=self._levels, latents=self._latents)
@@ -139,7 +144,9 @@ class _Parts:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role == "processor":
                 sides = (side for model in encoders.values() if (side := parts.side_of(model)) is not None)
-                yield one.name, parts.processor(one, _LENGTH, next(sides, None))
+                code = [parts.code_of(one), self._read.cls.source.text]
+                marks = next((found for model in encoders.values() if (found := parts.marks_of(model, code))), {})
+                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH, marks), next(sides, None))
             elif one.role == "guider":
                 yield one.name, parts.guider(one)
             elif one.role != "encoder":
@@ -208,8 +215,6 @@ class _Parts:
             return
         if (match := _COUNTED.search(said)) and self._count(int(match["wants"])):
             return
-        if (match := _CHANNELS.search(said)) and self._says(wants := int(match["came"])) and self._count(wants):
-            return
         if isinstance(error, UnboundLocalError) and self._choose():
             return
         if "NoneType" in said and self._measure(error):
@@ -255,9 +260,12 @@ class _Parts:
         for pattern in _WIDTHS if _passed_through(error, _MODELS) else ():
             if (match := pattern.search(said)) and self._lengthen(config, int(match["came"]) - int(match["wants"])):
                 return
+        if self._switch_off(config, error):
+            return
         self._said = self._said or parts.told(error)
         if not self._multiples:
-            raise BadInput(f"it fails with {self._said}")
+            self._deepen()
+            return
         self._take_latents(self._multiples.pop(0))  # images are packed before anything else sees their latents
 
     def _take_latents(self, multiple: int) -> None:
@@ -267,6 +275,17 @@ class _Parts:
         self._changed[going_in] = channels * multiple
         if isinstance(toy.get(out), int):
             self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
+
+    def _deepen(self) -> None:
+        """Halve pictures as often as published autoencoders do, and fit the denoiser again.
+
+        Raises:
+            BadInput: the autoencoder does so already.
+        """
+        if self._levels != parts.LEVELS:
+            raise BadInput(f"it fails with {self._said}")
+        self._levels, self._multiples, self._said = _DEEP, list(_PATCHES), ""
+        self._others, self._changed = dict(self._made()), dict(self._asked.get(self._denoiser.name, {}))
 
     def _count(self, wants: int) -> bool:
         """Whether the pipeline names another number of channels: its latents and its denoiser have that from now on."""
@@ -288,16 +307,6 @@ class _Parts:
             }
             self._others = dict(self._made())
         return fits
-
-    def _says(self, channels: int) -> bool:
-        """Whether the pipeline writes down how many channels its latents have."""
-        written = (node for node in ast.walk(self._read.cls.source.tree) if isinstance(node, ast.Assign))
-        return any(
-            isinstance(node.value, ast.Constant)
-            and node.value.value == channels
-            and any((dotted(target) or "").endswith("channels_latents") for target in node.targets)
-            for node in written
-        )
 
     def _choose(self) -> bool:
         """Whether an argument of the denoiser's is one of several words for the pipeline: then it is the first."""
@@ -368,6 +377,14 @@ class _Parts:
         """Whether a switch of the denoiser's that is off is named for what it was passed: then it is on."""
         names = [name for name, value in config.items() if value is False and name.startswith(f"{argument}_")]
         self._changed |= dict.fromkeys(names, True)
+        return bool(names)
+
+    def _switch_off(self, config: Mapping[str, Any], error: Exception) -> bool:
+        """Whether the denoiser fails beneath a switch of its own that is on: then it is off."""
+        frames = [one for one in traceback.walk_tb(error.__traceback__) if _MODELS in one[0].f_code.co_filename]
+        above = {name for frame, line in frames[-1:] for name in _asked_above(frame.f_code, line)}
+        names = [name for name in sorted(above) if config.get(name) is True and name not in self._changed]
+        self._changed |= dict.fromkeys(names, False)
         return bool(names)
 
     def _attach(self, config: Mapping[str, Any], error: Exception) -> bool:
@@ -472,8 +489,24 @@ class _Parts:
         return bool(names)
 
 
+def _written_channels(read: Pipeline) -> int | None:
+    """The number of channels of latents that a pipeline's call writes down; None where it reads them from a part."""
+    found = read.cls.method("__call__")
+    assigned = (node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)) if found is not None else ()
+    named = (literal(node.value) for node in assigned if dotted(node.targets[0]) == _CHANNELS_OF_LATENTS)
+    return next((value for value in named if isinstance(value, int)), None)
+
+
 class _TooLarge(Exception):
     """An autoencoder encodes more pixels than a small picture or film has."""
+
+
+def _asked_above(code: CodeType, line: int) -> Iterator[str]:
+    """The attributes of its own that a function asks for in front of a line: `if self.x:`."""
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))):
+        first = code.co_firstlineno - 1
+        if isinstance(node, ast.If) and node.body[0].lineno <= line - first <= (node.body[-1].end_lineno or 0):
+            yield (dotted(node.test) or "").removeprefix("self.")
 
 
 def _is_autoencoder(part: Any) -> bool:

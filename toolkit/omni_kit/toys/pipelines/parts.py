@@ -5,7 +5,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import count
@@ -16,15 +16,16 @@ import torch
 import transformers
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.weights import fill
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.profile import Component
 
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
 _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
-_SPECIAL_NAMES = ("pad_token", "bos_token", "eos_token", "unk_token")
-_READ_TOKEN = re.compile(r"\btokenizer\.(\w+_token)\b")
 _PAD, _BEGIN, _END = range(3)
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
@@ -34,6 +35,9 @@ _CHANNELS, _WIDTH = 32, 8  # some norms have 32 groups, whatever they are told
 _BETWEEN = 142  # widths of models between others, which are none of the others' widths
 _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
 _READS_TEXT = "tokenizer"
+_PLAIN_MARKS = ("pad_token", "bos_token", "eos_token", "unk_token")
+_MARK = re.compile(r"(?!decoder_)(\w+)_token_(?:id|index)")
+_READ_MARK = re.compile(r"\btokenizer\.(\w+_token)\b")
 _BASE, _ANY = "PreTrainedModel", "Llama"
 # What is neither shifted nor scaled by default is so in a toy: what a pipeline leaves out is seen then.
 _MEASURES: Mapping[str, tuple[tuple[Any, ...], float]] = {
@@ -48,28 +52,65 @@ _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
-def tokenizer(length: int, special: Iterable[str] = (), *, ends: bool = False) -> Any:
+def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *, ends: bool = False) -> Any:
     """Return a tokenizer of words with outputs of at most `length` tokens.
 
     Args:
-        special: more attributes, each with a token of its own, such as `image_token`.
+        marks: its attribute -> a special token and the number of that, as `marks_of` returns them.
         ends: every text ends with a token, so that none is empty.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))}
+    numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))} | dict((marks or {}).values())
     inner = Tokenizer(models.WordLevel(numbers, unk_token=_SPECIAL[-1]))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     if ends:
         end = _SPECIAL[_END]
         inner.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, _END)])
-    named = dict(zip(_SPECIAL_NAMES, _SPECIAL, strict=True))
-    extra = {name: f"<{name}>" for name in special if name not in named}
+    named = dict(zip(_PLAIN_MARKS, _SPECIAL, strict=True))
+    more = {name: word for name, (word, _) in (marks or {}).items()}
     made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, model_max_length=length, extra_special_tokens=extra, **named
+        tokenizer_object=inner, model_max_length=length, extra_special_tokens=more, **named
     )
     made.chat_template = _TEMPLATE
     return made
+
+
+def marks_of(model: Any, texts: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return the special tokens that mark what a text encoder reads next to words, such as the place of an image.
+
+    Args:
+        texts: code that writes them; a token that none of it spells is called after its attribute.
+
+    Returns:
+        attribute of a tokenizer -> the token and its number: numbers of the encoder's config, then others.
+    """
+    numbers = {name: value for part in _configs(model.config.to_dict()) for name, value in part.items()}
+    found = {f"{match[1]}_token": value for name, value in numbers.items() if (match := _MARK.fullmatch(str(name)))}
+    free = count(len(_SPECIAL) + len(_WORDS))
+    for name in (name for text in texts for name in _READ_MARK.findall(text)):
+        found.setdefault(name, next(free))
+    marks = {name: value for name, value in found.items() if isinstance(value, int) and name not in _PLAIN_MARKS}
+    return {name: (_spelled(name.removesuffix("_token"), texts), value) for name, value in marks.items()}
+
+
+def _spelled(name: str, texts: Sequence[str]) -> str:
+    """The first token in code that begins with a name."""
+    written = re.compile(rf"<\|?{re.escape(name)}(?:_pad)?\|?>")
+    return next((match[0] for text in texts if (match := written.search(text))), f"<|{name}|>")
+
+
+def _configs(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A config, and those of its parts."""
+    yield config
+    for value in config.values():
+        if isinstance(value, dict):
+            yield from _configs(value)
+
+
+def code_of(component: Component) -> str:
+    """Return the code of the module that has a class of transformers."""
+    return inspect.getsource(inspect.getmodule(_of_transformers(component.class_name)) or transformers)
 
 
 def encoder(component: Component, *, deep: bool = False) -> Any:
@@ -161,9 +202,18 @@ def autoencoder(
     values |= {name: other for name, (plain, other) in _MEASURES.items() if name in values and values[name] in plain}
     values |= {name: value for name, value in (changed or {}).items() if name in values}
     try:
-        return cls(**values).eval()
+        made = cls(**values).eval()
     except Exception as error:  # as above
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
+    let_decode(made)
+    return made
+
+
+def let_decode(made: Any) -> None:
+    """Turn on the tiling of an autoencoder that decodes in no other way."""
+    found = find_class(find_library("diffusers"), type(made).__name__)
+    if found is not None and decodes_in_tiles_alone(found):
+        made.enable_tiling()
 
 
 def latent_channels(made: Mapping[str, Any]) -> int:
@@ -191,11 +241,11 @@ def scheduler_with(method: str, argument: str) -> Any:
     return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
 
 
-def processor(component: Component, length: int, side: int | None = None) -> Any:
+def processor(component: Component, reads: Any, side: int | None = None) -> Any:
     """A processor of pictures, or of texts and pictures, as its class makes it.
 
     Args:
-        length: of the texts of those that read texts; their tokenizer has the special tokens that the class reads.
+        reads: the tokenizer of those that read texts.
         side: of the pictures that it makes, for an encoder of one size; by default as its class has them.
 
     Raises:
@@ -209,8 +259,6 @@ def processor(component: Component, length: int, side: int | None = None) -> Any
         sort = component.class_name.removesuffix("Processor")
         parts = [name for name in cls.get_attributes() if name != _READS_TEXT]
         made = {name: _pictured(_of_transformers(sort + name.title().replace("_", "")), side) for name in parts}
-        named = _READ_TOKEN.findall(inspect.getsource(cls.__init__))
-        reads = tokenizer(length, dict.fromkeys(named))
         return cls(**made, **{_READS_TEXT: reads}, chat_template=reads.chat_template)
     except (ImportError, BadInput):
         raise

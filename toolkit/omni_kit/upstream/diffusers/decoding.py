@@ -57,6 +57,14 @@ def decoding_of(pipeline: Pipeline, autoencoder: str) -> Decoding:
     )
 
 
+def decodes_in_tiles_alone(autoencoder: ClassRef) -> bool:
+    """Return whether an autoencoder raises unless its tiling is on: whoever calls it has to turn that on."""
+    found = autoencoder.method("_decode")
+    last = found[1].body[-1] if found is not None else None
+    raised = last.exc.func if isinstance(last, ast.Raise) and isinstance(last.exc, ast.Call) else None
+    return raised is not None and dotted(raised) == NotImplementedError.__name__
+
+
 def _calls(function: ast.AST, name: str) -> Iterator[ast.Call]:
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and dotted(node.func) == name)
     yield from sorted(calls, key=lambda call: call.lineno)

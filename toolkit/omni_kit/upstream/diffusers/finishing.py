@@ -31,13 +31,18 @@ class _End:
                 self.block(node.orelse if told is not True else [])
             elif isinstance(node, (ast.With, ast.Try, ast.For)):
                 self.block(node.body)
-            elif isinstance(node, ast.Assign) and self._holds(node.value):
-                if not self._usual(node.value):
+            elif isinstance(node, ast.Assign) and (self._holds(node.value) or self._replaces(node)):
+                if not (self._holds(node.value) and self._usual(node.value)):
                     where = self.denoising.pipeline.cls.source.where(node)
                     self.odd.append(f"ends with {shown(node.value)} ({where})")
                 self.held |= {
                     one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)
                 }
+
+    @staticmethod
+    def _replaces(node: ast.Assign) -> bool:
+        """Whether latents become something else, such as the scheduler's own estimate of the last picture."""
+        return any(isinstance(target, ast.Name) and target.id == _LATENTS for target in node.targets)
 
     def _holds(self, value: ast.expr) -> bool:
         """Whether latents are in a value, and not only what they are made of."""

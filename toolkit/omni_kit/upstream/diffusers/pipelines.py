@@ -105,7 +105,8 @@ class Pipeline:
         return order.index(name) if name in order else len(order)
 
     @cached_property
-    def _optional(self) -> frozenset[str]:
+    def optional(self) -> frozenset[str]:
+        """The parts that the class lists as optional, also those that are not components here."""
         found = self.cls.assigned("_optional_components")
         items = getattr(found[1], "elts", []) if found is not None else []
         return frozenset(str(item.value) for item in items if isinstance(item, ast.Constant))
@@ -115,7 +116,7 @@ class Pipeline:
         for argument in arguments(self.cls).values():
             names = [name for name in argument.names if self._of_library(name) is not None]
             if names:
-                yield argument.name, names, argument.name in self._optional or not argument.required
+                yield argument.name, names, argument.name in self.optional or not argument.required
 
     def _of_library(self, name: str) -> str | None:
         """The library whose class a name is in the pipeline's file; None for anything else, as plain types."""

@@ -18,12 +18,8 @@ from omni_kit.toys.weights import shuffled_ramp
 _GRIDS = ((3, 4, 2), (2, 5, 3))
 PICTURES = (((1, 4, 6),), ((1, 5, 3), (1, 2, 4)))  # the second sample has a picture as its condition
 _SIDES = (4, 5)  # where a model takes squares alone
-<<<<<<< HEAD
-_TEXT = (9, 7)
-_HALVED = 8  # what a U-Net's sizes divide by
-=======
 _TEXT = (9, 12)  # odd with an even grid, and even with an odd one: each stream is shared unevenly without the other
->>>>>>> h34
+_HALVED = 8  # what a U-Net's sizes divide by
 _LONG_FILM, _LONG_TEXT = 8, 256  # frames and words of a sample as people train them
 _LONGER = 2  # how much longer a second text is than the first, and a third than the second
 ARGUMENTS = "omni_kit_arguments"  # where a model without a config of its own holds what it was made of
