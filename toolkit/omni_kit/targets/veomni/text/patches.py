@@ -7,12 +7,11 @@ import ast
 import builtins
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
     AUX,
@@ -84,11 +83,6 @@ _LABELLED = """
 if labels is not None:
     loss, _, _ = self.loss_function(logits=logits, labels=labels, num_labels=self.num_labels, **{rest})
     return {output}(loss=loss, logits=logits)
-"""
-_UNFINISHED = """
-# {mark}: write the loss of {name} for VeOmni, which labels tokens: upstream pools before its head
-if labels is not None:
-    raise NotImplementedError("{name} has no loss for VeOmni's labels of tokens")
 """
 _GUARD = "# Modification: the kernel bound to this slot, if any; otherwise the upstream code below."
 
@@ -203,25 +197,33 @@ def _classifiers(model: UpstreamModel, *, apart: bool) -> Iterator[Patch]:
     description = "VeOmni's loss contract for labels of tokens"
     given = "dict(given, input_ids=input_ids, labels=labels)"
     guard = textwrap.indent(_APART.format(given=given, rest="kwargs").lstrip("\n"), "    ") if apart else ""
-    plain = plain_classifiers(model)
-    for name in plain:
+    for name in plain_classifiers(model):
         text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED, apart=guard)
         yield Patch("override_method", f"{name}.forward", description, text)
-    for name in (head for head in model.heads if head.endswith("ForSequenceClassification") and head not in plain):
-        forward = model.source.method(name, "forward")
-        if forward is not None:
-            edits = [*_labels_of_tokens(model, name, forward), *(_diverted(model, name, _APART) if apart else ())]
+    for name, forward in _own_classifiers(model):
+        whole, rest = _logits_of_tokens(forward), forward.args.kwarg
+        if whole is not None and rest is not None:
+            edit = Edit.after(model.source, whole, _LABELLED.format(rest=rest.arg, output=_CLASSIFIED))
+            edits = [edit, *(_diverted(model, name, _APART) if apart else ())]
             yield _forward_patch(model, name, edits, description)
 
 
-def _labels_of_tokens(model: UpstreamModel, name: str, forward: ast.FunctionDef) -> Iterator[Edit]:
-    """VeOmni's loss before upstream takes one token's logits; no training where it takes one token's states."""
-    whole = _logits_of_tokens(forward)
-    if whole is None or forward.args.kwarg is None:
-        block = _UNFINISHED.format(name=name, mark=TODO_MARK)
-        yield Edit.before(model.source, without_docstring(forward.body)[0], block)
-    else:
-        yield Edit.after(model.source, whole, _LABELLED.format(rest=forward.args.kwarg.arg, output=_CLASSIFIED))
+def without_labels_of_tokens(model: UpstreamModel) -> Mapping[str, ast.FunctionDef]:
+    """The sequence classifiers, with their forwards, without logits of every token: VeOmni cannot train them."""
+    return {
+        name: forward
+        for name, forward in _own_classifiers(model)
+        if _logits_of_tokens(forward) is None or forward.args.kwarg is None
+    }
+
+
+def _own_classifiers(model: UpstreamModel) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The sequence classifiers that are not transformers' generic one, with their forwards."""
+    plain = plain_classifiers(model)
+    for name in model.heads:
+        forward = model.source.method(name, "forward") if name.endswith("ForSequenceClassification") else None
+        if forward is not None and name not in plain:
+            yield name, forward
 
 
 def _logits_of_tokens(forward: ast.FunctionDef) -> ast.Assign | None:

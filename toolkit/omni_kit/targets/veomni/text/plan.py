@@ -1,8 +1,9 @@
 """The files and edits of a VeOmni integration of a language model, derived from the upstream model."""
 
+import ast
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,9 +28,15 @@ from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
 from omni_kit.targets.veomni.media.speech import speech_only
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
-from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches
+from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, without_labels_of_tokens
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
-from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart, layers_on_whole_samples, sees_ahead
+from omni_kit.targets.veomni.text.sequence import (
+    cut_sequences,
+    kept_apart,
+    layers_on_whole_samples,
+    sees_ahead,
+    without_flash_attention,
+)
 from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
@@ -165,9 +172,14 @@ class _Planner:
 
     @cached_property
     def _packed(self) -> tuple[bool, str, str]:
-        if self._ahead is not None:
-            return False, *self._ahead
+        if self._without_flash is not None:
+            return False, *self._without_flash
         return kept_apart(*self._attending, self._runnable_on_whole)
+
+    @cached_property
+    def _without_flash(self) -> tuple[str, str] | None:
+        """Why the model as a whole cannot use flash attention, whatever its layers of text can."""
+        return self._ahead or without_flash_attention(self.model.source)
 
     @cached_property
     def _runnable_on_whole(self) -> list[str]:
@@ -191,7 +203,12 @@ class _Planner:
 
     @cached_property
     def _excluded(self) -> Sequence[str]:
-        return speech_only(self.model) if self.merging is not None else ()
+        speech = speech_only(self.model) if self.merging is not None else ()
+        return [*speech, *(name for name in self._unlabelled if name not in speech)]
+
+    @cached_property
+    def _unlabelled(self) -> Mapping[str, ast.FunctionDef]:
+        return without_labels_of_tokens(self.model)
 
     @cached_property
     def _derived(self) -> PatchSet:
@@ -330,13 +347,16 @@ class _Planner:
             yield Decision(setting, kernel, "measured on a model of this shape class", "--kernels")
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
         fits, reason, evidence = (
-            (False, *self._ahead)
-            if self._ahead is not None
+            (False, *self._without_flash)
+            if self._without_flash is not None
             else cut_sequences(*self._attending, self._runnable_on_whole)
         )
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
         fits, reason, evidence = self._packed
         yield Decision("packed sequences", "upstream" if fits else "rows of their own", reason, evidence)
+        for name, pooling in self._unlabelled.items():
+            reason = "VeOmni labels tokens, and upstream pools before this head: the integration has no such class"
+            yield Decision(f"head {name}", "none", reason, self.model.source.where(pooling))
         for name in self._whole:
             reason = "a state goes from token to token: the layer runs on each packed sample alone and whole"
             where = self.model.source.where(self.model.source.classes[name])

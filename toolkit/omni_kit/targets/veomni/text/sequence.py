@@ -67,6 +67,13 @@ def sees_ahead(model: UpstreamModel) -> Obstacle | None:
     return None
 
 
+def without_flash_attention(source: SourceFile) -> Obstacle | None:
+    """Where a file declares flash attention for none of its classes: transformers refuses it to a model as a whole."""
+    if re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
+        return None
+    return "upstream does not declare flash attention, which VeOmni uses", source.where(source.tree)
+
+
 def other_attention(sites: Sequence[Site]) -> Site | None:
     """The first class whose attention VeOmni's functions would change."""
     return next((one for one in sites if one.site == "attention" and one.read == "different"), None)
@@ -94,8 +101,8 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site], whole: Sequence
         yield "attention does not use transformers' registry, where VeOmni registers its own", place
     if (other := other_attention(sites)) is not None:
         yield f"{other.target} {other.reason}", other.evidence
-    if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
-        yield "upstream does not declare flash attention, which VeOmni uses", place
+    if (undeclared := without_flash_attention(source)) is not None:
+        yield undeclared
     for name in built_classes(source, model.class_name):
         if (call := _withheld(source.method(name, "forward"))) is not None:
             yield f"{name}.forward does not pass on where sequences begin", source.where(call)
