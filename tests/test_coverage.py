@@ -22,10 +22,11 @@ PROVEN = {
     "gpt_oss": "experts that no kernel takes over, and that no plan shares out",
     "gpt2": "a head that is called LMHeadModel",
     "mamba": "no attention, and a loss of its own",
+    "rembert": "a classifier that pools before its head, which is left out",
 }
 # What new-model says is left to do.
 TO_FINISH = {
-    "rembert": "write the loss of RemBertForSequenceClassification",
+    "smolvlm": "under FSDP a process without image leaves the others waiting",
 }
 REFUSED = {
     "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias",
@@ -111,6 +112,18 @@ def test_rows_are_renewed_and_the_others_kept() -> None:
 
     assert found == [Case("a", "vlm", "no toy", "none"), Case("b", "llm", "proven", "1e-07"), *old[1:]]
     assert renewed(page(old), []) == old
+
+
+def test_the_page_counts_the_media_models_that_pass_among_processes() -> None:
+    found = [
+        Case("a", "vlm", "proven", "8e-07; sp 4e-06, fsdp 2e-07"),
+        Case("b", "omni-moe", "proven", "8e-07; sp fail: 2 of 2 figures differ, fsdp 2e-07"),
+        Case("c", "vlm", "refused", "no"),
+        Case("d", "llm", "proven", "8e-07"),
+    ]
+    text = page(found)
+    assert "3 of them take media, and 2 of these are proven." in text
+    assert "1 pass both" in text
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
