@@ -111,7 +111,7 @@ def test_the_page_counts_the_media_models_that_pass_among_processes() -> None:
     ]
     text = page(found)
     assert "3 of them take media, and 2 of these are proven." in text
-    assert "1 pass both" in text
+    assert "by FSDP: 1 pass both." in text
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:

@@ -101,7 +101,7 @@ def page(cases: Sequence[Case]) -> str:
         "and keeps the model's decisions.",
         "",
         f"{len(media)} of them take media, and {sum(one.outcome == 'proven' for one in media)} of these are proven.",
-        "Proven ones also run among processes, with media on some of them only: sequence parallelism of 2 and 4 (`sp`)",
-        f"and FSDP of 2 and 4 (`fsdp`). {sum(map(_passes_among_processes, media))} pass both, as their rows say.",
+        "Rows with `sp` and `fsdp` were also compared among 2 and 4 processes with media on some of them only, by",
+        f"sequence parallelism and by FSDP: {sum(map(_passes_among_processes, media))} pass both.",
     ]
     return as_markdown(heading, _MEANING, ("model_type", "kind"), cases)
