@@ -30,7 +30,7 @@ config = PatchConfig(
     description="Qwen25OmniThinker with OpSlot guards and VeOmni's loss contract",
 )
 
-# Only speech generation needs these; training never builds them.
+# Training never builds these: what only generates speech, and heads without logits of every token.
 config.exclude_from_output(
     "Qwen2_5OmniTalkerCausalLMOutputWithPast",
     "Qwen2_5OmniTalkerModel",

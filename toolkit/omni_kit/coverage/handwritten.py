@@ -14,14 +14,15 @@ from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import Decision
 from omni_kit.targets.veomni.checkout import MODELS
 from omni_kit.targets.veomni.model_dir import registered_in
+from omni_kit.targets.veomni.text.sites import trained_part
 from omni_kit.upstream.kinds import MULTIMODAL
 from omni_kit.upstream.subject import open_source
-from omni_kit.upstream.transformers.models import UpstreamModel
 
 _TARGET, _CONFIGS = "veomni", "*_gpu_patch_gen_config.py"
-_TOWER = "each process runs the whole tower on all pictures: upstream's code stays"
+_TOWER = "each process runs the whole tower on all media: upstream's code stays"
 _DUMMY = "the method that merges runs on dummy media, tower and projector alike"
 _KEPT = "upstream's code stays: nothing in it keeps VeOmni from training it"
+_CONTAINER = "the plugin is for its part {part}: what generates speech is never built"
 _NEW = "VeOmni's own optimisation, which is not derived"
 
 
@@ -60,19 +61,28 @@ def _shipped() -> dict[str, Path]:
     return found
 
 
-def rows_of(name: str, config: Path) -> list[Row] | str:
-    """The sites of a model in the order of upstream's names; or why nothing is derived for it."""
+def rows_of(name: str, part: str, config: Path) -> list[Row] | str:
+    """The sites of a model in the order of upstream's names; or why nothing is derived for it.
+
+    Args:
+        part: the model_type that is derived: its own, or that of its part that has a loss.
+    """
     shipped = _patches(config)
     with tempfile.TemporaryDirectory(prefix="omni-kit-handwritten-") as place:
         try:
-            scaffold = new_model("derived", name, target=_TARGET, into=Path(place), transformers=_running())
+            scaffold = new_model("derived", part, target=_TARGET, into=Path(place), transformers=_running())
         except OmniKitError as error:
             return error.message
         derived = _patches(next(Path(place).glob(f"derived/{_CONFIGS}")))
-    model = open_source(name).model
-    assert isinstance(model, UpstreamModel)
-    sites = sorted({*shipped, *derived})
-    return [_row(site, shipped, derived, scaffold.plan.decisions, model.source) for site in sites]
+    model, decisions = open_source(name).model, scaffold.plan.decisions
+    if part != name:
+        around = _CONTAINER.format(part=part)
+        decisions = [
+            Decision(site, "upstream", around, "") for site in shipped if site.startswith(f"{model.class_name}.")
+        ]
+        decisions += scaffold.plan.decisions
+    every = sorted({*shipped, *derived})
+    return [_row(site, shipped, derived, decisions, model.source) for site in every]
 
 
 def _running() -> Path:
@@ -96,7 +106,8 @@ def _row(
     if ours and theirs:
         return Row(site, theirs, ours)
     if ours:
-        return Row(site, "", ours, "VeOmni's leaves upstream's code here")
+        why = (one.reason for one in decisions if one.choice == "patch" and one.what.endswith(f" {site}"))
+        return Row(site, "", ours, next(why, "VeOmni's leaves upstream's code here"))
     return Row(site, theirs, "", next(_reasons(site, decisions, source)))
 
 
@@ -123,8 +134,11 @@ def page(model_types: Sequence[str]) -> str:
         "configs change, and what `new-model` changes in the same classes.",
     ]
     for name in model_types:
-        found = rows_of(name, shipped[name])
+        part = trained_part(open_source(name).model) or name
+        found = rows_of(name, part, shipped[name])
         lines += ["", f"## {name}", ""]
+        if part != name:
+            lines += [f"Derived for its part {part}, which has the loss.", ""]
         if isinstance(found, str):
             lines += [f"Not derived: {found}."]
             continue

@@ -55,6 +55,25 @@ def test_features_are_cut_before_they_are_counted(name: str, first: str) -> None
     assert ast.unparse(image.placed).startswith(first)
 
 
+@pytest.mark.parametrize(("name", "kinds"), [("minicpmv4_6", []), ("lfm2_vl", ["image"]), ("perception_lm", ["image"])])
+def test_a_dummy_has_all_that_the_tower_requires(name: str, kinds: list[str]) -> None:
+    """No value of `target_sizes` is known, which has no default."""
+    model = model_of(name)
+    assert [one.kind for one in dummies_of(model, find_merging(model))][:1] == kinds
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("smolvlm", True), ("idefics3", False), ("llava", False)])
+def test_features_that_are_placed_by_blocks_become_blocks_of_one(name: str, blocks: bool) -> None:
+    model = model_of(name)
+    merging = find_merging(model)
+    (image,) = merging.features
+
+    assert image.placed is not None
+    assert image.blocks == blocks
+    assert any("a block of its own" in edit.text for edit in merging_edits(model, merging)) == blocks
+    assert [one.kind for one in dummies_of(model, merging)] == ["image"]
+
+
 @pytest.mark.parametrize(("name", "shared"), [("glm4v", True), ("qwen3_vl", False), ("llava", False)])
 def test_a_dummy_has_no_placeholder_of_another_kind(name: str, shared: bool) -> None:
     model = model_of(name)

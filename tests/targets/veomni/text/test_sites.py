@@ -13,7 +13,7 @@ from omni_kit.inspection import inspect
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.patches import derive_patches
-from omni_kit.targets.veomni.text.sites import SLOTS, Site, find_sites, refuse_without_loss
+from omni_kit.targets.veomni.text.sites import SLOTS, Site, find_sites, refuse_without_loss, trained_part
 from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
@@ -443,6 +443,16 @@ def test_a_class_without_a_loss_of_its_own_is_refused_with_the_line(model_type: 
     assert isinstance(found, UpstreamModel)
     with pytest.raises(Refusal, match=why):
         refuse_without_loss(found)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "part"), [("qwen2_5_omni", "qwen2_5_omni_thinker"), ("qwen3_omni_moe", "qwen3_omni_moe_thinker")]
+)
+def test_a_class_without_a_forward_names_its_part_that_trains(model_type: str, part: str) -> None:
+    found = open_source(model_type).model
+    with pytest.raises(Refusal, match=rf"has no forward: train its part {part}$"):
+        refuse_without_loss(found)
+    assert trained_part(found) == part
 
 
 @pytest.mark.parametrize("model_type", ["llava", "qwen3", "qwen2_audio"])

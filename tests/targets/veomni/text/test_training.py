@@ -109,3 +109,13 @@ def test_what_sees_ahead_is_trained_without_flash_attention(tmp_path: Path) -> N
     assert operations["attn_implementation"] == "sdpa"
     switch = "_supports_flash_attn = False"
     assert [switch in (place / "__init__.py").read_text() for place in (kept, ahead)] == [False, True]
+
+
+def test_a_classifier_that_pools_before_its_head_is_left_out(tmp_path: Path) -> None:
+    left_out, kept = written(tmp_path, "electra"), written(tmp_path / "other", "gpt2")
+    name = "ForSequenceClassification"
+    assert [f"modeling.{model}{name}" in (place / "__init__.py").read_text() for place, model in (
+        (left_out, "Electra"), (kept, "GPT2"))] == [False, True]  # fmt: skip
+    config = next(left_out.glob("*_patch_gen_config.py")).read_text()
+    assert '"ElectraForSequenceClassification",' in config
+    assert "TODO" not in config

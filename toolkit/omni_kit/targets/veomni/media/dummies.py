@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.merging import PLACES, Features, Merging
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -38,8 +39,24 @@ class Dummy:
 
 def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
     """Those of a class; a kind whose inputs are not known is left out."""
-    found = (Dummy(one.kind, dict(_inputs(model, one))) for one in merging.features if one.placed is not None)
-    return [one for one in found if one.inputs]
+    placed = [one for one in merging.features if one.placed is not None]
+    found = [(one, dict(_inputs(model, one))) for one in placed]
+    return [
+        Dummy(one.kind, inputs) for one, inputs in found if inputs and _required(model, merging, one) <= inputs.keys()
+    ]
+
+
+def _required(model: UpstreamModel, merging: Merging, one: Features) -> set[str]:
+    """The inputs that the call hands to parameters without a default."""
+    getter = model.source.method(merging.owner, f"get_{one.kind}_features")
+    if getter is None:
+        return set()
+    parameters = getter.args.args[1:]
+    needed = {argument.arg for argument in parameters[: len(parameters) - len(getter.args.defaults)]}
+    given = [*zip((argument.arg for argument in parameters), one.call.args, strict=False)]
+    given += [(keyword.arg, keyword.value) for keyword in one.call.keywords if keyword.arg is not None]
+    handed = {dotted(value) for name, value in given if name in needed}
+    return {name for name in one.inputs if name in handed}
 
 
 def without_dummies(model: UpstreamModel, merging: Merging) -> list[str]:

@@ -35,6 +35,7 @@ class Features:
         name: the variable that holds them when they are placed; empty where that was not recognised.
         placed: the first statement that needs to know how many there are.
         layers: what assigns features of further layers, which go to the same places; by variable.
+        blocks: they are placed by their number in a block of equally many, [blocks, features, width].
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Features:
     name: str
     placed: ast.stmt | None
     layers: tuple[tuple[str, ast.stmt], ...] = ()
+    blocks: bool = False
 
     @property
     def padded(self) -> bool:
@@ -120,6 +122,7 @@ def _shares(source: SourceFile, owner: str) -> bool:
     return len({*tokens}) < len(tokens)
 
 
+_OF_BLOCKS = ("blocks", "features", "width")
 _LAYERS = ("Attention", "DecoderLayer")  # in the names of classes: a file that defines both has its text's layers
 
 
@@ -217,7 +220,8 @@ def _features(source: SourceFile, owner: str, call: ast.Call, taken: set[str], f
     inputs = tuple(name for name in dict.fromkeys(names) if name in taken and not name.startswith("vision_feature"))
     following = list(statements_with(forward.body, call))
     name, placed = _placed(source, owner, following)
-    return Features(_kind(call), call, inputs, name, placed, tuple(_layers(following)))
+    blocks = placed is not None and any(_by_blocks(source.method(owner, called)) for called in _own_calls(placed))
+    return Features(_kind(call), call, inputs, name, placed, tuple(_layers(following)), blocks)
 
 
 def _apart(found: Sequence[Features]) -> tuple[Features, ...]:
@@ -264,7 +268,28 @@ def _scattered(source: SourceFile, owner: str, following: Sequence[Held]) -> tup
 def _scatters(method: ast.FunctionDef | None) -> bool:
     """Whether a method puts features where a mask says, as many as there are places."""
     calls = (node.func for node in ast.walk(method) if isinstance(node, ast.Call)) if method is not None else ()
-    return any(isinstance(function, ast.Attribute) and function.attr == _SCATTER for function in calls)
+    scatters = any(isinstance(function, ast.Attribute) and function.attr == _SCATTER for function in calls)
+    return scatters or _by_blocks(method)
+
+
+def _by_blocks(method: ast.FunctionDef | None) -> bool:
+    """Whether a method writes `embeds[mask] = features[blocks, numbers, :]`: each by its number in a block."""
+    assigned = (node for node in ast.walk(method) if isinstance(node, ast.Assign)) if method is not None else ()
+    return any(
+        isinstance(node.targets[0], ast.Subscript)
+        and isinstance(node.value, ast.Subscript)
+        and isinstance(node.value.slice, ast.Tuple)
+        and len(node.value.slice.elts) == len(_OF_BLOCKS)
+        for node in assigned
+    )
+
+
+def _own_calls(statement: ast.stmt) -> Iterator[str]:
+    """The names of the methods of its own class that a statement calls."""
+    for node in ast.walk(statement):
+        path, _, called = (dotted(node.func) or "").rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
+        if path == "self":
+            yield called
 
 
 def _layers(following: Sequence[Held]) -> Iterator[tuple[str, ast.stmt]]:

@@ -149,7 +149,10 @@ def _own(model: UpstreamModel, one: Features, rest: str) -> Iterator[Edit]:
             yield Edit.at(source, keyword.value, f"tower_arguments({rest})")
     if one.placed is None:
         return
-    yield Edit.before(source, one.placed, f'{one.name} = media.own("{one.kind}", {one.name})')
+    placing = f'{one.name} = media.own("{one.kind}", {one.name})'
+    if one.blocks:
+        placing += f"\nif {one.name}.dim() == 2:\n    {one.name} = {one.name}[:, None]  # each is a block of its own"
+    yield Edit.before(source, one.placed, placing)
     for name, statement in one.layers:
         value = ast.unparse(statement)
         own = f'{name} = [media.own("{one.kind}", layer) for layer in {name}]'

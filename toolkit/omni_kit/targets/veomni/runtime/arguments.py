@@ -10,6 +10,7 @@ from omni_kit.toys.batches.language import as_named, speaker_of
 from omni_kit.toys.batches.vision import evened, media_of_sample, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
+_KINDS = "mm_token_type_ids"  # which kind of media a token stands for
 _TYPED = ("token_type_ids",)  # what upstream's processors say of each token, to models that take it
 _IMAGE = 1  # the type of tokens that stand for an image
 _PLAIN = 2  # dimensions of what has a row for each picture or patch
@@ -26,7 +27,7 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
     if bool((inputs["attention_mask"] == 0).any()):
         return as_named(model, inputs)
     fed: dict[str, Any] = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-    if "mm_token_type_ids" in inputs:
+    if _KINDS in inputs:
         config = speaker_of(model).config
         media, masks = _media(inputs, config), modality_masks(inputs, config)
         fed["position_ids"] = _positions(model, inputs, media, masks)
@@ -37,8 +38,9 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
 
 
 def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
-    """As `arguments`, and the model makes the positions itself."""
-    return {name: value for name, value in arguments(model, inputs).items() if name != "position_ids"}
+    """As `arguments`, and the model makes the positions itself, from types of tokens where its forward takes them."""
+    fed = {name: value for name, value in arguments(model, inputs).items() if name != "position_ids"}
+    return fed | {name: value for name, value in as_named(model, inputs).items() if name == _KINDS}
 
 
 def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def sample_of(model: Any, inputs: Tensors) -> Tensors:
     """
     named = ("input_ids", "attention_mask", "labels", *_TYPED)
     sample = {name: inputs[name][0].clone() for name in named if name in inputs}
-    if "mm_token_type_ids" in inputs:
+    if _KINDS in inputs:
         config = speaker_of(model).config
         media, masks = _media(inputs, config), modality_masks(inputs, config)
         sample["position_ids"] = _positions(model, inputs, media, masks)[0]

@@ -45,6 +45,7 @@ class TextContext:
         converter: a converter is written, for experts that lie `disk` where there are some.
         media: what the generated module takes from the integration's module for media; nothing for text alone.
         excluded: definitions that the generated module leaves out.
+        helpers: (module of the integration, function) that patches of text call.
         apart: packed samples run as rows of their own; see packed_rows.py.
         ahead: some tokens see later ones, which flash attention cannot compute.
         brought: the modules of kernels that omni-kit brings and the settings choose.
@@ -80,6 +81,7 @@ class TextContext:
     disk: str
     media: Sequence[str]
     excluded: Sequence[str]
+    helpers: Sequence[tuple[str, str]]
     apart: bool
     ahead: bool
     brought: Sequence[str]
@@ -97,6 +99,7 @@ def text_context(
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),
+    helpers: Sequence[tuple[str, str]] = (),
     apart: bool = False,
     ahead: bool = False,
 ) -> TextContext:
@@ -147,6 +150,7 @@ def text_context(
         disk=disk,
         media=media,
         excluded=excluded,
+        helpers=helpers,
         apart=apart,
         ahead=ahead,
         brought=[

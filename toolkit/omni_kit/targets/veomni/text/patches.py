@@ -7,12 +7,11 @@ import ast
 import builtins
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
     AUX,
@@ -74,16 +73,16 @@ _APART = """
 if {rest}.get("cu_seq_lens_q") is not None:
     return rows_of_their_own(self.forward, {given}, {rest})
 """
+_WHOLE = """
+# Modification: a state goes from token to token, so the layer runs on each packed sample alone and whole.
+if {rest}.get("cu_seq_lens_q") is not None:
+    return on_whole_samples(self.forward, {given}, {rest})
+"""
 _LABELLED = """
 # Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
 if labels is not None:
     loss, _, _ = self.loss_function(logits=logits, labels=labels, num_labels=self.num_labels, **{rest})
     return {output}(loss=loss, logits=logits)
-"""
-_UNFINISHED = """
-# {mark}: write the loss of {name} for VeOmni, which labels tokens: upstream pools before its head
-if labels is not None:
-    raise NotImplementedError("{name} has no loss for VeOmni's labels of tokens")
 """
 _GUARD = "# Modification: the kernel bound to this slot, if any; otherwise the upstream code below."
 
@@ -124,23 +123,28 @@ class PatchSet:
 
 
 def derive_patches(
-    model: UpstreamModel, sites: Sequence[Site], head: Sequence[Edit] = (), *, apart: bool = False
+    model: UpstreamModel,
+    sites: Sequence[Site],
+    head: Sequence[Edit] = (),
+    *,
+    apart: bool = False,
+    whole: Sequence[str] = (),
 ) -> PatchSet:
     """The patches for the sites that were decided to be patched or adapted.
 
     Args:
         head: further edits of the method that holds the loss.
         apart: upstream's code takes packed samples for one sequence, so each runs as a row of its own.
+        whole: the classes of layers that run on each packed sample alone and whole.
     """
     wanted = [site for site in sites if site.decision in {"patch", "adapt"}]
-    edits = [*head, *(_rows_of_their_own(model, model.class_name) if apart else ())]
+    edits = [*head, *(_diverted(model, model.class_name, _APART) if apart else ())]
     patches = [patch for site in wanted for patch in _patch(model, site, wanted, edits)]
     target = f"{model.class_name}.forward"
     if apart and not any(patch.target == target for patch in patches):
-        forward = model.source.method(model.class_name, "forward")
-        assert forward is not None
-        text = renamed(edited(model.source, forward, edits), "forward", f"{snake(model.class_name)}_forward_patched")
-        patches.append(Patch("override_method", target, "packed samples run as rows of their own", text))
+        patches.append(_forward_patch(model, model.class_name, edits, "packed samples run as rows of their own"))
+    description = "the layer runs on each packed sample alone and whole"
+    patches += [_forward_patch(model, name, [*_diverted(model, name, _WHOLE)], description) for name in whole]
     patches += [*_classifiers(model, apart=apart), *_own_initialisation(model)]
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     named = (*OUTPUTS.values(), AUX)
@@ -164,13 +168,21 @@ def _methods(node: ast.ClassDef) -> set[str]:
     return {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
 
 
-def _rows_of_their_own(model: UpstreamModel, name: str) -> Iterator[Edit]:
-    """The guard at the beginning of the forward of a head, if it takes further keywords, as VeOmni's are."""
+def _forward_patch(model: UpstreamModel, name: str, edits: Sequence[Edit], description: str) -> Patch:
+    """The forward of a class with edits."""
+    forward = model.source.method(name, "forward")
+    assert forward is not None
+    text = renamed(edited(model.source, forward, edits), "forward", f"{snake(name)}_forward_patched")
+    return Patch("override_method", f"{name}.forward", description, text)
+
+
+def _diverted(model: UpstreamModel, name: str, guard: str) -> Iterator[Edit]:
+    """A guard at the beginning of a forward, if it takes further keywords, as VeOmni's are."""
     forward = model.source.method(name, "forward")
     if forward is None or forward.args.kwarg is None:
         return
     names = [argument.arg for argument in [*forward.args.args[1:], *forward.args.kwonlyargs]]
-    block = _APART.format(given=_as_dict(names), rest=forward.args.kwarg.arg)
+    block = guard.format(given=_as_dict(names), rest=forward.args.kwarg.arg)
     yield Edit.before(model.source, without_docstring(forward.body)[0], block)
 
 
@@ -185,26 +197,33 @@ def _classifiers(model: UpstreamModel, *, apart: bool) -> Iterator[Patch]:
     description = "VeOmni's loss contract for labels of tokens"
     given = "dict(given, input_ids=input_ids, labels=labels)"
     guard = textwrap.indent(_APART.format(given=given, rest="kwargs").lstrip("\n"), "    ") if apart else ""
-    plain = plain_classifiers(model)
-    for name in plain:
+    for name in plain_classifiers(model):
         text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED, apart=guard)
         yield Patch("override_method", f"{name}.forward", description, text)
-    for name in (head for head in model.heads if head.endswith("ForSequenceClassification") and head not in plain):
-        forward = model.source.method(name, "forward")
-        if forward is not None:
-            edits = [*_labels_of_tokens(model, name, forward), *(_rows_of_their_own(model, name) if apart else ())]
-            text = renamed(edited(model.source, forward, edits), "forward", f"{snake(name)}_forward_patched")
-            yield Patch("override_method", f"{name}.forward", description, text)
+    for name, forward in _own_classifiers(model):
+        whole, rest = _logits_of_tokens(forward), forward.args.kwarg
+        if whole is not None and rest is not None:
+            edit = Edit.after(model.source, whole, _LABELLED.format(rest=rest.arg, output=_CLASSIFIED))
+            edits = [edit, *(_diverted(model, name, _APART) if apart else ())]
+            yield _forward_patch(model, name, edits, description)
 
 
-def _labels_of_tokens(model: UpstreamModel, name: str, forward: ast.FunctionDef) -> Iterator[Edit]:
-    """VeOmni's loss before upstream takes one token's logits; no training where it takes one token's states."""
-    whole = _logits_of_tokens(forward)
-    if whole is None or forward.args.kwarg is None:
-        block = _UNFINISHED.format(name=name, mark=TODO_MARK)
-        yield Edit.before(model.source, without_docstring(forward.body)[0], block)
-    else:
-        yield Edit.after(model.source, whole, _LABELLED.format(rest=forward.args.kwarg.arg, output=_CLASSIFIED))
+def without_labels_of_tokens(model: UpstreamModel) -> Mapping[str, ast.FunctionDef]:
+    """The sequence classifiers, with their forwards, without logits of every token: VeOmni cannot train them."""
+    return {
+        name: forward
+        for name, forward in _own_classifiers(model)
+        if _logits_of_tokens(forward) is None or forward.args.kwarg is None
+    }
+
+
+def _own_classifiers(model: UpstreamModel) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The sequence classifiers that are not transformers' generic one, with their forwards."""
+    plain = plain_classifiers(model)
+    for name in model.heads:
+        forward = model.source.method(name, "forward") if name.endswith("ForSequenceClassification") else None
+        if forward is not None and name not in plain:
+            yield name, forward
 
 
 def _logits_of_tokens(forward: ast.FunctionDef) -> ast.Assign | None:

@@ -1,8 +1,9 @@
 """The files and edits of a VeOmni integration of a language model, derived from the upstream model."""
 
+import ast
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,9 +28,15 @@ from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
 from omni_kit.targets.veomni.media.speech import speech_only
 from omni_kit.targets.veomni.text.context import COMPILED, TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
-from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches
+from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, without_labels_of_tokens
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
-from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart, sees_ahead
+from omni_kit.targets.veomni.text.sequence import (
+    cut_sequences,
+    kept_apart,
+    layers_on_whole_samples,
+    sees_ahead,
+    without_flash_attention,
+)
 from omni_kit.targets.veomni.text.sites import Site, causal_head, find_sites, refuse_without_loss
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
@@ -165,7 +172,24 @@ class _Planner:
 
     @cached_property
     def _packed(self) -> tuple[bool, str, str]:
-        return (False, *self._ahead) if self._ahead is not None else kept_apart(*self._attending)
+        if self._without_flash is not None:
+            return False, *self._without_flash
+        return kept_apart(*self._attending, self._runnable_on_whole)
+
+    @cached_property
+    def _without_flash(self) -> tuple[str, str] | None:
+        """Why the model as a whole cannot use flash attention, whatever its layers of text can."""
+        return self._ahead or without_flash_attention(self.model.source)
+
+    @cached_property
+    def _runnable_on_whole(self) -> list[str]:
+        """Layers of the file that is patched which mix neighbouring tokens, if all can run on whole samples."""
+        return layers_on_whole_samples(self.model) if self._attending[0] is self.model else []
+
+    @property
+    def _whole(self) -> list[str]:
+        """The layers that run on each packed sample alone and whole: none where the whole model does."""
+        return [] if self.apart else self._runnable_on_whole
 
     @cached_property
     def _ahead(self) -> tuple[str, str] | None:
@@ -179,19 +203,24 @@ class _Planner:
 
     @cached_property
     def _excluded(self) -> Sequence[str]:
-        return speech_only(self.model) if self.merging is not None else ()
+        speech = speech_only(self.model) if self.merging is not None else ()
+        return [*speech, *(name for name in self._unlabelled if name not in speech)]
+
+    @cached_property
+    def _unlabelled(self) -> Mapping[str, ast.FunctionDef]:
+        return without_labels_of_tokens(self.model)
 
     @cached_property
     def _derived(self) -> PatchSet:
         if self.merging is None:
-            return derive_patches(self.model, self.sites, apart=self.apart)
+            return derive_patches(self.model, self.sites, apart=self.apart, whole=self._whole)
         method = f"{self.merging.owner}.forward"
         changes_loss = {"patch", "adapt"}
         merged = any(
             s.site == "causal-lm-loss" and s.target == method and s.decision in changes_loss for s in self.sites
         )
         head = merging_edits(self.model, self.merging) if merged else []
-        patches = derive_patches(self.model, self.sites, head, apart=self.apart)
+        patches = derive_patches(self.model, self.sites, head, apart=self.apart, whole=self._whole)
         return patches.extended(self.model.source, media_patches(self.model, self.merging, merged=merged))
 
     @cached_property
@@ -209,9 +238,16 @@ class _Planner:
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
             excluded=self._excluded,
+            helpers=self._helpers,
             apart=self.apart,
             ahead=self._ahead is not None,
         )
+
+    @property
+    def _helpers(self) -> list[tuple[str, str]]:
+        """The modules of the integration that patches of text call, each with the function that they call."""
+        found = [("packed_rows", "rows_of_their_own")] if self.apart else []
+        return [*found, ("whole_samples", "on_whole_samples")] if self._whole else found
 
     @property
     def expert_parallel(self) -> bool:
@@ -237,8 +273,8 @@ class _Planner:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         if self.merging is not None:
             yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **self._media})
-        also = {"packed_rows": self.apart, "compiled_blocks": self._compiled}
-        for module in (*self.context.brought, *(name for name, needed in also.items() if needed)):
+        compiled = ["compiled_blocks"] if self._compiled else []
+        for module in (*self.context.brought, *(module for module, _ in self._helpers), *compiled):
             yield NewFile(f"{base}/{module}.py", f"{module}.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
@@ -317,10 +353,21 @@ class _Planner:
         for setting, kernel in self.request.kernels.items():
             yield Decision(setting, kernel, "measured on a model of this shape class", "--kernels")
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
-        fits, reason, evidence = (False, *self._ahead) if self._ahead is not None else cut_sequences(*self._attending)
+        fits, reason, evidence = (
+            (False, *self._without_flash)
+            if self._without_flash is not None
+            else cut_sequences(*self._attending, self._runnable_on_whole)
+        )
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
         fits, reason, evidence = self._packed
         yield Decision("packed sequences", "upstream" if fits else "rows of their own", reason, evidence)
+        for name, pooling in self._unlabelled.items():
+            reason = "VeOmni labels tokens, and upstream pools before this head: the integration has no such class"
+            yield Decision(f"head {name}", "none", reason, self.model.source.where(pooling))
+        for name in self._whole:
+            reason = "a state goes from token to token: the layer runs on each packed sample alone and whole"
+            where = self.model.source.where(self.model.source.classes[name])
+            yield Decision(f"mixing layer {name}.forward", "patch", reason, where)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
             yield Decision("registration", "override", reason, "MODELING_REGISTRY of the installed VeOmni")

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.sites import Site
@@ -16,32 +16,37 @@ _MIXES_TOKENS = re.compile(
 _BLOCKS = "block_sequence_ids"  # what transformers' masks know such tokens by
 _OF_IMAGES = ("Conv2d", "Conv3d")
 _ATTENDS = re.compile(r"(full|sliding|chunked|compressed_\w+)_?\w*attention|attention")
+_RUNS_ON_STATES = re.compile(r"linear_attention|mamba\d*|conv|hybrid|moe|mlp")  # with `layers_on_whole_samples`
+_STATES, _MASK = "hidden_states", "attention_mask"
 
 
 Obstacle = tuple[str, str]  # the reason, the evidence
 
 
-def cut_sequences(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, str]:
+def cut_sequences(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str] = ()) -> tuple[bool, str, str]:
     """Whether Ulysses fits: (it does, the reason, the evidence).
 
     VeOmni's collator cuts inputs and position ids, its attention functions exchange heads for tokens, and its loss
     function adds up over the group (`veomni.ops.kernels.attention`, `veomni.ops.kernels.cross_entropy`): what goes
     past these sees a part of the sequence only.
+
+    Args:
+        whole: the classes of layers that run on whole samples; see `layers_on_whole_samples`.
     """
-    obstacle = next(_past_attention(model, sites), None) or next(_past_processes(model, sites), None)
+    obstacle = next(_past_attention(model, sites, whole), None) or next(_past_processes(model, sites), None)
     if obstacle is not None:
         return False, *obstacle
     reason = "position ids and inputs arrive already sharded for sequence parallelism"
     return True, reason, "VeOmni's SequenceParallelCollator"
 
 
-def kept_apart(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, str]:
+def kept_apart(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str] = ()) -> tuple[bool, str, str]:
     """Whether sequences that are packed into one row do not see each other: as `cut_sequences`.
 
     VeOmni's collator packs all samples of a batch into one row; position ids begin again with each, and its attention
     functions are told where (`veomni.data.data_collator`): what goes past these takes them for one sequence.
     """
-    obstacle = next(_past_attention(model, sites), None)
+    obstacle = next(_past_attention(model, sites, whole), None)
     if obstacle is not None:
         return False, *obstacle
     return True, "attention receives sequence starts, and position ids restart", "VeOmni's PackingCollator"
@@ -62,22 +67,30 @@ def sees_ahead(model: UpstreamModel) -> Obstacle | None:
     return None
 
 
+def without_flash_attention(source: SourceFile) -> Obstacle | None:
+    """Where a file declares flash attention for none of its classes: transformers refuses it to a model as a whole."""
+    if re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
+        return None
+    return "upstream does not declare flash attention, which VeOmni uses", source.where(source.tree)
+
+
 def other_attention(sites: Sequence[Site]) -> Site | None:
     """The first class whose attention VeOmni's functions would change."""
     return next((one for one in sites if one.site == "attention" and one.read == "different"), None)
 
 
-def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obstacle]:
+def _past_attention(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str]) -> Iterator[Obstacle]:
     """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
     source = model.source
     place = source.where(source.tree)
     layers = (p for p in _of_text(model.skeleton.parameters) if p.owner not in _OF_IMAGES)
     mixing = next((p for p in layers if _MIXES_TOKENS.search(p.name)), None)
-    if mixing is not None:
+    if mixing is not None and not whole:
         yield f"{mixing.owner} mixes neighbouring tokens across sequences", mixing.where
     types = model.find("layer_types", "layers_block_type")
     listed = types.value if types is not None and isinstance(types.value, (list, tuple)) else ()
-    odd = [kind for kind in listed if not _ATTENDS.fullmatch(str(kind))]
+    known = [_ATTENDS, _RUNS_ON_STATES] if whole else [_ATTENDS]
+    odd = [kind for kind in listed if not any(one.fullmatch(str(kind)) for one in known)]
     if types is not None and odd:
         yield f"layers of type {odd[0]} are not attention over tokens, which VeOmni could shard", types.evidence
     settings = model.config.cls.source
@@ -88,8 +101,8 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
         yield "attention does not use transformers' registry, where VeOmni registers its own", place
     if (other := other_attention(sites)) is not None:
         yield f"{other.target} {other.reason}", other.evidence
-    if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
-        yield "upstream does not declare flash attention, which VeOmni uses", place
+    if (undeclared := without_flash_attention(source)) is not None:
+        yield undeclared
     for name in built_classes(source, model.class_name):
         if (call := _withheld(source.method(name, "forward"))) is not None:
             yield f"{name}.forward does not pass on where sequences begin", source.where(call)
@@ -97,6 +110,46 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
     taken = {argument.arg for argument in [*forward.args.args, *forward.args.kwonlyargs]} if forward else set()
     if "position_ids" not in taken:
         yield "forward takes no position_ids, so each process counts positions from zero", place
+
+
+def layers_on_whole_samples(model: UpstreamModel) -> list[str]:
+    """Return the classes that mix neighbouring tokens and can be run again on whole samples; empty where one cannot.
+
+    Their forwards take states and further keywords, and what calls them passes on where sequences begin.
+    """
+    source, parameters = model.source, _of_text(model.skeleton.parameters)
+    mixing = [p for p in parameters if p.owner not in _OF_IMAGES and _MIXES_TOKENS.search(p.name)]
+    owners = {p.name.rpartition(".")[0]: p.owner for p in parameters if p.owner in source.classes}
+    paths = {_place_in(p, owners) for p in mixing}
+    outer = {path for path in paths if not any(path.startswith(f"{other}.") for other in paths)}
+    found = sorted({owners.get(path, "") for path in outer})
+    return found if found and all(_runs_on_states(source, name) for name in found) else []
+
+
+def _place_in(parameter: Parameter, owners: Mapping[str, str]) -> str:
+    """The path of the innermost module of the model's file that holds a parameter, as far as that can be told."""
+    path = parameter.name.rpartition(".")[0]
+    return path if path in owners else path.rpartition(".")[0]
+
+
+def _runs_on_states(source: SourceFile, name: str) -> bool:
+    forward = source.method(name, "forward") if name in source.classes else None
+    if forward is None or forward.args.kwarg is None:
+        return False
+    if not {_STATES, _MASK} <= {argument.arg for argument in [*forward.args.args, *forward.args.kwonlyargs]}:
+        return False
+    calls = [call for node in source.classes.values() for call in _calls_of(node, name)]
+    return bool(calls) and all(any(keyword.arg is None for keyword in call.keywords) for call in calls)
+
+
+def _calls_of(node: ast.ClassDef, name: str) -> Iterator[ast.Call]:
+    """The calls, in the methods of a class, of an attribute that it builds of the class `name`."""
+    built = {
+        dotted(one.targets[0])
+        for one in ast.walk(node)
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and dotted(one.value.func) == name
+    }
+    yield from (one for one in ast.walk(node) if isinstance(one, ast.Call) and dotted(one.func) in built)
 
 
 def _of_text(parameters: Sequence[Parameter]) -> list[Parameter]:

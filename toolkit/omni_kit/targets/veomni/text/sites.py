@@ -360,9 +360,11 @@ def refuse_without_loss(model: UpstreamModel) -> None:
     forward = ClassRef(*found).method("forward") if found is not None else None
     if forward is None:
         where = model.source.where(model.source.classes[name])
-        kinds = [kind for _, part, kind in model.skeleton.submodels if _takes_labels(model, part)]
-        help_ = f"pass its part that has one: {kinds[0]}" if kinds else ""
-        raise Refusal(f"{name} ({where}) has no forward: there is nothing to train by", help_)
+        part = trained_part(model)
+        help_ = f"pass its part that has one: {part}" if part else ""
+        raise Refusal(
+            f"{name} ({where}) has no forward: {f'train its part {part}' if part else 'nothing to train by'}", help_
+        )
     cls, node = forward
     if read_loss(cls.source, node).calls or own_loss(node) is not None:
         return
@@ -373,6 +375,11 @@ def refuse_without_loss(model: UpstreamModel) -> None:
         )
     where = cls.source.where(node)
     raise Refusal(f"no loss from labels was recognised in {name}.forward ({where}): there is nothing to train by")
+
+
+def trained_part(model: UpstreamModel) -> str:
+    """Return the model_type of the first part whose own forward takes labels, as an omni model's thinker, or ""."""
+    return next((kind for _, part, kind in model.skeleton.submodels if kind and _takes_labels(model, part)), "")
 
 
 def _takes_labels(model: UpstreamModel, part: str) -> bool:
