@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the command of an entry printed: whether the fault was shown, the last line, and seconds."""
+    """Result of an entry's command: whether it showed the fault, the last line, and seconds."""
 
     shown: bool
     last: str

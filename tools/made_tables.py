@@ -1,4 +1,4 @@
-"""What is generated in Markdown, between marks: `python -m tools.made_tables` writes it everywhere.
+"""Generated Markdown between marks: `python -m tools.made_tables` writes it everywhere.
 
     <!-- made: commands check verify; omni-kit 0.1.0 -->
     ...

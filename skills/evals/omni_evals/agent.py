@@ -26,7 +26,7 @@ exec {program} "$@"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an agent came to.
+    """Outcome of one attempt of an agent.
 
     Attributes:
         claimed: it said that it was done.

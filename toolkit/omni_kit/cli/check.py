@@ -22,7 +22,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
 class CheckLevel(StrEnum):
-    """How far rules may go: read, build, or load a toy checkpoint."""
+    """Depth of the rules: read the source, build the model, or load a toy checkpoint."""
 
     static = "static"
     import_ = "import"

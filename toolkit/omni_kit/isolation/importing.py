@@ -14,7 +14,7 @@ _TIMEOUT = 120.0  # seconds that one import may take
 
 
 class ImportProblem(NamedTuple):
-    """Why a module cannot be imported, in one line, and the missing package if that is the reason."""
+    """Reason why a module cannot be imported, in one line, and the missing package if that is the reason."""
 
     text: str
     lacks: str = ""

@@ -1,4 +1,4 @@
-"""What is compared: the integration that a target finds at a path, and what must be installed for it."""
+"""Candidate of a comparison: the integration that a target finds at a path, and its installation requirements."""
 
 import importlib.util
 from collections.abc import Mapping

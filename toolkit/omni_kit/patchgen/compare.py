@@ -1,4 +1,4 @@
-"""How one upstream definition changed between two versions."""
+"""Changes of one upstream definition between two versions."""
 
 import ast
 import copy

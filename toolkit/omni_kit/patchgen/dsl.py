@@ -30,7 +30,7 @@ _DSL = {name: getattr(spec, name) for name in (
 
 
 class Imports(Protocol):
-    """How a config's imports are followed."""
+    """Resolver of a config's imports."""
 
     def imported(self, name: str, home: Path, names: tuple[str, ...], level: int) -> Any:
         """Return the object that an import binds."""

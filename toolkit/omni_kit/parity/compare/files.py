@@ -117,7 +117,7 @@ NAMING = frozenset({"_class_name", "architectures", "model_type"})
 
 
 def config_difference(one: Path, other: Path, keys: Collection[str] | None = None) -> str:
-    """How the config.json of `other` differs from that of `one`, by the first key; empty where neither differs.
+    """Return the first key by which the config.json of `other` differs from that of `one`; empty if they agree.
 
     Keys with an underscore in front say by whom and from where it was written; of these the class alone counts.
 

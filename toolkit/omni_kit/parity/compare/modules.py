@@ -222,7 +222,7 @@ def owner(free: Compared, parameters: Sequence[str]) -> Blame | None:
 
 
 def divergence(blame: Blame, free: Compared) -> Divergence:
-    """What a report says about a module that adds error."""
+    """Return the report's entry for a module that adds error."""
     call = next(
         c for c in free.candidate.calls if (c.module, c.occurrence) == (blame.call.module, blame.call.occurrence)
     )
@@ -239,7 +239,7 @@ def divergence(blame: Blame, free: Compared) -> Divergence:
 
 
 def growth(free: Compared) -> Iterator[Growth]:
-    """How far the output of each module is off when the candidate runs freely, in the order in which they answer."""
+    """Yield the output error of each module when the candidate runs freely, in the order of their outputs."""
     for kind, number in free.candidate.events:
         call = free.candidate.calls[number]
         if kind == "out" and free.partner(call) is not None:

@@ -20,7 +20,7 @@ _SUM, _CAST = "sum ", "to "
 
 @dataclass(frozen=True)
 class Rounding:
-    """How one call of a module differs from upstream's in a low dtype.
+    """Difference of one module call from upstream's in a low dtype.
 
     Attributes:
         compared: how many numbers were.

@@ -101,7 +101,7 @@ def _scale(tensor: torch.Tensor) -> float:
 
 
 def related(reference: torch.Tensor, candidate: torch.Tensor) -> str:
-    """How wrong values relate to the right ones: what a person would look for first."""
+    """Return how wrong values relate to the right ones, checking the most common mistakes first."""
     if candidate.dim() == 3 and candidate.shape[1] % 2 == 0:
         if torch.equal(torch.cat(candidate.chunk(2, dim=1)[::-1], dim=1), reference):
             return "gate and up are swapped"

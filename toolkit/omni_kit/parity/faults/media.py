@@ -12,7 +12,7 @@ Arguments = dict[str, Any]
 
 
 def shown(kinds: str) -> tuple[str, ...]:
-    """How the names of the ways of calling begin in which one of these media stands."""
+    """Return the prefixes of the scenarios that contain one of these media."""
     return tuple(f"{name}, " for name in _with(kinds))
 
 

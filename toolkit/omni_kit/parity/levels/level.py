@@ -1,4 +1,4 @@
-"""What a level is: a name, what it needs of both sides, and a judge."""
+"""Definition of a level: a name, the abilities it needs of both sides, and a judge."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

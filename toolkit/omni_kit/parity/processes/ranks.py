@@ -45,7 +45,7 @@ _opened: list[Builder] = []
 
 @dataclass(frozen=True)
 class Job:
-    """What every process of a launch is told.
+    """Parameters of every process of a launch.
 
     Attributes:
         builder, options: how a process that was not forked makes its builder.

@@ -13,7 +13,7 @@ from omni_kit.parity.processes.workers import Sides
 
 @dataclass(frozen=True)
 class Derived:
-    """What was found.
+    """Derived renaming.
 
     Attributes:
         rows: one line for each name here, blocks that are alike once.
@@ -27,7 +27,7 @@ class Derived:
 
 
 def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> Derived:
-    """Which of upstream's weights the integration at `path` is made of.
+    """Derive which of upstream's weights the integration at `path` consists of.
 
     Nothing is taken from its own conversion: only its model and upstream's are run.
 

@@ -1,4 +1,4 @@
-"""How a tensor is made of upstream's: what is done to it, as a computation and as the text of one."""
+"""Transformations that make a tensor from upstream's, each as a computation and as its source text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

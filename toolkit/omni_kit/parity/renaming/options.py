@@ -1,4 +1,4 @@
-"""What a layer may be made of: every upstream layer that was fed the same, and every way of taking its tensors."""
+"""Options of a layer: every upstream layer with the same input, and every way of using its tensors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class Option:
         }
 
     def moves(self) -> int:
-        """How much is done to its tensors, as the length of what says it."""
+        """Return the complexity of its transformations, as the length of their text."""
         return sum(len(way.text) for way in self.way.values())
 
     def key(self) -> tuple[tuple[str, ...], ...]:
-        """Which parts of which tensors it takes."""
+        """Return the parts of the tensors that it uses."""
         return tuple((*sources, self.way[name].part) for name, sources in sorted(self.sources.items()))
 
 
@@ -57,7 +57,7 @@ def options_for(
     own: Mapping[str, torch.Tensor], fed: torch.Tensor | None, occurrence: int, holders: Sequence[Holder],
     heads: Sequence[int], rotary: TensorTransform | None,
 ) -> list[Option]:  # fmt: skip
-    """What a module may be made of, the likeliest first.
+    """Return the options of a module, the likeliest first.
 
     Args:
         own: what it holds.

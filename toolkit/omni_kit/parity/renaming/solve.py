@@ -40,7 +40,7 @@ class _Choice:
 
 @dataclass
 class Solution:
-    """What a model is made of.
+    """Assignment of upstream's weights to a model.
 
     Attributes:
         chosen: module -> its option.

@@ -1,4 +1,4 @@
-"""Which branches no process of a comparison took, and what each would need."""
+"""Branches that no process of a comparison took, and what each would need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,7 +44,7 @@ class UnexecutedBranch:
 
 @dataclass(frozen=True)
 class BranchReport:
-    """How much of an integration's and of upstream's code the processes of a comparison executed.
+    """Share of an integration's and of upstream's code that the processes of a comparison executed.
 
     Attributes:
         taken, counted: branches of functions that matter for training.

@@ -9,7 +9,7 @@ from omni_kit.targets.sides import Ability
 
 
 def module_errors(case: Case) -> list[ModuleError]:
-    """How much each module adds and inherits, in the order of their first calls; nothing where the model did not run.
+    """Return the added and inherited error of each module, in the order of first calls; empty if the model did not run.
 
     What a module hands wrongly to one of its parts is its own error, as in the search for the first divergence; and
     one that goes another way to a right answer adds none.

@@ -113,7 +113,7 @@ class Proposal:
 
 
 def locate(target: str, versions: Versions) -> Place:
-    """Where a patch target is now: at its place, renamed, inherited, or imported from another module."""
+    """Find a patch target in the new version: unchanged, renamed, inherited, or imported from another module."""
     new, now = versions.after, versions.renames.path(target)
     if new is None:
         return Place(now)

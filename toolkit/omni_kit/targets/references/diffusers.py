@@ -209,7 +209,7 @@ class DiffusersBuilder:
         return denoised(batch["samples"], lambda sample: next(answers))["loss"]
 
     def notes(self) -> list[str]:
-        """What the last call did not do as in real life."""
+        """Return how the last call deviated from normal use."""
         return [f"in low precision diffusers keeps {', '.join(self._kept)} in float32"] if self._kept else []
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:

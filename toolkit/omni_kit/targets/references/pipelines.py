@@ -35,7 +35,7 @@ _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
 def read_pipeline(class_name: str) -> Pipeline:
-    """What the installed diffusers says of a pipeline."""
+    """Read a pipeline of the installed diffusers."""
     return find_pipeline(find_library("diffusers"), class_name, {})
 
 
@@ -81,7 +81,7 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
 
 
 def pictures_of(pipeline: Pipeline, scenario: Scenario) -> int:
-    """How many pictures are made at once: one where a pipeline takes images, which many take for one picture alone."""
+    """Return how many pictures are made at once: one if the pipeline takes images, since many take several for one."""
     return 1 if images_of(pipeline) else scenario.pictures
 
 
@@ -149,7 +149,7 @@ class PipelineBuilder:
         return denoiser
 
     def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
-        """Where a toy was made: the switches that tell distilled and guided checkpoints apart, each turned."""
+        """Return the toy variants: each switch that distinguishes distilled and guided checkpoints, turned."""
         found = switched(self._read, self._pipeline) if self._varies and extent is Extent.apart else ()
         name = self._read.cls.node.name
         return Variants({what: {"class": name, "changed": changed} for what, changed in found})

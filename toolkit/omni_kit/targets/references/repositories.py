@@ -159,7 +159,7 @@ def _takes(model: nn.Module, batch_builder: BatchBuilder) -> bool:
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config says, without by which class."""
+    """Return a config's values, without the class that wrote them."""
     return {name: value for name, value in values.items() if name != SIGNED}
 
 

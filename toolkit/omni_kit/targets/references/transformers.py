@@ -108,7 +108,7 @@ class TransformersBuilder:
             )
 
     def notes(self) -> list[str]:
-        """What the last call did not do as in real life."""
+        """Return how the last call deviated from normal use."""
         return self._notes
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:

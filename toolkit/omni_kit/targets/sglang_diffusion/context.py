@@ -1,4 +1,4 @@
-"""What the templates of a pipeline are rendered with."""
+"""Variables for the templates of a pipeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

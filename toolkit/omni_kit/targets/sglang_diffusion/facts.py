@@ -45,22 +45,22 @@ class PipelineFacts:
 
     @cached_property
     def denoising(self) -> Denoising:
-        """How the pipeline asks its denoiser."""
+        """Pipeline's call of its denoiser."""
         return Denoising(self.pipeline, self.model)
 
     @cached_property
     def guidance(self) -> Guidance:
-        """What the pipeline makes of two answers."""
+        """Formula that combines the denoiser's two outputs."""
         return guidance_of(self.pipeline)
 
     @cached_property
     def decoding(self) -> Decoding:
-        """What happens after the last step."""
+        """Processing of latents after the last step."""
         return decoding_of(self.pipeline, self.autoencoder.name)
 
     @cached_property
     def denoiser_inputs(self) -> DenoiserInputs:
-        """What happens to latents before they are passed."""
+        """Processing of latents before they are passed to the denoiser."""
         return denoiser_inputs_of(self.denoising)
 
     @cached_property
@@ -113,7 +113,7 @@ class PipelineFacts:
 
     @cached_property
     def text_encoders(self) -> int:
-        """How many text encoders SGLang has configs for: as many as the highest of their numbers."""
+        """Number of text encoders that SGLang has configs for: the highest of their numbers."""
         return max((_number(one.name) for one in self.components if one.name.startswith(_READS)), default=0)
 
     @cached_property
@@ -126,7 +126,7 @@ class PipelineFacts:
 
     @cached_property
     def plan_where(self) -> str:
-        """Where the denoiser's class says how devices share its tokens; empty where it does not."""
+        """Place where the denoiser's class declares its sequence sharding; empty if it does not."""
         found = self.model.cls.assigned(_PLAN)
         return found[0].source.where(found[1]) if found is not None and isinstance(found[1], ast.Dict) else ""
 
@@ -149,7 +149,7 @@ class PipelineFacts:
 
     @cached_property
     def vae_given(self) -> dict[str, Any]:
-        """What the autoencoder's config.json says; empty where only a class is known."""
+        """Values of the autoencoder's config.json; empty if only a class is known."""
         directory = self.subject.directory
         beside = directory.parent / self.autoencoder.name / "config.json" if directory is not None else None
         given = read_json(beside) if beside is not None and beside.is_file() else {}
@@ -168,17 +168,17 @@ class PipelineFacts:
 
     @cached_property
     def loop_odd(self) -> list[str]:
-        """What its loop over steps does other than asking, guiding and stepping."""
+        """Statements of its loop over steps other than calling, guiding and stepping."""
         return oddities(self.denoising, self.scheduler.class_name)
 
     @cached_property
     def end_odd(self) -> list[str]:
-        """What it does with its last latents other than unpacking, scaling and decoding."""
+        """Processing of its last latents other than unpacking, scaling and decoding."""
         return unusual_ends(self.denoising, self.scheduler.class_name)
 
     @property
     def decoding_asked(self) -> list[str]:
-        """What the autoencoder is asked with other than latents, and needs."""
+        """Arguments other than latents that the autoencoder needs to decode."""
         return [text for text in self.decoding.decode_arguments if self.needed_to_decode(text)]
 
     @cached_property
@@ -232,7 +232,7 @@ class PipelineFacts:
 
 
 def pipeline_facts(subject: Subject) -> PipelineFacts:
-    """What is known of a subject's pipeline.
+    """Collect the facts about a subject's pipeline.
 
     Raises:
         BadInput: it was not given as a pipeline.

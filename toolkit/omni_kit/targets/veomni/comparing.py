@@ -1,4 +1,4 @@
-"""What every comparison of a model directory of VeOmni has in common, whatever its kind."""
+"""Shared part of every comparison of a VeOmni model directory, whatever its kind."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -40,7 +40,7 @@ class ModelDir:
 
     @property
     def training_files(self) -> Path:
-        """What the paths of its training files begin with: a checkout has all of them in one folder."""
+        """Prefix of its training files: a checkout has all of them in one folder."""
         if self.style == "plugin":
             return self.path / "train"
         folder = "dit" if self.path.parent.name == "diffusers" else "text"

@@ -46,7 +46,7 @@ class BatchBuilder(Protocol):
 
 
 class Preparation(StrEnum):
-    """How samples reach a model whose framework prepares them."""
+    """Preparation of samples by the model's framework."""
 
     alone = "alone"
     """One after the other, each prepared as the framework does."""

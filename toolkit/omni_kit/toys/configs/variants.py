@@ -28,7 +28,7 @@ Accepts = Callable[[Mapping[str, Any]], str]
 
 
 class Extent(StrEnum):
-    """How many fields differ: one per config, as many at once as upstream accepts, or the numbers alone."""
+    """Number of fields that differ: one per config, as many at once as upstream accepts, or the numbers alone."""
 
     apart = "apart"
     together = "together"

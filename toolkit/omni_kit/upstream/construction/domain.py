@@ -28,7 +28,7 @@ _PLAIN: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where code of a constructor stands.
+    """Place of a constructor's code.
 
     Attributes:
         code: the class whose method it is, or the function.
@@ -69,7 +69,7 @@ class _Super:
 
 
 class Construction(OpenDomain):
-    """What values of constructors are; `frame` builds modules and goes through methods."""
+    """Values of constructors; `frame` builds modules and goes through methods."""
 
     def __init__(self) -> None:
         super().__init__(steps=20_000_000, depth=40)

@@ -1,4 +1,4 @@
-"""Which pipeline of diffusers runs a transformer with the least that a training sample has to contain."""
+"""Choice of the diffusers pipeline that runs a transformer with the least input from a training sample."""
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library

@@ -1,4 +1,4 @@
-"""What a pipeline does between its last step and its autoencoder, and with what the autoencoder answers."""
+"""Processing of a pipeline between its last step and its autoencoder, and of the autoencoder's output."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

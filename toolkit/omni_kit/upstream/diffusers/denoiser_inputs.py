@@ -1,4 +1,4 @@
-"""How a pipeline passes latents to its denoiser, what it does to the output, and which conditions change per step."""
+"""Passing of latents to a pipeline's denoiser, processing of its output, and the conditions that change per step."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _DEEPEST = 12
 
 @dataclass(frozen=True)
 class DenoiserInputs:
-    """How a pipeline passes latents to its denoiser.
+    """Processing of latents around a pipeline's denoiser.
 
     Attributes:
         unsqueezed: the axis added to latents before the call; 0 for none.

@@ -81,7 +81,7 @@ class _End:
 
 
 def unusual_ends(denoising: Denoising, scheduler: str) -> list[str]:
-    """What a pipeline does after its loop that no other does, each in one line with its place.
+    """Return the unusual statements after a pipeline's loop, each in one line with its place.
 
     Args:
         scheduler: the class that steps.

@@ -171,7 +171,7 @@ class Loop:
 
 
 def oddities(denoising: Denoising, scheduler: str) -> list[str]:
-    """What a pipeline's loop does that no standard loop does, each in one line with its place.
+    """Return the statements of a pipeline's loop that no standard loop has, each in one line with its place.
 
     Args:
         denoising: the call of the denoiser.

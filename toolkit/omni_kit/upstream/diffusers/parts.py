@@ -1,4 +1,4 @@
-"""What the constructors of a model make: its parts by name, and all classes that it is built of."""
+"""Parts that the constructors of a model make, by name, and all classes that it consists of."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _MOST_CLASSES = 200
 
 @dataclass(frozen=True)
 class Part:
-    """What a constructor assigns to an attribute of self by calling a class.
+    """Attribute of self that a constructor assigns by calling a class.
 
     Attributes:
         class_name: as written ("nn.Conv3d").

@@ -10,7 +10,7 @@ from omni_kit.upstream.repositories.names import Defined, in_stand_ins, resolve
 
 @dataclass
 class Closure:
-    """What a class needs.
+    """Dependencies of a class.
 
     Attributes:
         definitions: what the authors wrote, each after what it needs.

@@ -1,4 +1,4 @@
-"""What a name in a file means: something that the authors wrote, or something that they import."""
+"""Meaning of a name in a file: a definition of the authors, or an import."""
 
 import ast
 import copy
@@ -32,7 +32,7 @@ class Defined:
 
 
 def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Defined | str | None:
-    """What a dotted name in a file means.
+    """Resolve a dotted name in a file.
 
     Returns:
         A definition of the authors; else the absolute name of what is imported ("torch.nn.Linear"); None of a
@@ -106,7 +106,7 @@ def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) ->
 
 
 def in_stand_ins(name: str) -> Defined | None:
-    """What a stand-in defines under an absolute name ("timm.layers.Mlp"); None without one."""
+    """Return a stand-in's definition of an absolute name ("timm.layers.Mlp"); None without one."""
     parts = name.split(".")
     if parts[0] not in stand_ins():
         return None

@@ -1,4 +1,4 @@
-"""What a repository says that its model is made of: calls of the class, presets, and configs in yaml and json."""
+"""Published configs of a repository's model: calls of the class, presets, and configs in yaml and json."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""How authors sample: the loop over steps, the schedule that it goes along, and what the model is told."""
+"""Sampling by the authors: the loop over steps, its schedule, and the model's inputs."""
 
 import ast
 import math
@@ -86,7 +86,7 @@ class Sampling:
 
     @property
     def called(self) -> tuple[str, str]:
-        """What is imported, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
+        """Import, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
         last = self._last
         owned = self.owner.given if self.owner is not None else frozenset()
         first, rest = (", ".join(f"{name}={role}" for role, name in self.roles.items() if (name in owned) == mine)

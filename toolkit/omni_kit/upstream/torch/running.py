@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Place:
-    """Where code stands.
+    """Place of code.
 
     Attributes:
         cls: the class whose method it is.
@@ -162,7 +162,7 @@ class TensorValues(Domain):
         return self._parameters[id(shape)][1]
 
     def run(self, module: Module, method: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """What a method of a module gives.
+        """Return the result of a module's method.
 
         Raises:
             Unsupported: that cannot be told.
@@ -174,7 +174,7 @@ class TensorValues(Domain):
         return self._enter(self._function(node, Place(cls.source, cls, module), (module,)), arguments, keywords)
 
     def run_module(self, module: Module, *arguments: Any) -> Any:
-        """What calling a module gives.
+        """Return the result of calling a module.
 
         Raises:
             Unsupported: that cannot be told.
@@ -182,7 +182,7 @@ class TensorValues(Domain):
         return self._forward(module, list(arguments), {})
 
     def call_function(self, function: FunctionRef, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """What a function of a library gives.
+        """Return the result of a library's function.
 
         Raises:
             Unsupported: that cannot be told.
@@ -625,7 +625,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What `torch.finfo` gives: of no dtype, because values are held in double precision."""
+    """Result of `torch.finfo`: of no dtype, because values are held in double precision."""
 
     min: float = -1e30
     max: float = 1e30

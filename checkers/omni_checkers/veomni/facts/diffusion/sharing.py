@@ -1,4 +1,4 @@
-"""How a forward shares a sequence between processes: what it slices, and where it gathers."""
+"""Sharding of a sequence in a forward: its slices and its gathers."""
 
 import ast
 from collections.abc import Iterator

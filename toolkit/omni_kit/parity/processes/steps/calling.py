@@ -86,7 +86,7 @@ class RunScenarios(Step[list[dict[str, str]]]):
 
 @dataclass(frozen=True)
 class Branches(Step[dict[str, str]]):
-    """What code the integration has for devices that are not here; answers as `Branching.branches`."""
+    """Reads the integration's code for absent devices; answers as `Branching.branches`."""
 
     checkpoint: Path
 

@@ -15,7 +15,7 @@ from omni_kit.targets.sides import Renaming
 
 @dataclass(frozen=True)
 class Places(Step[list[dict[str, Any]]]):
-    """Where faults can be injected in the loaded model."""
+    """Finds the places for faults in the loaded model."""
 
     inputs: Path
 
@@ -69,7 +69,7 @@ class CompleteFaults(Step[None]):
 
 @dataclass(frozen=True)
 class Mistakes(Step[list[dict[str, Any]]]):
-    """Which mistakes the candidate's stages can make on purpose, each a `StageFault`."""
+    """Lists the mistakes that the candidate's stages can make on purpose, each a `StageFault`."""
 
     inputs: Path
 

@@ -40,7 +40,7 @@ _SAYS = {
 
 @dataclass(frozen=True)
 class Input:
-    """What a block takes: a name, the type as written or empty, and the default as written."""
+    """Input of a block: a name, the type as written or empty, and the default as written."""
 
     name: str
     hint: str = ""

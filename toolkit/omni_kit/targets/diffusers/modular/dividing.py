@@ -38,7 +38,7 @@ class Part:
 
     @cached_property
     def names(self) -> Names:
-        """What they do to names."""
+        """Names that they read and bind."""
         return together(self.statements)
 
 
@@ -63,20 +63,20 @@ class Looped:
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """What the loop counts by: `i` and `t`."""
+        """Loop variables: `i` and `t`."""
         found = ast.walk(ast.parse(cst.Module([]).code_for_node(self.loop.target)))
         return tuple(node.id for node in found if isinstance(node, ast.Name))
 
     @cached_property
     def around(self) -> Names:
-        """What the statement does outside of the blocks."""
+        """Names that the statement reads and binds outside of the blocks."""
         rest = [*self.before, *self.after]
         kept = self.loop.with_changes(body=cst.IndentedBlock(rest or [cst.parse_statement("pass")]))
         return names(self.statement.deep_replace(self.loop, kept))
 
     @property
     def whole(self) -> Names:
-        """What all of it does."""
+        """Names that the whole statement reads and binds."""
         return names(self.statement)
 
 

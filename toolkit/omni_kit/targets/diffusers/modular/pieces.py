@@ -39,7 +39,7 @@ class Piece:
 
 @dataclass
 class Around:
-    """What stands above the blocks of one file.
+    """Code above the blocks of one file.
 
     Attributes:
         imports: lines.
@@ -74,7 +74,7 @@ class Collector:
         self._homes: dict[str, str] = {}
 
     def around(self, file: str, pieces: Sequence[Piece]) -> Around:
-        """What pieces of one file need above them."""
+        """Return the code that pieces of one file need above them."""
         found, todo, seen = Around(), list(pieces), set[tuple[str, str]]()
         while todo:
             piece = todo.pop(0)

@@ -17,7 +17,7 @@ _SCOPES = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What rewriting has to know.
+    """Settings of a rewrite.
 
     Attributes:
         crossing: names that are the state's.

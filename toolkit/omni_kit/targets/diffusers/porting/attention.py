@@ -39,7 +39,7 @@ _OWN_METHOD = "self.processor"
 
 @dataclass
 class Attended:
-    """What became of attention.
+    """Result of rewriting attention.
 
     Attributes:
         projections: class -> what its layers are called now.
@@ -89,7 +89,7 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
 
 
 def parts_name(parts: Parts, one: Defined) -> str:
-    """What a definition is called in the file."""
+    """Return the name of a definition in the file."""
     part = parts.of(one)
     return part.name if part is not None else one.name
 

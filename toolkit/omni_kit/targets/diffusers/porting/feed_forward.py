@@ -22,7 +22,7 @@ _DROPS = ("drop", "dropout", "drop_rate", "proj_drop")
 
 @dataclass(frozen=True)
 class Layers:
-    """What the authors call the two layers of one feed-forward."""
+    """Authors' names of the two layers of one feed-forward."""
 
     first: str
     second: str

@@ -17,7 +17,7 @@ _SCALE = re.compile(r"(cfg|guidance|scale)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of the labels.
+    """Facts about the labels.
 
     Attributes:
         argument: of forward, as the authors call it.

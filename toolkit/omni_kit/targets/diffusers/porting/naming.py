@@ -1,4 +1,4 @@
-"""What the modules of a model are called in diffusers, by the part that each plays."""
+"""Names of a model's modules in diffusers, by the part that each plays."""
 
 import ast
 import re

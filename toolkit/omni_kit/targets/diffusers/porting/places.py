@@ -1,4 +1,4 @@
-"""Where in a model a class of the authors stands, as patterns of the names of its parameters."""
+"""Positions of an author's class in a model, as patterns of the names of its parameters."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ _Held = dict[tuple[str, str], list[str]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a class stands.
+    """Position of a class.
 
     Attributes:
         pattern: of the authors' path, with a group for every number or name in it.
@@ -29,7 +29,7 @@ class Place:
 
     @property
     def groups(self) -> int:
-        """How many groups the pattern has."""
+        """Number of groups in the pattern."""
         return re.compile(self.pattern).groups
 
     def below(self, attribute: str, name: str, inside: str = "") -> "Place":

@@ -1,4 +1,4 @@
-"""Which linear layers of a class with attention make queries, keys and values, and which takes its answer."""
+"""Linear layers of an attention class that make queries, keys and values, and the one that projects its output."""
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ _PARTS = ("to_q", "to_k", "to_v")
 
 @dataclass(frozen=True)
 class Order:
-    """How the rows of a fused layer follow each other: queries, keys and values in turn, or in turn within groups.
+    """Order of rows in a fused layer: queries, keys and values in turn, or in turn within groups.
 
     Attributes:
         heads: how many groups there are; None where it is not said.
@@ -104,7 +104,7 @@ def _queries_keys_values(call: ast.Call) -> list[ast.expr]:
 
 
 def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
-    """What a constructor assigns to `self` by calling something."""
+    """Return the attributes of `self` that a constructor assigns by calling something."""
     found = {}
     for node in ast.walk(init):
         targets = (

@@ -1,4 +1,4 @@
-"""What became of the names of parameters, as rows of the table that the conversion script has."""
+"""Renamings of parameters, as rows of the table in the conversion script."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What flows where in a forward: which modules it calls in which order, and what they receive."""
+"""Data flow in a forward: the modules it calls in order, and what they receive."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping

@@ -108,7 +108,7 @@ class DrawingBuilder(ConvertedBuilder):
         return found
 
     def notes(self) -> list[str]:
-        """What was passed because the pipeline could not make it of stand-ins."""
+        """Return what it passed because the pipeline could not make it from stand-ins."""
         return list(self._notes)
 
     def _drawn(self, run: Drawn, told: Mapping[str, Any], output: str = "latent") -> torch.Tensor:

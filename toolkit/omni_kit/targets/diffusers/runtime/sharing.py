@@ -1,4 +1,4 @@
-"""Which plan shares a model's tokens out over devices: watched in runs, and proven in two processes."""
+"""Derivation of a plan that shards a model's tokens over devices: observed in runs, verified in two processes."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ Split = tuple[int, int]  # an axis, and how many there are
 
 @dataclass(frozen=True)
 class Plan:
-    """How tokens are shared out.
+    """Sharding of tokens.
 
     Attributes:
         inputs: module -> argument -> how it is split; several where it is a tuple of tensors, None for one that is not.
@@ -89,7 +89,7 @@ def derive(path: Path) -> str:
 
 
 def proposed(model: nn.Module, runs: Sequence[Sequence[Call]]) -> Plan:
-    """What two runs of different sizes say.
+    """Derive a plan from two runs of different sizes.
 
     Raises:
         Refusal: they say nothing; why.

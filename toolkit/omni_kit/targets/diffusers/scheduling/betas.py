@@ -1,4 +1,4 @@
-"""Which of diffusers' schedules of betas the authors' numbers are: found by comparing numbers, never by names."""
+"""Match of the authors' numbers with diffusers' beta schedules, by comparing numbers, never by names."""
 
 import inspect
 import math

@@ -1,4 +1,4 @@
-"""What does the step of a new pipeline: a scheduler that is there and does the same, or one that is written."""
+"""Choice of the scheduler of a new pipeline: an existing one that computes the same, or a new one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from omni_kit.upstream.repositories.sampling import Sampling
 
 @dataclass(frozen=True)
 class Stepping:
-    """What was decided.
+    """Decision on the scheduler.
 
     Attributes:
         installed: the scheduler that does the same.
@@ -43,7 +43,7 @@ NOTHING = Stepping()
 
 
 def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, str], shift: float | None) -> Stepping:
-    """What does the step of a loop.
+    """Choose the scheduler for a loop.
 
     Args:
         order: the arguments of the model.

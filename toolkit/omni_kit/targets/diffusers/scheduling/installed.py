@@ -64,7 +64,7 @@ class Installed:
 
     @property
     def unit(self) -> int:
-        """What its steps are divided by before the model is told them."""
+        """Divisor of the steps before the model receives them."""
         return 1 if self.whole else int(self.config.get("num_train_timesteps", _TRAINED))
 
 

@@ -1,4 +1,4 @@
-"""What a scheduler is configured by: the settings of the authors' loop, and of what makes its levels."""
+"""Config of a scheduler: the settings of the authors' loop, and of the code that makes its levels."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ def _setting(name: str) -> ast.keyword:
 
 
 def config_of(name: str) -> ast.expr:
-    """How a setting is read."""
+    """Return the expression that reads a setting."""
     return ast.Attribute(ast.Attribute(ast.Name("self", ast.Load()), "config", ast.Load()), name, ast.Load())
 
 

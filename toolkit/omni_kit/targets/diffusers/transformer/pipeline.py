@@ -1,4 +1,4 @@
-"""What the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
+"""Facts that the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
 
 import ast
 import re
@@ -62,7 +62,7 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What is known.
+    """Facts about a pipeline.
 
     Attributes:
         channels: the argument of the transformer that says how many channels latents have; empty where none does.
@@ -105,7 +105,7 @@ class PipelineFacts:
 
     @property
     def raises(self) -> str:
-        """Why the pipeline has no denoising steps, and raises where they are to be written; empty where it has them."""
+        """Reason why the pipeline has no denoising steps and raises instead; empty if it has them."""
         if self.process is None and (self.sampling is None or self.stepping.unmoved):
             return "The authors' sampling loop could not be analysed: write the denoising steps here."
         if self.unknown:
@@ -114,7 +114,7 @@ class PipelineFacts:
         return ""
 
     def decision(self) -> Decision:
-        """Which scheduler, and why."""
+        """Return the decision on the scheduler, with its reason."""
         if self.stepping.reason:
             where = self.sampling.where if self.sampling is not None else ""
             where = self.process.where if self.process is not None else where
@@ -132,7 +132,7 @@ class PipelineFacts:
 
 
 def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
-    """What the pipeline of a class is derived from."""
+    """Collect the facts for the pipeline of a class."""
     names = ported.forward.names
     by_class = class_facts(reference, ported.labels, ported.guided, names) if ported.labels is not None else None
     found = samplings_of(reference)
@@ -189,13 +189,13 @@ def _authors(names: Mapping[str, str], wanted: str) -> str:
 
 
 def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
-    """How wide the embedding of a prompt is in a toy; a guess of ours where no argument says it."""
+    """Return the width of prompt embeddings in a toy; a default if no argument gives it."""
     found = (toy.get(name) for name in reference.arguments if TEXT_WIDTH.search(name))
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_WIDTH)
 
 
 def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
-    """How many tokens a prompt has in a toy: as many as an argument fixes, else any number."""
+    """Return the number of prompt tokens in a toy: as many as an argument fixes, else a default."""
     found = (toy.get(name) for name in reference.arguments if _LENGTH.search(name))
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_LENGTH)
 

@@ -25,7 +25,7 @@ _CONDITIONS = ("prepare_pos_cond_kwargs", "prepare_neg_cond_kwargs")
 
 @dataclass(frozen=True)
 class Served:
-    """What faults are made in.
+    """Objects that faults are injected into.
 
     Attributes:
         config: SGLang's PipelineConfig, whose callbacks the stages ask.

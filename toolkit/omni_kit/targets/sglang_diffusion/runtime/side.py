@@ -152,7 +152,7 @@ class SGLangPipelineBuilder:
         return Served(config, self._denoiser(), scheduler, step, self._conditions, stage, _decodes(opened))
 
     def notes(self) -> list[str]:
-        """What stands in for a package that is not there, and which classes ran."""
+        """Return the stubs of missing packages, and the classes that ran."""
         opened = self._require()
         lines = [
             f"a stub was imported for {name}, which is not installed and was not called" for name in opened.stand_ins

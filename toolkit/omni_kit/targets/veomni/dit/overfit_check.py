@@ -1,4 +1,4 @@
-"""What a model of conditions teaches a transformer, asked as VeOmni's trainer asks it, next to diffusers' own pipeline.
+"""Check of a condition model: trains a transformer as VeOmni's trainer does, then draws with diffusers' own pipeline.
 
 A transformer that has learned its targets by heart must draw, in that pipeline, the picture that it was taught.
 """
@@ -48,7 +48,7 @@ _TARGET, _CLEAN = "training_target", "latents"
 
 @dataclass
 class TrainingBatch:
-    """What a trainer received.
+    """Batch that a trainer received.
 
     Attributes:
         pipeline: diffusers' own, of the same parts.
@@ -76,7 +76,7 @@ class TrainingBatch:
 
     @cached_property
     def step(self) -> str:
-        """What forward calls the time."""
+        """Name of the time argument of forward."""
         return next(name for name in self.arguments if name in STEP_NAMES)
 
     def noisy(self, ready: Mapping[str, Any]) -> torch.Tensor:
@@ -114,7 +114,7 @@ def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], coun
 
 
 def faults_of(taught: TrainingBatch, condition: Any, wrapper: Any) -> Iterator[Fault]:
-    """What is wrong with it: latents, noise and targets, and what the transformer answers to both.
+    """Yield the faults of its latents, noise and targets, and of the transformer's outputs for both.
 
     Args:
         wrapper: the transformer that is trained, with the weights of the pipeline's.
@@ -390,7 +390,7 @@ def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float 
 
 @torch.no_grad()
 def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
-    """What the wrapper makes of a whole batch, next to diffusers' model on each of its samples."""
+    """Yield the differences of the wrapper's output for a whole batch from diffusers' model on each sample."""
     ready = taught.ready[0]
     answer = wrapper.eval()(**ready)
     if not getattr(answer, "loss", None):

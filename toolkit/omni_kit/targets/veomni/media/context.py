@@ -1,4 +1,4 @@
-"""What the module for media of an integration is rendered with."""
+"""Variables for the media module of an integration."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

@@ -67,7 +67,7 @@ config.get_text_config(decoder=True).tie_word_embeddings = config.tie_word_embed
 
 
 def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision]:
-    """What becomes of each kind of media, and of positions."""
+    """Yield the decisions on each kind of media, and on positions."""
     if (dropped := mask_dropped(model)) is not None:
         yield Decision("tower attention", "torch attention", *dropped)
     where, dummies = model.source.where, {one.kind: one for one in dummies_of(model, merging)}

@@ -1,4 +1,4 @@
-"""How VeOmni's data pipeline passes a sample to its models: with positions and placeholder masks made beforehand."""
+"""Samples as VeOmni's data pipeline passes them to its models: with precomputed positions and placeholder masks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -87,7 +87,7 @@ def packed_attention(
     max_length_k: int | None = None,
     **_: Any,
 ) -> torch.Tensor:
-    """What flash attention computes, sequence by sequence: no token attends to another sequence's.
+    """Compute flash attention sequence by sequence: no token attends to another sequence's.
 
     Args:
         query, key, value: [batch, tokens, heads, width]; fewer heads in key and value are shared.

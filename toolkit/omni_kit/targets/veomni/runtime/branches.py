@@ -1,4 +1,4 @@
-"""What an integration does on devices that are not here: VeOmni's constants that name one, assumed to be true."""
+"""Behaviour of an integration on absent devices: VeOmni's constants that name one, assumed to be true."""
 
 import importlib.util
 import inspect
@@ -60,7 +60,7 @@ def lacking(functions: Mapping[str, Register], constant: str, architecture: str 
 
 
 def registry_faults(model: Any) -> tuple[list[str], list[str]]:
-    """What the registered functions give for every class that does a task, and for none, on each branch.
+    """Call the registered functions for every class with a task, and for none, on each branch, and return their faults.
 
     Returns:
         The branches that could not be tried, each with the reason; and what is wrong.
@@ -156,7 +156,7 @@ def _classes(key: str) -> Sequence[str]:
 
 
 def architecture_of(model: Any) -> str:
-    """What a model's config calls its class."""
+    """Return the class name in a model's config."""
     return next(iter(getattr(model.config, "architectures", None) or []), type(model).__name__)
 
 

@@ -35,7 +35,7 @@ _NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
 
 
 def choices_of(model: nn.Module, slots: Sequence[Slot]) -> list[KernelChoice]:
-    """What the settings can choose for a model.
+    """Return the kernel settings that apply to a model.
 
     Args:
         slots: of the model, as `find_slots` gives them.

@@ -41,7 +41,7 @@ class Adapters:
     stored: Sequence[str] = ()
 
     def tried(self) -> tuple[list[str], list[str]]:
-        """What was done with which adapters; and what is wrong."""
+        """Train and reload each kind of adapters; return what was tried, and the faults."""
         stacks = _stacks(self._first)
         ways: Mapping[str, bool | None] = (
             {"one adapter an expert": False, "one for all experts": True} if stacks else {"linear layers": None}

@@ -42,7 +42,7 @@ def loss_arguments() -> list[str]:
 
 
 def lost_arguments(model: Any, fed: Mapping[str, Any]) -> list[str]:
-    """What does not reach the loss, and where a bound kernel gives other answers than the plain path.
+    """Return the arguments that do not reach the loss, and the bound kernels whose output differs from the plain path.
 
     Args:
         model: in training mode.

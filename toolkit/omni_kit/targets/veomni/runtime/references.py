@@ -1,4 +1,4 @@
-"""What VeOmni's kernel slots compute, in plain torch and from the definition of each operation.
+"""Operations of VeOmni's kernel slots, in plain torch and from the definition of each operation.
 
 They take the arguments that VeOmni's kernels take, and nothing else: an integration that passes a slot something that
 no kernel knows raises here as it would there.

@@ -32,7 +32,7 @@ class _Watching:
 
 
 def router_faults(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
-    """What does not work of the replay that a model's type announces, and of the monitor that finds its routers.
+    """Yield the faults of router replay, if the model's type announces it, and of the monitor that finds its routers.
 
     Args:
         model: in training mode.

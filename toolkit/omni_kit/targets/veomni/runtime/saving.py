@@ -1,4 +1,4 @@
-"""What VeOmni's own savers do to a model: the one of exports, and that of distributed checkpoints."""
+"""Effects of VeOmni's own savers on a model: that of exports, and that of distributed checkpoints."""
 
 import copy
 from pathlib import Path
@@ -32,7 +32,7 @@ def cast_while_saved(model: Any) -> str:
 
 
 def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:
-    """What VeOmni's distributed checkpoint returns with other values than were saved; empty if nothing.
+    """Return which values VeOmni's distributed checkpoint changes; empty if none.
 
     Parameters are in bfloat16, and what upstream keeps in float32, and every buffer, in float32.
 

@@ -182,7 +182,7 @@ class VeOmniBuilder:
         return attention_recorded(model)
 
     def notes(self) -> list[str]:
-        """What was stood in for since the last question."""
+        """Return the stand-ins used since the last request."""
         found = [*filter(None, [self._restored]), *stand_ins_used(), *filter(None, self._notes)]
         self._notes, self._restored = [], ""
         return found

@@ -145,7 +145,7 @@ def note_call(name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
 
 
 def call_told(args: Any, kwargs: Mapping[str, Any]) -> str:
-    """What a call was made with, in short."""
+    """Return the arguments of a call, in short."""
     told = [_told(value) for value in args] + [f"{key}={_told(value)}" for key, value in kwargs.items()]
     return ", ".join(told)
 

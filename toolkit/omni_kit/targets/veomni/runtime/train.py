@@ -30,7 +30,7 @@ _LOW = "bfloat16"  # the only kind of number that VeOmni's kernels for experts t
 
 
 def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str, list[str]]:
-    """What a level runs on, the one process that it is compared with first; or why it makes no sense.
+    """Return the meshes of a level, starting with the one process to compare them with; or why it does not apply.
 
     Returns:
         With it, what was left out.

@@ -114,7 +114,7 @@ def without_torchvision() -> None:
 
 
 class Record:
-    """What a trainer did in one process.
+    """Record of a trainer in one process.
 
     Args:
         file: where it is written.

@@ -30,7 +30,7 @@ def asks_registry(node: ast.ClassDef) -> bool:
 
 
 def attention_difference(attention: Module) -> Difference | None:
-    """Where an attention class computes something else with VeOmni's attention functions than with upstream's.
+    """Find where an attention class computes something else with VeOmni's attention functions than with upstream's.
 
     Raises:
         Unsupported: it cannot be evaluated.

@@ -33,7 +33,7 @@ _VOCABULARY = (
 
 @dataclass(frozen=True)
 class Loss:
-    """What was found.
+    """Loss calls that were found.
 
     Attributes:
         calls: the calls of the loss function.

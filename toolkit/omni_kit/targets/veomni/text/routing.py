@@ -1,4 +1,4 @@
-"""How a model routes tokens to experts, by what its code computes.
+"""Routing of tokens to experts, by what a model's code computes.
 
 VeOmni has no kernel slot for routers (`veomni.ops.kernel_registry`): upstream's code always stays. What it computes is
 told, because the experts' kernel and the load-balancing loss take its results.

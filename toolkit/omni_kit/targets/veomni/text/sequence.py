@@ -48,7 +48,7 @@ def kept_apart(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, 
 
 
 def sees_ahead(model: UpstreamModel) -> Obstacle | None:
-    """Where a model lets some tokens, as those of a picture, see later ones: not by flash attention."""
+    """Find where a model lets some tokens, such as those of a picture, see later ones, which flash attention cannot."""
     source = model.source
     for name in built_classes(source, model.class_name):
         for node in ast.walk(source.classes[name]):

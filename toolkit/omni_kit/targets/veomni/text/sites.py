@@ -1,4 +1,4 @@
-"""Where VeOmni's kernels fit into an upstream model: recognised code is patched, the rest is left alone and said.
+"""Places where VeOmni's kernels fit into an upstream model: recognised code is patched, the rest stays, reported.
 
 The slot names and variants are those of VeOmni's OpSlot registry (`veomni.ops`); what each kernel computes was read
 there, and decides what may be replaced by it.

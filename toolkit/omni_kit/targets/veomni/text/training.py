@@ -1,4 +1,4 @@
-"""What the training files of a language model are rendered with."""
+"""Variables for the training files of a language model."""
 
 import json
 import re

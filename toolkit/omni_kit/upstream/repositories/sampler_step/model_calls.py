@@ -1,4 +1,4 @@
-"""Where a loop asks its model: the calls of one place, with the guidance that makes one answer of two."""
+"""Calls of the model in a loop: those of one place, with the guidance that combines two outputs."""
 
 import ast
 import copy

@@ -87,7 +87,7 @@ class Transform:
         return self.source_of(key) == 0
 
     def source_of(self, key: str) -> int | None:
-        """Which source a key matches; None where it matches none."""
+        """Return which source a key matches; None if it matches none."""
         found = self._match(key)
         return None if found is None else found[3]
 
