@@ -72,7 +72,7 @@ def _rules(targets: list[str]) -> list[str]:
 
 
 def _proven(_: list[str]) -> list[str]:
-    """What the pages that go over every model of a library say of it: how many are proven, refused, and so on."""
+    """Return the rows with the counts of the pages on whole libraries: verified, refused, and so on."""
     rows = ["| models | target | verified | refused, with the reason | other |", "|---|---|---|---|---|"]
     for page in ("docs/models.md", "docs/dit-models.md"):
         text = (ROOT / page).read_text(encoding="utf-8")

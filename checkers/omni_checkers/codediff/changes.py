@@ -220,7 +220,7 @@ def _changes_a_value(pair: ClonePair, one: Statement) -> bool:
 
 
 def _cut(node: ast.AST) -> str:
-    """How a statement takes a tensor apart; empty where it does not."""
+    """Return how a statement splits a tensor; empty if it does not."""
     slices = list(within(node, ast.Slice))
     if any(one.step is not None for one in slices):
         return _STEPS

@@ -181,7 +181,7 @@ def _same_number(ours: ast.AST, theirs: ast.AST) -> bool:
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:
-    """What an expression would be without its outermost operation."""
+    """Return the operands that an expression would leave without its outermost operation."""
     match node:
         case ast.UnaryOp(_, inner) | ast.Subscript(inner, _) | ast.Call(ast.Attribute(inner, _), _, _):
             return [inner]

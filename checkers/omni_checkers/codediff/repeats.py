@@ -90,7 +90,7 @@ def _target(node: Twin) -> str:
 
 @remembered
 def _shape(node: ast.AST) -> tuple[str, ...]:
-    """What nodes of one shape share."""
+    """Return the key that nodes of one shape share."""
     return tuple([kind for kind, _ in leaves(node)])
 
 

@@ -64,7 +64,7 @@ def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = (), libraries:
 
 
 def _library(name: str) -> str:
-    """Which version of a library is installed, and since when."""
+    """Return the version of an installed library and the time of its installation."""
     try:
         library = find_library(name)
     except MissingRequirement:

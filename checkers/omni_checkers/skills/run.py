@@ -102,7 +102,7 @@ _seen: dict[tuple[Path, ...], Installed] = {}
 
 
 def _installed(path: Path, checkout: Path | None) -> Installed:
-    """What is installed: in the environment that the skill lies in, in the checkout, and here."""
+    """Return the installed packages: in the skill's environment, in the checkout, and here."""
     around = [place for place in path.parents if place.name in ("site-packages", "dist-packages")]
     roots = [checkout, checkout / "src", checkout / "python"] if checkout else []
     folders = tuple(place.resolve() for place in (*around, *roots, *(Path(entry) for entry in sys.path if entry)))

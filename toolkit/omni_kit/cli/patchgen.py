@@ -393,7 +393,7 @@ def _render_drift(report: "DriftReport", full: bool, console: Console) -> None:
 
 
 def _render_applied(before: Callable[[Console], None], done: "RenamedCheckpoint", console: Console) -> None:
-    """What drift says, then what became of the checkpoint."""
+    """Print the drift, then the changes to the checkpoint."""
     before(console)
     verb, keys = "wrote" if done.written else "would write", done.keys
     moved = f"{keys.renamed} of {keys.read} keys renamed as {done.model_type}'s, {keys.copied} copied"

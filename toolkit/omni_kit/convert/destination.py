@@ -238,7 +238,7 @@ class Destination:
 
     @cached_property
     def _roots(self) -> frozenset[Path]:
-        """Where the source really lies: its directory, and those of its shards, which may be links as in a cache."""
+        """Real directories of the source: its own, and those of its shards, which may be links into a cache."""
         files = {info.file for info in self.plan.sources.values()}
         return frozenset({self.source, *(file.resolve().parent for file in files)})
 

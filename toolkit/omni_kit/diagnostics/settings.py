@@ -130,7 +130,7 @@ def not_used(paths: Sequence[Path], used: Path | None) -> list[Path]:
 
 
 def _table(file: Path) -> Any:
-    """What the file has as [tool.omni-kit.check]; None for nothing."""
+    """Return the file's [tool.omni-kit.check]; None if it has none."""
     table: Any = _read(file)
     for key in ("tool", "omni-kit", "check"):
         if not isinstance(table, dict):

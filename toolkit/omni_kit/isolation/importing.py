@@ -36,7 +36,7 @@ def imported(
 
 
 def _up_to_death(modules: Sequence[str], first: Sequence[Path], how: str) -> dict[str, ImportProblem]:
-    """Why modules cannot be imported, without text for those that can; up to the first that ends the process."""
+    """Return why modules cannot be imported, without text for importable ones; stops at one that ends the process."""
     found: dict[str, ImportProblem] = {}
     with (
         tempfile.TemporaryDirectory(prefix="omni-kit-imports-") as logs,

@@ -28,7 +28,7 @@ class Misfit:
 
 @dataclass
 class _Bucket:
-    """What one application of a converter takes in: by source, the shapes of its tensors; None where not known."""
+    """Input of one application of a converter: by source, the shapes of its tensors; None if unknown."""
 
     names: tuple[str | None, ...]
     slots: dict[int, list[Shape | None]] = field(default_factory=dict)

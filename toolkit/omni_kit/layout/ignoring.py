@@ -96,7 +96,7 @@ class Ignoring:
 
     @cached_property
     def _said(self) -> int:
-        """How many such layers the config speaks of; no limit where it only says that there are some."""
+        """Number of such layers in the config; unlimited if it only states that there are some."""
         values = self._model.given
         parts = [values, *(value for value in values.values() if isinstance(value, Mapping))]
         said = [value for part in parts for key, value in part.items() if _ANNOUNCED.search(str(key)) and value]

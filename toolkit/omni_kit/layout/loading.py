@@ -89,7 +89,7 @@ def loading(verdict: LayoutVerdict) -> Loading:
 
 
 def _refusal(subtrees: Sequence[Subtree]) -> Loading | None:
-    """Why no converter can be told, or can read the experts; None where one can."""
+    """Return why no converter can be chosen, or can read the experts; None if one can."""
     for subtree in subtrees:
         evidence = "; ".join(subtree.evidence)
         if subtree.ambiguous:

@@ -133,7 +133,7 @@ class Case:
         return first_backward(self.free, tolerance, sound) or owner(self.free, wrong)
 
     def _or_giver(self, blame: Blame) -> Blame:
-        """Who did not hand on what the blamed module needs, where that is all that is wrong with it."""
+        """Return the caller that did not pass what the blamed module needs, if nothing else is wrong with it."""
         if not lacking(self.replayed, blame.call):
             return blame
         try:

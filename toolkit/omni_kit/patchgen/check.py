@@ -111,7 +111,7 @@ def _compare(result: ConfigResult, product: Product, out_dir: Path | None, fix: 
 
 
 def _judge(result: ConfigResult, product: Product) -> None:
-    """What is wrong with files that are not, byte for byte, what the config generates."""
+    """Report files that are not, byte for byte, what the config generates."""
     assert result.path is not None
     if not product.output.is_file():
         result.status = "stale"

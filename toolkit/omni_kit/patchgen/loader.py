@@ -185,7 +185,7 @@ def loaded_config(config: object, path: Path, siblings: dict[Path, PatchConfig])
 
 
 def _validate(config: PatchConfig, path: Path) -> None:
-    """What a config can get wrong and Python does not notice."""
+    """Check a config for mistakes that Python does not notice."""
     for name, types in _PARTS.items():
         strange = next((part for part in getattr(config, name) if not isinstance(part, types)), None)
         if strange is not None:

@@ -67,7 +67,7 @@ def _offered() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _lacking(target: Any) -> str:
-    """What a target, or one of its handlers, does not have; empty where nothing is missing."""
+    """Return the missing attribute of a target, or of one of its handlers; empty if none is missing."""
     if isinstance(target, type):
         return f"{target.__name__} is a class: TARGET must be an instance"
     if missing := [name for name in _OF_TARGET if not hasattr(target, name)]:

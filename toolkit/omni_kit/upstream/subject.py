@@ -421,7 +421,7 @@ def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]
 
 
 def _meant(given: str, libraries: _Libraries) -> str:
-    """What somebody may have meant by a name that is none."""
+    """Return suggestions for an unknown name."""
     if _HUB_NAME.fullmatch(given) and not given.startswith("."):
         return f"a repository of the hub is written {SCHEME}{given}"
     if given[:1].isupper():

@@ -62,7 +62,7 @@ def _wants_more(cls: type, toy: Mapping[str, Any]) -> bool:
 
 
 def _asked(model: Any) -> Iterator[str]:
-    """What diffusers asks of every model, and this one fails at."""
+    """Yield the features that diffusers requires of every model and this one fails."""
     if getattr(model, "_supports_gradient_checkpointing", False):
         try:
             model.enable_gradient_checkpointing()

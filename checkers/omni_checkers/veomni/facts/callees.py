@@ -207,7 +207,7 @@ def _crossed(own: str, name: str, parameters: Sequence[str], names: Sequence[str
 
 
 def _keys(function: ast.FunctionDef) -> Iterator[object]:
-    """What a function puts into dicts, by key."""
+    """Yield the keys that a function puts into dicts."""
     for node in (*within(function, ast.Subscript), *within(function, ast.Dict)):
         match node:
             case ast.Subscript(_, ast.Constant(key), ast.Store()):

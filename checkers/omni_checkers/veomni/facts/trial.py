@@ -100,7 +100,7 @@ def _plain(pattern: str) -> str:
 
 
 def _merged(parts: list[list[Tiny]], operations: Sequence[Operation]) -> Tiny:
-    """What transformers' operations make of lists of experts."""
+    """Apply transformers' operations to lists of experts."""
     tensors: list[list[Tiny]] = parts
     for operation in operations:
         dim = dict(operation.kwargs).get("dim", operation.args[0] if operation.args else 0)

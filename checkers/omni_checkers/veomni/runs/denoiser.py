@@ -36,7 +36,7 @@ def look_at(sides: Mapping[str, str], imported: Callable[[], None]) -> list[list
 
 
 def _tried(key: str, upstream: Any) -> Iterator[str]:
-    """What building shows, an error included."""
+    """Yield the faults that building shows, errors included."""
     try:
         yield from _built(key, upstream)
     except ImportError:
@@ -149,7 +149,7 @@ class _Full(OSError):
 
 
 def _saved(made: Any, upstream: Any) -> Iterator[str]:
-    """What diffusers sees when it saves, and what is left when it cannot."""
+    """Yield changes of the config that diffusers sees when it saves, and leftovers of a failed save."""
     seen: list[Any] = []
     kind, real = type(made.config), upstream.save_pretrained
 
@@ -178,7 +178,7 @@ def _on_meta(make: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _counted(upstream: Any) -> Iterator[list[int]]:
-    """How often the constructor of a class runs."""
+    """Count how often the constructor of a class runs."""
     count, real = [0], upstream.__init__
 
     def counting(self: Any, *args: Any, **kwargs: Any) -> None:

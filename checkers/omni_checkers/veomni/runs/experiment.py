@@ -92,7 +92,7 @@ def _build(cls: Any, key: str, model: Mapping[str, Any], facts: dict[str, Any]) 
 
 
 def _faults(made: Any) -> list[tuple[str, str]]:
-    """What is wrong with the hooks of a model; they are given the index of a checkpoint as it lies on the hub."""
+    """Return the faults of a model's hooks, which receive the index of a checkpoint as on the hub."""
     from omni_kit.errors import OmniKitError
     from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 

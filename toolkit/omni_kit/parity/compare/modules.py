@@ -153,7 +153,7 @@ def _is_part(recorded: Compared, call: ModuleCall, whole: ModuleCall) -> bool:
 
 
 def _spoils(free: Compared, call: ModuleCall, tolerance: float) -> bool:
-    """What comes in is right and what comes out is wrong, without any interference."""
+    """Return whether the input is right and the output wrong, without any interference."""
     same = free.same(call)
     return free.error(same, "in") <= tolerance < free.error(same, "out")
 

@@ -52,7 +52,7 @@ def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) ->
 
 
 def _allowed(response: float) -> float:
-    """What a tensor may differ by, given what one step in each weight does to it upstream."""
+    """Return how much a tensor may differ, given its response to one step in each weight upstream."""
     magnified = _ROUNDINGS * response if math.isfinite(response) else 0.0
     return min(max(FLOAT32_TOLERANCE, magnified), MOST_ROUNDING)
 

@@ -251,7 +251,7 @@ def fits(shape: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _argument_names(module: nn.Module, args: tuple[Any, ...]) -> list[str]:
-    """What forward calls its positional arguments, so that a call by position and one by name are the same."""
+    """Return forward's names of its positional arguments, so that calls by position and by name are the same."""
     parameters = [
         name
         for name, parameter in inspect.signature(module.forward).parameters.items()

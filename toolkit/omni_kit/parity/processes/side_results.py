@@ -287,7 +287,7 @@ class SideResults:
         return (self._hidden if first == REFERENCE else self.where / first) / rest
 
     def _script(self, side: str) -> Path:
-        """What upstream's modules did, for a side that is fed so; the candidate gets it once it has run freely."""
+        """Return upstream's trace for a side to replay; the candidate gets it after its free run."""
         self.recordings()
         own = self.folder(REFERENCE) / "trace"
         if side == REFERENCE:

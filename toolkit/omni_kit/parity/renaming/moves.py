@@ -110,7 +110,7 @@ def then(first: TensorTransform, second: TensorTransform) -> TensorTransform:
 
 
 def _farthest(order: Sequence[int]) -> int:
-    """How far a share is moved at most."""
+    """Return the largest distance that a share is moved."""
     return max(abs(one - at) for at, one in enumerate(order))
 
 

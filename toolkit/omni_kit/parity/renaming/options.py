@@ -159,7 +159,7 @@ def _ways(
     own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], heads: Sequence[int],
     rotary: TensorTransform | None, several: bool,
 ) -> Iterator[tuple[TensorTransform, int]]:  # fmt: skip
-    """What may be done to the tensors of one module, with how unlikely it is.
+    """Yield the transformations for the tensors of one module, each with how unlikely it is.
 
     Args:
         several: more than one of upstream's layers was fed the same, as those of queries and keys are.
@@ -203,7 +203,7 @@ def _reordered(mine: torch.Tensor) -> Iterator[tuple[TensorTransform, int]]:
 
 
 def _of_several(own: Mapping[str, torch.Tensor], alike: Sequence[Holder]) -> Iterator[Option]:
-    """What a module holds is of several of upstream's, one below the other."""
+    """Yield options in which a module holds several of upstream's tensors, one below the other."""
     name = next(iter(own))
     for count in (2, 3):
         parts = [

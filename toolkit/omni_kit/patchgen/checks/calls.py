@@ -42,7 +42,7 @@ def _may_break(old: Signature | None, new: Signature) -> bool:
 
 
 def _form(signature: Signature) -> list[tuple[str, object, bool]]:
-    """What makes two signatures the same for callers: of defaults, only whether there is one."""
+    """Return the properties that make two signatures the same for callers: of defaults, only their presence."""
     return [(one.name, one.kind, one.default is one.empty) for one in signature.parameters.values()]
 
 
@@ -187,7 +187,7 @@ def _keywords(call: Call) -> list[str]:
 
 
 def _positions(call: Call) -> int:
-    """How many arguments a call surely gives by position."""
+    """Return how many arguments a call surely passes by position."""
     stars = [i for i, a in enumerate(call.node.args) if isinstance(a, ast.Starred)]
     return stars[0] if stars else len(call.node.args)
 

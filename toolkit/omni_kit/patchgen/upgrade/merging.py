@@ -677,7 +677,7 @@ def _share_lines(block: Sequence[ast.stmt]) -> bool:
 
 
 def _run(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
-    """Where a block has these statements in a row, whatever it calls its locals."""
+    """Return the index of a run of statements in a block, whatever the names of its locals."""
     for start in range(len(block) - len(wanted) + 1):
         part = list(block[start : start + len(wanted)])
         if dumps(part) == dumps(wanted) or same_but_for_locals(part, list(wanted)):

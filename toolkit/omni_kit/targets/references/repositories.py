@@ -128,7 +128,7 @@ class RepositoryBuilder:
         return self._authors.importing_files() if self._authors is not None else nullcontext()
 
     def _authors_of(self, reference: Reference) -> Authors:
-        """What imports their files: the same for every model of one repository."""
+        """Return the importer of the authors' files: the same for every model of one repository."""
         if self._authors is None or self._authors.repository != reference.repository:
             self._authors = Authors(reference)
         return self._authors

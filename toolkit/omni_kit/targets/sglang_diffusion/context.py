@@ -166,7 +166,7 @@ def _decoded(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
 
 
 def _who_decodes(class_name: str, own: Own, reused_here: bool) -> str:
-    """Whose autoencoder decodes, and why."""
+    """Return which library's autoencoder decodes, and why."""
     place = own.models.get(class_name)
     if place is None:
         return f"SGLang {own.version} has no {class_name}, so diffusers' class decodes"
@@ -176,7 +176,7 @@ def _who_decodes(class_name: str, own: Own, reused_here: bool) -> str:
 
 
 def _of_autoencoder(name: str, autoencoder: str) -> str:
-    """What a pipeline reads of its autoencoder, as get_decode_scale_and_shift can: from config or module."""
+    """Return a read of the autoencoder as get_decode_scale_and_shift can do it: from config or module."""
     inner = name.removeprefix(f"{autoencoder}.")
     return f"arch.{inner.removeprefix('config.')}" if inner.startswith("config.") else f"vae.{inner}"
 

@@ -30,7 +30,7 @@ _EMBEDS, _READS = "encoder_hidden_states", "text_encoder"
 
 
 def _number(name: str) -> int:
-    """Which text encoder a component is, as SGLang counts: 1 for text_encoder, 2 for text_encoder_2; 0 for another."""
+    """Return a component's number among text encoders in SGLang's count: 1, 2 for text_encoder_2; 0 for another."""
     rest = name.removeprefix(_READS)
     return int(rest.removeprefix("_")) if rest.removeprefix("_").isdigit() else int(not rest)
 

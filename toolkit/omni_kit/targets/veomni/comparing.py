@@ -36,7 +36,7 @@ def candidate(
 
 
 def _side_options(found: ModelDir) -> Mapping[str, Any]:
-    """What the side of a comparison needs to know of a directory, JSON-ready."""
+    """Return the options of a directory for the side of a comparison, JSON-ready."""
     return {
         "path": str(found.path),
         "style": found.style,

@@ -169,7 +169,7 @@ def chosen(source: Source, accepts: Accepts, extent: Extent = Extent.apart) -> V
 
 @dataclass
 class _Choice:
-    """What upstream has been asked, and what came of it."""
+    """Configs that upstream has tried, and the outcome of each."""
 
     source: Source
     accepts: Accepts

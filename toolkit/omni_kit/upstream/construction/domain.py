@@ -157,7 +157,7 @@ class Construction(OpenDomain):
         return literal(assigned)
 
     def _of_base(self, place: Place, name: str, frame: Any) -> Any:
-        """What `super().name` is."""
+        """Return the value of `super().name`."""
         if isinstance(place.owner, Config):
             return Native(partial(_left_over, frame, place.owner)) if name == "__post_init__" else UNKNOWN
         if name == "__init__":

@@ -156,7 +156,7 @@ class _Divider:
         return body, frames
 
     def _loop(self, body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], ast.For, list[ast.stmt]]:
-        """What stands before the loop over steps, the loop, and what stands after it."""
+        """Return the statements before the loop over steps, the loop, and the statements after it."""
         stepping = [place for place, one in enumerate(body) if _steps(one)]
         if len(stepping) != 1:
             raise self._refuse("has several loops over steps" if stepping else "has no loop over steps", self.function)
@@ -171,7 +171,7 @@ class _Divider:
         return before, node, after
 
     def _round(self, loop: ast.For) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-        """What stands before the denoiser is asked, where it is asked, and from there on."""
+        """Return the statements of an iteration before the denoiser's call, with the call, and after it."""
         body = [one for one in loop.body if not _hosts(one, loop)]
         ends = [node for one in body for node in _inner(one) if isinstance(node, _LEAVES)]
         if ends:
@@ -227,7 +227,7 @@ class _Divider:
 
 @dataclass
 class _Flow:
-    """Which variables cross from one part to another.
+    """Variables that cross from one part to another.
 
     Attributes:
         arguments: of `__call__`, which PREPARE has.
@@ -362,7 +362,7 @@ def _frees(node: ast.stmt) -> bool:
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
-    """What a loop goes through, without counting and progress."""
+    """Return the iterable of a loop, without counting and progress."""
     while isinstance(node, ast.Call) and dotted(node.func) in _WRAPPERS and node.args:
         node = node.args[0]
     return node

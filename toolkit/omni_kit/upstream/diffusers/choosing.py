@@ -40,7 +40,7 @@ def _classes_asked(cls: ClassRef) -> list[str]:
 
 
 def _required(pipeline: Pipeline) -> set[str]:
-    """What a call requires, other than its prompt."""
+    """Return the required arguments of a call, except its prompt."""
     return {one.name for one in arguments(pipeline.cls, "__call__").values() if one.required} - {_PROMPT}
 
 

@@ -69,7 +69,7 @@ def _unpacking(function: ast.FunctionDef) -> Iterator[ast.Call]:
 
 
 def _named_arguments(method: ast.FunctionDef, call: ast.Call) -> dict[str, str]:
-    """What a method is called with, by name, but for its first argument."""
+    """Return the arguments of a method's call by name, without the first one."""
     names = [one.arg for one in method.args.args if one.arg != "self"]
     given = passed(call, names)
     return {name: ast.unparse(value) for name, value in list(given.items())[1:]}

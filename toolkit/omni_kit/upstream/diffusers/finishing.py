@@ -16,7 +16,7 @@ _LATENTS, _TOLD = "latents", ("device", "dtype", "shape", "ndim")
 
 @dataclass
 class _End:
-    """What stands after the loop, while it is read."""
+    """State of reading the statements after the loop."""
 
     denoising: Denoising
     defaults: Defaults

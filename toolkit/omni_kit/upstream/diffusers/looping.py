@@ -158,7 +158,7 @@ class Loop:
         return bool(values) and all(name in _names(one) or self._from_latents(one, depth + 1) for one in values)
 
     def _values(self, body: list[ast.stmt], name: str) -> Iterator[ast.expr]:
-        """What a variable is assigned in the branches that are taken."""
+        """Yield the values assigned to a variable in the branches that are taken."""
         for node in body:
             if isinstance(node, ast.If):
                 told = self.defaults.told(node.test)

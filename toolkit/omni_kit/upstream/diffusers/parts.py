@@ -71,7 +71,7 @@ def built_classes(cls: ClassRef) -> list[tuple[ClassRef, ClassRef]]:
 
 
 def _named(cls: ClassRef) -> Iterator[str]:
-    """What the class body keeps and what the constructor calls, as far as names begin like those of classes."""
+    """Yield the class names that the class body keeps and the constructor calls, by their capital letter."""
     kept = [node for node in cls.node.body if isinstance(node, (ast.Assign, ast.AnnAssign))]
     for node in [*kept, *_constructing(cls)]:
         for inner in ast.walk(node):

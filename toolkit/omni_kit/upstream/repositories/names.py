@@ -53,7 +53,7 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
 
 
 def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
-    """What an assignment of a name gives another name to: `attend = F.scaled_dot_product_attention`."""
+    """Resolve an assignment that renames a definition: `attend = F.scaled_dot_product_attention`."""
     name = dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     found = resolve(source, f"{name}.{rest}" if rest else name, seen) if name else None
     plain = isinstance(found, Defined) and isinstance(found.node, ast.ClassDef | ast.FunctionDef)
@@ -76,7 +76,7 @@ def _imported(
 
 
 def _inside(source: SourceFile, head: str, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | None:
-    """What an import inside a function brings of the authors' files, or of a stand-in: others stay where they are."""
+    """Resolve an import inside a function to the authors' files or a stand-in; other imports stay."""
     imported = source.inner_imports.get(head)
     found = _imported(source, imported, head, rest, seen) if imported is not None else None
     return in_stand_ins(found) if isinstance(found, str) else found

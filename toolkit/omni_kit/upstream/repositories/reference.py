@@ -120,7 +120,7 @@ class Reference:
 
     @cached_property
     def _looked_up(self) -> frozenset[str]:
-        """What constructors take out of their `**kwargs` by name, and cannot do without."""
+        """Names that constructors require from their `**kwargs`."""
         nodes = [one.node for one in self.closure.definitions if isinstance(one.node, ast.ClassDef)]
         made = [
             one for node in nodes for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"

@@ -302,7 +302,7 @@ class TensorValues(Domain):
         return self._of_class(module.cls, name, module)
 
     def _assigned_by_constructor(self, module: Module, name: str) -> Any:
-        """What `__init__` gives an attribute, where that needs nothing that is known in `__init__` alone."""
+        """Return the value that `__init__` assigns to an attribute, if it does not depend on local values."""
         inits = [one.defines("__init__") for one in (module.cls.mro if module.cls else ()) if isinstance(one, ClassRef)]
         for home, init in zip(module.cls.mro if module.cls else (), inits, strict=False):
             for node in ast.walk(init) if init is not None else ():
@@ -336,7 +336,7 @@ class TensorValues(Domain):
         return Frame(self, home.source.path, home.source.module, Scope({}), Place(home.source, home)).value(value)
 
     def _of_base(self, place: Place, name: str) -> Any:
-        """What `super().name` is."""
+        """Return the value of `super().name`."""
         owner = place.owner
         if place.cls is None or owner is None or owner.cls is None:
             raise Unsupported("uses super() outside of a method")

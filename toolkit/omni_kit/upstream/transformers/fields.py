@@ -155,7 +155,7 @@ class _Reader:
         return above
 
     def _note(self, node: ast.AST, one: ConfigField) -> None:
-        """What the expression around a read does with the value."""
+        """Note the use of a value in the expression around its read."""
         match self._parents.get(node):
             case ast.Subscript(value=ast.Name(id=table), slice=index) if index is node:
                 if table.isupper() or table.upper() == table:

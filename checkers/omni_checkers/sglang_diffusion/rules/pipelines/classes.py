@@ -184,7 +184,7 @@ def _constructor(dit: ClassRef) -> Iterator[Finding]:
 
 
 def _value(cls: ClassRef, name: str) -> ast.expr | None:
-    """What a class attribute is set to; an annotation alone is no value."""
+    """Return the value of a class attribute; an annotation alone is not a value."""
     for entry in own_classes(cls):
         for item in entry.node.body:
             targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]

@@ -10,7 +10,7 @@ _LEVELS = ("sigma", "timestep", "alpha")
 
 
 class _Noisy(Modelled):
-    """What mixtures and levels have in common: only arithmetic changes them."""
+    """Shared part of mixtures and levels: only arithmetic changes them."""
 
     def attribute(self, name: str) -> Value:
         """See `Modelled`."""

@@ -132,7 +132,7 @@ def _joined(flows: Flows, state: ast.expr, line: int) -> list[ast.expr]:
 
 
 def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str]]:
-    """What is left to VeOmni's attention functions, by function of the package."""
+    """Yield the kernels left to VeOmni's attention functions, by function of the package."""
     for function in dict.fromkeys(kernel.function for kernel in found):
         own = [kernel for kernel in found if kernel.function is function]
         table = [kernel for kernel in own if kernel.kind == "table"]

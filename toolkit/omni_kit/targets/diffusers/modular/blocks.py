@@ -188,7 +188,7 @@ class Blocks:
 
     @cached_property
     def _arguments(self) -> dict[str, Input]:
-        """What `__call__` takes."""
+        """Arguments of `__call__`."""
         given = self.opened.call.node.args
         positional = [*given.posonlyargs, *given.args]
         defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]

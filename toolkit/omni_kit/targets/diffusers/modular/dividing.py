@@ -161,7 +161,7 @@ class Divider:
                 yield Part(name if counted[name] == 1 else f"{name}_{counted[name]}", tuple(statements[start:end]))
 
     def _groups(self, statements: Sequence[cst.BaseStatement]) -> list[tuple[str, int, int]]:
-        """What statements do, with the first and the last that do it in a row."""
+        """Return what statements do, with the first and the last of each run that does it."""
         groups: list[tuple[str, int, int]] = []
         for place, one in enumerate(statements):
             kind = self._kind(one)
@@ -174,7 +174,7 @@ class Divider:
         return groups
 
     def _begin(self, statements: Sequence[cst.BaseStatement], earliest: int, first: int, last: int) -> int:
-        """Where a part begins: with the first statement that what it is called after needs."""
+        """Return the beginning of a part: the first statement that its defining statements need."""
         needed = set(together(statements[first : last + 1]).read)
         begin = first
         for place in range(first - 1, earliest - 1, -1):
@@ -185,7 +185,7 @@ class Divider:
         return begin
 
     def _kind(self, statement: cst.BaseStatement) -> str:
-        """What a statement does: encode prompts, set steps or draw latents; empty for anything else."""
+        """Return what a statement does: encode prompts, set steps or draw latents; empty for anything else."""
         parsed = tree(statement)
         reached = list(self._reached(parsed, set()))
         encoders = {one.name for one in self._opened.pipeline.components if one.role in _ENCODERS}
@@ -291,7 +291,7 @@ def _while(body: Sequence[cst.CSTNode], holds: Callable[[cst.CSTNode], bool]) ->
 
 
 def _behind(body: Sequence[cst.CSTNode], statement: cst.BaseStatement) -> list[cst.BaseStatement]:
-    """What a round ends with, from the first statement on that needs what the loop stands in: its progress bar."""
+    """Return the end of an iteration, from the first statement that needs the loop's context, its progress bar."""
     around = {item.asname.name.value for item in getattr(statement, "items", ())
               if item.asname is not None and isinstance(item.asname.name, cst.Name)}  # fmt: skip
     statements = [one for one in body if isinstance(one, cst.BaseStatement)]

@@ -96,11 +96,11 @@ class Flow:
         return self._pieces[-1].read
 
     def _read_behind(self, place: int) -> frozenset[str]:
-        """What pieces from a place on read."""
+        """Return the names that pieces from a place on read."""
         return frozenset(name for piece in self._pieces[place:] for name in piece.read) | self._handed
 
     def _known(self, place: int) -> frozenset[str]:
-        """What is there before a part: arguments, and what parts before it assign."""
+        """Return the names that exist before a part: arguments, and assignments of earlier parts."""
         stored = (name for part in self._division.before[:place] for name in part.names.stored)
         return self._arguments | frozenset(stored)
 

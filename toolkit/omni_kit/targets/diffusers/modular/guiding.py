@@ -230,7 +230,7 @@ class _Change:
         yield from self._combined(guider)
 
     def _guarded(self, other: str) -> str:
-        """What the second call is given: more than a variable is worked out only where the pipeline guides."""
+        """Return the argument of the second call: more than a variable is computed only if the pipeline guides."""
         return other if other.isidentifier() else f"{other} if {ast.unparse(self.pair.test)} else None"
 
     def _combined(self, guider: str) -> Iterator[str]:

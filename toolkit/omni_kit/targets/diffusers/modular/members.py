@@ -185,7 +185,7 @@ class _Words(ast.NodeTransformer):
         return ast.parse(f"{where}{node.id}", mode="eval").body if where else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """What is made here, assigned or read again."""
+        """Replace an attribute that is assigned here by its variable."""
         own = dotted(node.value) == "self" and node.attr in self._made
         return ast.Name(node.attr, node.ctx) if own else self.generic_visit(node)  # type: ignore[return-value]
 

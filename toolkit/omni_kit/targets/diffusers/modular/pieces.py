@@ -109,7 +109,7 @@ class Collector:
         return []
 
     def _home(self, name: str, source: SourceFile) -> SourceFile:
-        """Where a name is copied from: the file of another standard pipeline that it is imported from, or this file.
+        """Return the file that a name is copied from: another standard pipeline that it is imported from, or this one.
 
         Classes stay where they are: what a pipeline is given is of that very class.
         """

@@ -174,7 +174,7 @@ class Proposal:
 
     @property
     def _lib(self) -> str:
-        """How diffusers is imported from."""
+        """Prefix of imports from diffusers."""
         return "diffusers." if self.placed is None else "..."
 
     @property

@@ -109,7 +109,7 @@ class _Rewriter(cst.CSTTransformer):
 
 
 def _own(node: cst.CSTNode) -> frozenset[str]:
-    """What a scope in an expression or a nested function binds."""
+    """Return the names that a scope in an expression or a nested function binds."""
     if isinstance(node, cst.FunctionDef):
         return own_names(tree(node).body[0])
     return own_names(ast.parse(f"({cst.Module([]).code_for_node(node)})", mode="eval").body)

@@ -301,7 +301,7 @@ def _ending(init: cst.FunctionDef, line: str) -> cst.FunctionDef:
 
 
 class _SelfIs(cst.CSTTransformer):
-    """What was the module's own is now that of an argument; the backend is the processor's."""
+    """Replaces the module's own attributes by those of an argument; the backend stays the processor's."""
 
     def __init__(self, name: str) -> None:
         self.name = name

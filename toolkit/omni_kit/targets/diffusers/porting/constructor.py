@@ -246,7 +246,7 @@ def _without(init: cst.FunctionDef, names: Collection[str]) -> cst.FunctionDef:
 
 
 def _flat(fields: Sequence[Argument]) -> cst.Parameters:
-    """What a dataclass holds, as arguments; those without a default come first."""
+    """Return a dataclass's fields as arguments; those without a default come first."""
     ordered = sorted(fields, key=lambda one: not one.required)
     return cst.Parameters(params=[cst.Param(cst.Name("self")), *map(_parameter, ordered)])
 

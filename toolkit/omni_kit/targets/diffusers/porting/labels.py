@@ -177,7 +177,7 @@ def _body(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
-    """How many rows a table of embeddings has that a call makes, or that a class has which it makes."""
+    """Return the number of rows in an embedding table that a call, or the class it constructs, makes."""
     if absolute(home.source, call.func) == _EMBEDDING:
         return next(iter(_given(call, ("num_embeddings",))), None)
     held = closure.uses[home].get(ast.unparse(call.func)) if home in closure.uses else None

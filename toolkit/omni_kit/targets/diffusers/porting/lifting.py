@@ -146,7 +146,7 @@ def _methods(node: cst.ClassDef) -> Iterator[cst.FunctionDef]:
 
 
 def _kernel(node: cst.CSTNode, functions: set[str]) -> str:
-    """What a call computes attention by: one of the functions, or torch's kernel; empty for any other."""
+    """Return the function by which a call computes attention, or torch's kernel; empty for any other call."""
     name = chain(node.func) if isinstance(node, cst.Call) else ""
     return name if name in functions else SDPA if name.endswith(SDPA) else ""
 

@@ -96,7 +96,7 @@ def _appended(call: ast.Call) -> str:
 
 
 def _inside(value: ast.expr) -> str:
-    """What stands between an attribute and a module that it holds in a container."""
+    """Return the part of a path between an attribute and a module in its container."""
     kinds = [_last(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
     within = [kind for kind in kinds if kind in _CONTAINERS]
     return "".join(_NAME if kind == "ModuleDict" else _NUMBER for kind in within)

@@ -130,7 +130,7 @@ def _wide(made: ast.Call, times: int) -> ast.expr | None:
 
 
 def _order(forward: ast.FunctionDef, name: str, count: int = _THREE) -> Order | None:
-    """How queries, keys and values follow each other in the rows of a fused layer; None where it cannot be read.
+    """Return the order of queries, keys and values in the rows of a fused layer; None if it cannot be read.
 
     Args:
         count: how many of them it makes.
@@ -260,7 +260,7 @@ def _called(node: ast.AST) -> str:
 
 
 class _Flow:
-    """What flows where in a forward, by the order of its lines."""
+    """Data flow in a forward, by the order of its lines."""
 
     def __init__(self, forward: ast.FunctionDef, call: ast.Call, linear: Collection[str]) -> None:
         self.forward = forward

@@ -16,7 +16,7 @@ def own_calls(function: ast.FunctionDef) -> list[str]:
 
 
 def _in_turn(node: ast.AST) -> Iterator[str]:
-    """What receives to a call comes before it."""
+    """Yield the modules called in an expression, inner calls first."""
     for child in ast.iter_child_nodes(node):
         yield from _in_turn(child)
     if isinstance(node, ast.Call) and (name := _own(node.func)):

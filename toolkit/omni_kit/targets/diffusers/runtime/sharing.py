@@ -129,7 +129,7 @@ def _axis(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> int | N
 
 
 def _beside(one: Call, other: Call, carried: Sequence[str], counts: set[Split]) -> dict[str, Any]:
-    """How what a block is told next to its tokens is split: where it has as many of something as there are tokens."""
+    """Return the split of a block's other inputs: those with as many of something as there are tokens."""
     found: dict[str, Any] = {}
     for name in [name for name in one.given if name not in carried and name in other.given]:
         splits: list[Split | None] = []
@@ -182,7 +182,7 @@ def _run(rank: int, environment: Mapping[str, str], candidate: Candidate, store:
 
 @torch.no_grad()
 def _compared(model: Any, samples: Sequence[Tensors], plan: Plan) -> str:
-    """Why the plan will not do; empty where it does."""
+    """Return why the plan does not work; empty if it does."""
     from diffusers import ContextParallelConfig
 
     alone = [ask(model, sample) for sample in samples]

@@ -76,7 +76,7 @@ def _drops_half(reference: Reference) -> bool:
 
 
 def _axes(reference: Reference, latents: str) -> list[str]:
-    """What the authors call the axes of latents, where forward takes their shape apart."""
+    """Return the authors' names of the axes of latents, if forward unpacks their shape."""
     found = reference.cls.method("forward")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):

@@ -178,7 +178,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
 
 
 def _guidance(reference: Reference) -> Iterator[str]:
-    """What to do about guidance that the authors wrote into the model, and that no pipeline has."""
+    """Yield the to-dos for guidance that the authors wrote into the model and that pipelines lack."""
     for one, _ in guiding_methods(reference):
         where = reference.cls.source.where(one)
         yield f"compare the guidance with {one.name} ({where}): this pipeline guides all channels at every step alike"
@@ -201,7 +201,7 @@ def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
 
 
 def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
-    """What to do where several functions may be the one that samples, or none was found."""
+    """Return the to-do if several functions may sample, or none was found."""
     if not found:
         files = len(reference.repository.files)
         return [f"write the denoising steps: of {files} files none has a loop that calls a model as this one is called"]
@@ -214,7 +214,7 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
 
 
 def _unread(found: Sampling) -> str:
-    """Why a loop cannot be read without being divided; empty where it may be."""
+    """Return why a loop cannot be read without splitting it; empty if it may be."""
     stepped = [dotted(one.func) or "" for one in ast.walk(found.loop) if isinstance(one, ast.Call)]
     scheduler = next((name for name in stepped if name.endswith("scheduler.step")), "")
     if scheduler:

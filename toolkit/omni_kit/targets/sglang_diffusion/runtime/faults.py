@@ -81,7 +81,7 @@ def made(served: Served, kind: str) -> Iterator[None]:
 
 
 def _patches(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str, Any]]:
-    """Whose attributes become what."""
+    """Yield the attributes to replace for a fault: the object, the name and the new value."""
     config = served.config
     if name == "sigma-off-by-one":
         yield served.scheduler, "set_timesteps", _rolled(served.scheduler.set_timesteps)  # type: ignore[attr-defined]

@@ -196,7 +196,7 @@ class SGLangPipelineBuilder:
 
 
 def _withheld(upstream: type, noted: Noted) -> str:
-    """What the denoiser was not passed when it was asked last, which may be why it failed."""
+    """Return the arguments missing from the denoiser's last call, which may explain its failure."""
     if not noted.calls:
         return ""
     taken = list(inspect.signature(upstream.forward).parameters)[1:]  # type: ignore[attr-defined]

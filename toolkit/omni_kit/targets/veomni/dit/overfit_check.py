@@ -175,7 +175,7 @@ def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
 
 
 def _off_overlap(found: torch.Tensor, expected: torch.Tensor) -> str:
-    """How the part differs that both tensors have; empty where it agrees, and for single numbers."""
+    """Return the difference in the part that both tensors share; empty if it agrees, and for single numbers."""
     if expected.dim() == 0:
         return ""
     if found.dim() != expected.dim():
@@ -201,7 +201,7 @@ def chosen_distribution(condition: Any) -> str:
 def _off_distribution(
     taught: TrainingBatch, condition: Any, given: Mapping[str, Any], times: np.ndarray, levels: np.ndarray
 ) -> str:
-    """How the distribution of noise levels over many draws differs from the pipeline's own; empty where they agree.
+    """Return how the distribution of noise levels in many draws differs from the pipeline's; empty if they agree.
 
     The measure is that of Kolmogorov and Smirnov.
     """
@@ -217,7 +217,7 @@ def _off_distribution(
 
 
 def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
-    """How times and noise levels differ from those of the pipeline's own loop at several sizes; empty where they agree.
+    """Return how times and noise levels differ from the pipeline's own loop at several sizes; empty if they agree.
 
     Looked at where clean latents and noise are mixed by a noise level, as in flow matching.
     """
@@ -242,7 +242,7 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
 
 
 def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
-    """How many steps of a short schedule are drawn; empty where all are, or where the config sets no length."""
+    """Return how many steps of a short schedule are drawn; empty if all are, or if the config sets no length."""
     if not hasattr(condition.config, _LENGTH):
         return ""
     with replaced(condition.config, _LENGTH, _FEW_STEPS), torch.no_grad():
@@ -309,7 +309,7 @@ def _turned(told: float, step: float, level: float) -> bool:
 def _learned(
     taught: TrainingBatch, condition: Any
 ) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], float]:
-    """What a transformer that has learned its targets by heart answers to noisy latents of the first sample at a time.
+    """Return a transformer that has learned its targets by heart, as its output for noisy latents of the first sample.
 
     A target is a sum of noisy and clean latents, each with a weight that goes with the time; also, how close that is.
 
@@ -380,7 +380,7 @@ def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
 
 
 def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
-    """How what the pipeline decodes is not what was encoded of the first sample; empty where it is."""
+    """Return how the latents that the pipeline decodes differ from the encoded first sample; empty if they agree."""
     found, expected = decoded_latents(taught.pipeline, changed), taught.encoded[0]
     if found.numel() != expected.numel():
         return f"{list(found.shape)} instead of {list(expected.shape)}"
@@ -411,12 +411,12 @@ def _first(values: Any) -> torch.Tensor:
 
 
 def _front(whole: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
-    """What comes first of a transformer's input, as much of it as there is of clean latents, whatever its batch."""
+    """Return the front of a transformer's input, of the size of the clean latents except the batch."""
     return whole[:, *(slice(length) for length in clean.shape[1:])]
 
 
 def _behind(whole: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
-    """What follows in it."""
+    """Return the rest of that input."""
     axis = next((place for place in range(1, clean.dim()) if whole.shape[place] != clean.shape[place]), 1)
     return whole.narrow(axis, clean.shape[axis], whole.shape[axis] - clean.shape[axis])
 

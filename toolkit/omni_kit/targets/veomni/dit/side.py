@@ -215,7 +215,7 @@ def _pipeline(built: Any) -> Pipeline | None:
 
 
 def _loaded_by_itself(built: Any, denoiser: Path, batch: TrainingBatch) -> Iterator[str]:
-    """What is wrong with the model that the wrapper's own from_pretrained gives."""
+    """Yield the faults of the model that the wrapper's own from_pretrained returns."""
     given = type(built).from_pretrained(str(denoiser)).train()
     yield from answers_off(batch, given)
     theirs, mine = ({type(one).__name__ for one in processors_of(model)} for model in (built, given))
@@ -244,6 +244,6 @@ def _taken(model: nn.Module, samples: Sequence[Tensors]) -> dict[str, Any]:
 
 
 def _lists(samples: Sequence[Tensors]) -> dict[str, list[Any]]:
-    """What VeOmni's pipeline passes on: for each argument, the values of all samples."""
+    """Return the arguments as VeOmni's pipeline passes them: for each, the values of all samples."""
     fed = [{**as_arguments(sample), TARGET: sample[TARGET], _LATENTS: clean_latents(sample)} for sample in samples]
     return {name: [one[name] for one in fed] for name in fed[0]}

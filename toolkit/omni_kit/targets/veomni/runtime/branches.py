@@ -82,7 +82,7 @@ def known_tasks(model: Any) -> list[str]:
 
 
 def _misnamed(key: str, register: Register) -> Iterator[str]:
-    """Who asks for a class that the function knows is given it."""
+    """Yield requested classes that the function knows and does not return."""
     for architecture in _classes(key):
         try:
             given = register(architecture)
@@ -103,7 +103,7 @@ def _misnamed(key: str, register: Register) -> Iterator[str]:
 
 
 def _otherwise(functions: Mapping[str, Register], constant: str) -> Iterator[str]:
-    """What a branch gives differently from the one that this machine takes."""
+    """Yield the results of a branch that differ from the branch that this machine takes."""
     for key, register in functions.items():
         for architecture in (*_classes(key), None):
             here = _outcome(register, architecture)
@@ -136,7 +136,7 @@ def _knows(register: Register, name: str) -> bool:
 
 
 def _hooks(given: type) -> set[str]:
-    """What a class has beyond any model of transformers: that is there for VeOmni."""
+    """Return a class's own attributes beyond any model of transformers: those made for VeOmni."""
     from transformers import GenerationMixin, PreTrainedModel
 
     theirs = {*dir(PreTrainedModel), *dir(GenerationMixin)}

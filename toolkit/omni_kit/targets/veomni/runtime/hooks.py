@@ -122,7 +122,7 @@ def _unpicklable(model: Any, names: list[str]) -> Iterator[str]:
 
 
 def _misfit(function: Callable[..., Any], name: str) -> str:
-    """Why the calls of VeOmni's collator do not fit; empty where they do, or where it calls in several ways."""
+    """Return why the calls of VeOmni's collator do not fit; empty if they do, or if it calls in several ways."""
     ways = _ways_of_calling(name)
     try:
         if len(ways) == 1:
@@ -134,7 +134,7 @@ def _misfit(function: Callable[..., Any], name: str) -> str:
 
 @cache
 def _ways_of_calling(name: str) -> frozenset[int]:
-    """How many arguments, all by their place, VeOmni's collator gives to a function that it keeps under this name."""
+    """Return the argument counts of VeOmni's collator for a function kept under this name, all positional."""
     from veomni.data import data_collator
 
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(data_collator))) if isinstance(node, ast.Call)]
@@ -251,7 +251,7 @@ def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
 
 
 def _loading(model: Any, checkpoint: Path) -> Iterator[str] | None:
-    """What a whole checkpoint has and the model has not is dropped by its hook for loading, all of it or nothing."""
+    """Yield the keys that a loading hook drops only in part: a whole checkpoint has them and the model does not."""
     import torch
 
     hooks = list(model._load_state_dict_pre_hooks.values())

@@ -67,7 +67,7 @@ class Adapters:
         return said, wrong
 
     def _only(self, names: Sequence[str], stacks: list[str]) -> Iterator[str]:
-        """What is wrong where adapters are asked for these projections and no others."""
+        """Yield the faults of adapters that are requested for these projections and no others."""
         from veomni.lora import VeOmniLoraConfig, VeOmniLoraModel, resolve_fused_moe_lora_targets
 
         model = copy.deepcopy(self._first)
@@ -155,7 +155,7 @@ class Adapters:
             yield f"the step changes {_listed(others)}, which are not adapters"
 
     def _resumed(self, wrapped: Any, folder: Path) -> Iterator[str]:
-        """What is saved and loaded onto a new model answers the same; every key lands."""
+        """Yield the faults of saving adapters and loading them onto a new model: other outputs, or unused keys."""
         from veomni.lora import VeOmniLoraModel
         from veomni.lora.weight_loading import load_lora_weights
 
@@ -275,7 +275,7 @@ def _not_wrapped(base: nn.Module, stacks: list[str]) -> list[str]:
 
 
 def _raised(error: Exception) -> str:
-    """Where the model's own code was, or VeOmni's, when it happened."""
+    """Return the last frame of an error in the model's own code, or VeOmni's."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/torch/" not in frame.filename]
     return f"({frames[-1].filename}:{frames[-1].lineno})"
 

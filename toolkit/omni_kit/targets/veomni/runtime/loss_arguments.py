@@ -105,7 +105,7 @@ def _unheard(model: Any, fed: Mapping[str, Any], name: str, slot: Any) -> Iterat
 
 
 def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
-    """What a training step answers with each group of arguments, by the kernel and without one."""
+    """Yield the groups of arguments for which a training step differs between the kernel and the plain path."""
     from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
 
     given = _examples(fed)

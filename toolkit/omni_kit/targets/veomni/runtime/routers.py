@@ -10,7 +10,7 @@ Decide = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 class _Watching:
-    """What VeOmni's hooks call: a manager of replays, and a monitor."""
+    """Targets of VeOmni's hooks: a manager of replays, and a monitor."""
 
     _paused = False
 

@@ -316,7 +316,7 @@ class VeOmniBuilder:
         return [step(ready, batch, self._device) for batch in batches]
 
     def _kernels(self, mesh: Mesh, config_dir: Path) -> dict[str, str]:
-        """What VeOmni cannot share work without: attention over packed sequences, and grouped experts."""
+        """Return the kernels that VeOmni needs to share work: attention over packed sequences, and grouped experts."""
         shares_experts = mesh.sizes.get("ep", 1) > 1
         if self._device == "cpu":
             return select_grouped_experts() if shares_experts else {}

@@ -56,7 +56,7 @@ def _on_accelerator(meshes: Sequence[Mesh]) -> list[Mesh]:
 
 
 def _why_not(mesh: Mesh, model: Any, device: str) -> str:
-    """Why a mesh does not fit the model or the machine; empty where it does."""
+    """Return why a mesh does not fit the model or the machine; empty if it does."""
     odd = [count for count in sorted(_heads(model.config.to_dict())) if count % mesh.sizes.get("ulysses", 1)]
     if odd:
         return f"does not divide {odd[0]} heads"
@@ -74,7 +74,7 @@ def _width(config: Any) -> int:
 
 
 def _why_no_experts(model: Any, device: str) -> str:
-    """Why there is nothing to share out; empty where there is."""
+    """Return why there is nothing to shard; empty if there is."""
     if not any(".experts." in name and tensor.dim() == 3 for name, tensor in model.named_parameters()):
         return "not applicable: the model has no stacked experts to share out"
     if not hasattr(model, "get_parallel_plan"):

@@ -232,7 +232,7 @@ def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
 
 
 def _of_lists(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What lists with a value for each sample say of each."""
+    """Split lists with a value for each sample into one mapping a sample."""
     count = len(next(iter(answer.values())))
     return [{name: _copied(values[i]) for name, values in answer.items()} for i in range(count)]
 

@@ -67,7 +67,7 @@ def site_decisions(sites: Iterable[Site]) -> Iterator[Decision]:
 
 @dataclass(frozen=True)
 class _Planner:
-    """What the parts of a plan are derived from."""
+    """Inputs of the parts of a plan."""
 
     subject: Subject
     request: Request
@@ -106,7 +106,7 @@ class _Planner:
 
     @cached_property
     def merging(self) -> Merging | None:
-        """Where media come into the text; None for a model of text alone."""
+        """Merging of media into the text; None for a text-only model."""
         return find_merging(self.model) if self.subject.kind in MULTIMODAL else None
 
     @cached_property
@@ -266,7 +266,7 @@ class _Planner:
 
     @cached_property
     def _media(self) -> dict[str, Any]:
-        """What the templates of media are rendered with, too."""
+        """Extra variables for the templates of media."""
         return vars(media_context(self.model, self.merging)) if self.merging is not None else {}
 
     @cached_property

@@ -68,7 +68,7 @@ def other_attention(sites: Sequence[Site]) -> Site | None:
 
 
 def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obstacle]:
-    """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
+    """Yield what upstream does with several tokens at once that VeOmni's attention functions do not support."""
     source = model.source
     place = source.where(source.tree)
     layers = (p for p in _of_text(model.skeleton.parameters) if p.owner not in _OF_IMAGES)
@@ -131,7 +131,7 @@ def _withheld(forward: ast.FunctionDef | None) -> ast.Call | None:
 
 
 def _past_processes(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obstacle]:
-    """What else each process would do with its own part of a sequence alone."""
+    """Yield other operations that each process would apply to its own part of a sequence alone."""
     place = model.source.where(model.source.tree)
     if not any(parameter.owner == "Linear" and "*" in parameter.pattern for parameter in model.skeleton.parameters):
         yield "its layers have no nn.Linear, from which VeOmni's attention takes its dtype", place

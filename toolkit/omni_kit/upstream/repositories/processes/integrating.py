@@ -112,7 +112,7 @@ def _named(function: ast.FunctionDef) -> tuple[str, str, list[str]]:
 
 
 def _shifted(source: SourceFile, call: ast.Call, names: list[str]) -> Iterator[str]:
-    """What a caller passes to bend the points."""
+    """Yield the to-dos for arguments with which a caller shifts the points."""
     for one in call.keywords:
         if one.arg in names and not (literal(one.value) is not UNKNOWN and not literal(one.value)):
             written = f"{one.arg}={ast.unparse(one.value)}"

@@ -236,7 +236,7 @@ class Divided:
         return found - self.heads
 
     def _settle(self) -> None:
-        """What is made before the first step, and what that needs."""
+        """Collect the statements before the first step, and the names that they need."""
         self.start, self.given = needed(self.prelude, self.wanted)
         steps = self._role(STEPS)
         taken = {*self.sampling.roles.values()} - {steps}

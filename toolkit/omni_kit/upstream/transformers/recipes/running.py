@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r"[0-9]+")
 
 @dataclass
 class _Bucket:
-    """What one application of a converter takes in: slot (which source pattern) -> tensors by name."""
+    """Input of one application of a converter: slot (which source pattern) -> tensors by name."""
 
     transform: Transform
     name: str
@@ -132,7 +132,7 @@ def _converted(tensors: Tensors, converters: Sequence[Transform], shapes: Shapes
 
 
 def _place(name: str, converters: Sequence[Transform]) -> tuple[int, int, str] | None:
-    """Which converter takes a tensor, through which of its sources, and the name of its first target."""
+    """Return the converter of a tensor, the source that it matches, and the name of the first target."""
     for number, transform in enumerate(converters):
         for slot, one in enumerate(transform.by_source):
             target = one.rename(name)
