@@ -64,7 +64,7 @@ class Statement:
 
     @cached_property
     def normal(self) -> ast.AST:
-        """It in one spelling."""
+        """Node in its normal form."""
         return normalize(self.node)
 
     @cached_property

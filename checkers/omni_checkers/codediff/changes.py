@@ -51,7 +51,7 @@ def once_per_code(compare: Callable[[ClonePair], Iterator[Result]]) -> Callable[
 
 
 def _moved(one: Result, pair: ClonePair, other: ClonePair) -> Result:
-    """The same change of another pair that is the same code."""
+    """Return the same change of another pair with the same code."""
     if isinstance(one, Change):
         line = _line_in(pair.ours, one.line, other.ours)
         return Change(one.kind, one.what, line, _line_in(pair.theirs, one.original_line, other.theirs))

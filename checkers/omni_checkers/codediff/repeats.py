@@ -15,7 +15,7 @@ _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 _NEAR = 40
 
 Twin = ast.stmt | ast.keyword
-"""What may have a twin."""
+"""Node that may have a twin."""
 
 
 @dataclass(frozen=True)

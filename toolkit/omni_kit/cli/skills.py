@@ -149,7 +149,7 @@ def check_command(
 
 
 def _as_json(report: "Report") -> dict[str, object]:
-    """As a report of check; what was looked at is skills."""
+    """Return the JSON form of check's report for skills."""
     said = report.as_json()
     checked = said["checked"]
     return {

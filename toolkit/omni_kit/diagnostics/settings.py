@@ -44,7 +44,7 @@ class Settings:
         }
 
     def __str__(self) -> str:
-        """The same in one line for people: what differs from the defaults."""
+        """Return the settings that differ from the defaults, in one line for people."""
         said = self.as_json()
         parts = [f"{key} {','.join(said[key])}" for key in ("select", "ignore") if said[key]]
         parts += ["strict"] if self.strict else []

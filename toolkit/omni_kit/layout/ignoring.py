@@ -72,7 +72,7 @@ class Ignoring:
         return found[0] if found is not None else None
 
     def _beyond(self, names: tuple[str, ...]) -> tuple[str, int] | None:
-        """The same, with the number of layers between the last that is built and this one."""
+        """Return the layer's name, and its distance from the last layer that is built."""
         for spelled in (s for name in names for s in self._spellings(name)):
             match = _LAYER.match(spelled)
             count = self._layers.get(match["list"]) if match is not None else None

@@ -15,7 +15,7 @@ Layout = Literal["hub", "memory"]
 
 
 def find_candidate(path: Path, target: str | None = None) -> Candidate:
-    """As `find_owned`, without the target."""
+    """Return the candidate of `find_owned`."""
     return find_owned(path, target)[1]
 
 

@@ -32,10 +32,10 @@ class Evidence(Protocol):
         """Return the inputs and outputs of every module in a free run."""
 
     def replayed(self) -> Recording:
-        """As `recording`, each module fed as upstream's was."""
+        """Return the recording with each module fed upstream's inputs."""
 
     def completed(self) -> Recording:
-        """As `replayed`, each module also given what it is not passed."""
+        """Return the recording of `replayed`, each module also given the arguments that it was not passed."""
 
     def attention(self) -> AttentionCalls:
         """Return its attention calls."""

@@ -70,7 +70,7 @@ class Fragment:
         return isinstance(self.node, ast.ClassDef)
 
     def renamed(self, name: str, *, inside: bool) -> "Fragment":
-        """The same under another name; with `inside`, where it speaks of itself too (`super(Me, self)`, recursion)."""
+        """Return the fragment under another name; with `inside`, also in references to itself (`super(Me, self)`)."""
         if name == self.name:
             return self
         source = Source(self.text)

@@ -220,4 +220,4 @@ _PARTS = {
     "exclude": str,
     "drop_imported_names": str,
 }
-"""What the lists of a config hold."""
+"""Types of the items in a config's lists."""

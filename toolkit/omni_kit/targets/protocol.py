@@ -15,7 +15,7 @@ from omni_kit.upstream.subject import Subject
 
 Style = Literal["in-tree", "plugin"]
 TODO_MARK = "TODO(omni-kit)"
-"""How a line of a scaffold says what a person has to do there."""
+"""Mark of the lines of a scaffold that are left to a person."""
 INSTALL_TORCH = "pip install torch accelerate"
 
 
@@ -294,7 +294,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is typed after --target."""
+        """Name as typed after --target."""
 
     @property
     def reads(self) -> Sequence[str]:

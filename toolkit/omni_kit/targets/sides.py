@@ -249,7 +249,7 @@ class Branching(Builder, Protocol):
         """Return the assumption for each branch and the package that this machine lacks for it; empty if it can run."""
 
     def load_on(self, branch: str, checkpoint: Path) -> "torch.nn.Module":
-        """As `load`, of the code that such a device would run."""
+        """Load a checkpoint with the code that such a device would run."""
 
 
 @runtime_checkable
@@ -297,10 +297,10 @@ class Slotted(Builder, Protocol):
         """Every slot that the integration declares."""
 
     def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> "torch.nn.Module":
-        """As `load`, with a kernel in that slot and plain code in all others."""
+        """Load a checkpoint with a kernel in that slot and plain code in all others."""
 
     def forward_with(self, model: "torch.nn.Module", slot: str, inputs: Tensors) -> Tensors:
-        """As `forward`, of a model that `load_with` made."""
+        """Run a model that `load_with` made."""
 
     def calls(self) -> dict[str, list[str]]:
         """Slot -> the arguments of each of its calls since the last question, in short."""
@@ -441,7 +441,7 @@ class Fallible(Builder, Protocol):
     """A side with stages that can make mistakes on purpose, to see whether they would be noticed."""
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Those that can be made in what was loaded."""
+        """Return the faults that the loaded objects support."""
 
     def mistaken(self, kind: str) -> AbstractContextManager[None]:
         """Makes one while it is entered."""

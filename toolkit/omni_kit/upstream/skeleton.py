@@ -96,7 +96,7 @@ def build_skeleton(source: SourceFile, class_name: str, config: Config) -> Skele
 
 
 def build_from_arguments(source: SourceFile, class_name: str, arguments: Mapping[str, Any]) -> Skeleton:
-    """The same for a class whose config is the named arguments of its constructor.
+    """Build the skeleton of a class whose config is the named arguments of its constructor.
 
     Raises:
         BadInput: the file has no such class.

@@ -12,7 +12,7 @@ from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, read_source
 
 _ASSUMED = frozenset({"torch", "transformers", "diffusers"})
-"""What a pipeline is made of: diffusers itself asks whether they are there before it imports one."""
+"""Dependencies of every pipeline: diffusers itself checks for them before it imports one."""
 _GUARDS = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ASKS = re.compile(r"is_(\w+)_available")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

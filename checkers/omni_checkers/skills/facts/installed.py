@@ -13,10 +13,10 @@ from pathlib import Path
 from omni_kit.pysource.source import absolute_module, dotted, parse_file
 
 _DEEPEST = 12
-"""How many names of names are followed."""
+"""Limit of names that lead to names."""
 _COMPILED = (".so", ".pyd")
 _OPEN = ("__getattr__", "globals(", "vars(", "sys.modules[", "locals()[")
-"""What a module has that makes names which do not stand in it."""
+"""Signs of a module that makes names without writing them."""
 
 
 class Dead(Exception):

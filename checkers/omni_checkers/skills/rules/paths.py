@@ -23,7 +23,7 @@ _IN_SKILLS = re.compile(r"(?:^|/)skills/([a-z0-9]+(?:-[a-z0-9]+)*)(?:/(.+))?$")
 _SUBMODULES = re.compile(r"(?:^|/)(?:my|your|new|some|example|foo|bar)_?\w*")
 _NEAR = 0.85
 _DEEPEST = 2
-"""What lies deeper below scripts/ is a repository's: a skill's folders have one level."""
+"""Depth of a skill's folders; files deeper below scripts/ belong to a repository."""
 
 
 class MissingFile(Rule):

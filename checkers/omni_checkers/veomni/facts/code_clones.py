@@ -41,7 +41,7 @@ class Clones:
 
     @property
     def differing(self) -> list[tuple[Function, ClonePair]]:
-        """Those of the others whose statements are not all the same."""
+        """Copies whose statements are not all the same."""
         return [(other, pair) for other, pair in self.others if other.sequence != self.function.sequence]
 
     def has(self, code: int) -> bool:

@@ -57,7 +57,7 @@ class Comparison:
         self.max_abs = max(self.max_abs, other.max_abs)
 
     def under(self, group: str) -> "Comparison":
-        """The same, each tensor named as one of a group."""
+        """Return a comparison with the tensors named as part of a group."""
         return replace(
             self,
             missing=[f"{group}: {name}" for name in self.missing],

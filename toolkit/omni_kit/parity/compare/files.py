@@ -26,7 +26,7 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
 
 
 def _storable(tensor: torch.Tensor) -> torch.Tensor:
-    """As files can hold it: of complex numbers they know single precision alone."""
+    """Return the tensor in a dtype that files support: of complex numbers, single precision alone."""
     found = tensor.detach()
     return found.to(torch.complex64) if found.dtype == torch.complex128 else found
 

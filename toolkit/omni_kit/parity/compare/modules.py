@@ -49,7 +49,7 @@ class Compared:
         return self.pairs.get((call.module, call.occurrence))
 
     def same(self, call: ModuleCall) -> ModuleCall:
-        """The same call of the candidate in this run."""
+        """Return the candidate's call of the same module in this run."""
         return next(c for c in self.candidate.calls if (c.module, c.occurrence) == (call.module, call.occurrence))
 
     def paired_around(self, call: ModuleCall) -> ModuleCall:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DEPTH = 6
-"""How far names are looked for in what a function returns: an object with a dict of dicts of names."""
+"""Depth of the search for names in a returned value: an object with a dict of dicts of names."""
 _TEXTS = 10_000
 
 

@@ -153,7 +153,7 @@ class Pair(SideResults):
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
     def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
-        """As `trained`, with a fault between the processes; and whether that changed anything."""
+        """Return the results of `trained` with a fault between the processes, and whether that changed anything."""
         where = self.where / "ranks" / f"{level} with {fault}"
         found = self._training.on(level, self.checkpoint, where, self._batches, lambda line: None, fault)
         return found, any(where.glob("*/planted"))
@@ -239,7 +239,7 @@ class Pair(SideResults):
         return self._other.ask(RunWithFault(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
 
     def completed_planted(self, number: int, out: Path) -> Recording:
-        """As `completed`, with a fault in that place."""
+        """Return the recording of `completed` with a fault in that place."""
         self._other.ask(CompleteFaults(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
@@ -249,7 +249,7 @@ class Pair(SideResults):
         return self._other.ask(Branches(self.checkpoint))
 
     def outcomes_on(self, branch: str, place: str) -> list[ScenarioOutcome]:
-        """As `called`, of the code for another device; the candidate's answers lie in the folder `place`."""
+        """Return the outcomes of `called` for another device's code; the outputs are in the folder `place`."""
         refused = [one.refused for one in self.called()]
         told = self._other.ask(RunOnDevice(branch, self.checkpoint, self.where / "ways", self.folder(place)))
         return paired(refused, told)

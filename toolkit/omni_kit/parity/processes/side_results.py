@@ -244,7 +244,7 @@ class SideResults:
 
     @once
     def completed(self) -> Recording:
-        """As `replayed`, with each module also given what upstream's was and it is not passed."""
+        """Return the recording of `replayed`, each module also given upstream's arguments that it was not passed."""
         out = self.where / CANDIDATE / "completed"
         self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE), complete=True))
         return Recording.load(out)

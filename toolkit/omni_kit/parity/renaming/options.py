@@ -121,7 +121,7 @@ def _of_one(
 def _for_each(
     own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], before: TensorTransform, way: TensorTransform
 ) -> Iterator[dict[str, TensorTransform]]:
-    """The same for every tensor, as far as it fits: where one is a share of another, each of the shares."""
+    """Yield the transformations of every tensor, as far as they fit: each share where one is a share of another."""
     lone = all(tensor.dim() < 2 for tensor in own.values())
     chosen = {
         name: then(before, way) if lone or tensor.dim() > 1 else way.vector or way for name, tensor in own.items()

@@ -56,6 +56,6 @@ def _error(free: Compared, call: ModuleCall, added: float, answered: int) -> Mod
 
 
 def _larger(one: ModuleError, other: ModuleError) -> ModuleError:
-    """The same module in two calls."""
+    """Return the larger errors of one module in two calls."""
     figures = {name: max(getattr(one, name), getattr(other, name)) for name in ("added", "inherited", "grown")}
     return ModuleError(one.module, one.kind, one.paired or other.paired, answered=one.answered, **figures)

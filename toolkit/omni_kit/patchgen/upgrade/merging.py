@@ -486,7 +486,7 @@ class _Merger:
         self, bs: list[Item], os: list[Item], ts: list[Item], empty_at: int | None,
         merge: Callable[[Item, Item, Item], None], b: Any, o: Any, t: Any,
     ) -> None:  # fmt: skip
-        """The same for any list whose elements have keys: removals, insertions, and `merge` for what stays."""
+        """Merge any lists whose elements have keys: removals, insertions, and `merge` for the rest."""
         was, mine, now = ({one.key: one for one in side} for side in (bs, os, ts))
         if len(was) < len(bs) or len(mine) < len(os) or len(now) < len(ts):
             self.clash(_changed(b, t), b, o, t)

@@ -235,7 +235,7 @@ class DiffusersBuilder:
         return [self._here(one) for one in value] if isinstance(value, list | tuple) else value
 
     def _fed(self, value: Any, model: nn.Module) -> Any:
-        """As `_here`, features in the dtype of the model; vectors, such as timesteps, keep theirs."""
+        """Move a value as `_here` does, features in the dtype of the model; vectors, such as timesteps, keep theirs."""
         if isinstance(value, list | tuple):
             return [self._fed(one, model) for one in value]
         features = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 1

@@ -63,7 +63,7 @@ def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
 
 
 def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
-    """So many steps, but never more than by default: distilled pipelines refuse them."""
+    """Return the number of steps, limited to the default: distilled pipelines refuse more."""
     default = taken["num_inference_steps"].default if "num_inference_steps" in taken else wanted
     return min(wanted, default) if isinstance(default, int) else wanted
 
@@ -106,7 +106,7 @@ class PipelineBuilder:
         return {"library": "diffusers", "version": diffusers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Those of the denoiser."""
+        """Return the shapes of the denoiser's tensors."""
         return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
@@ -118,7 +118,7 @@ class PipelineBuilder:
         raise BadInput("pipelines are compared while serving: nothing is exported")
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
-        """As it would be published."""
+        """Save the pipeline as it would be published."""
         self._pipeline.save_pretrained(out)
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:

@@ -78,7 +78,7 @@ class RepositoryBuilder:
         return model.to(getattr(torch, dtype))
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
-        """As the authors' models are saved: the names that the model has."""
+        """Save the model as the authors do, under the model's own names."""
         self.save_toy(model, out, "hub")
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:

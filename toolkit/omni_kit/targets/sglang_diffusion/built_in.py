@@ -46,7 +46,7 @@ class Own:
 
     @property
     def called(self) -> str:
-        """As messages name it."""
+        """Name in messages."""
         return f"SGLang {self.version}" + ("" if self.here else " (not installed here)")
 
     def decisions(self, subject: Subject) -> Iterator[Decision]:

@@ -32,7 +32,7 @@ ASKED = {
 }  # fmt: skip
 """Arguments of a pipeline's call -> what SGLang's request has for them."""
 SIZED = {"height": '_chosen(batch, "height")', "width": '_chosen(batch, "width")', "max_area": "_area(batch)"}
-"""The same of sizes, where images may say them, too."""
+"""Sizes of a pipeline's call -> SGLang's values, which images may set, too."""
 _DEFAULTS = {
     "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None",
     **dict.fromkeys(FRAMES, "int"),

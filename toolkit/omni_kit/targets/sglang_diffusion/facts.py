@@ -94,7 +94,7 @@ class PipelineFacts:
 
     @cached_property
     def components(self) -> list[Component]:
-        """Those that are loaded: all that model_index.json names; of a class alone, without what it can do without.
+        """Components to load: all in model_index.json; for a class alone, without its optional ones.
 
         What reads prompts is not among the latter: where it is optional, ready embeddings can take its place.
         """
@@ -107,7 +107,7 @@ class PipelineFacts:
 
     @property
     def upstream_components(self) -> list[Component]:
-        """Those that upstream's own code calls: encoders, tokenizers and processors."""
+        """Components that upstream's own code calls: encoders, tokenizers and processors."""
         apart = (self.pipeline.denoiser.name, self.autoencoder.name, "scheduler")
         return [one for one in self.components if one.name not in apart]
 
@@ -188,7 +188,7 @@ class PipelineFacts:
 
     @cached_property
     def images_needed(self) -> list[str]:
-        """Those that it cannot be called without."""
+        """Images that a call requires."""
         return [name for name in self._media_needed if name in self.images]
 
     @cached_property

@@ -51,7 +51,7 @@ class Preparation(StrEnum):
     alone = "alone"
     """One after the other, each prepared as the framework does."""
     unprepared = "unprepared"
-    """As `alone`, without the inputs that the model can also compute itself."""
+    """Samples as in `alone`, without the inputs that the model can also compute itself."""
     packed = "packed"
     """All together, as the framework packs them; without the router's loss, which upstream computes for each sample."""
 

@@ -48,7 +48,7 @@ class MediaTokens:
 
     @classmethod
     def of(cls, config: Any) -> "MediaTokens":
-        """Those that a config names, whatever it calls them."""
+        """Return the tokens that a config names, under any of their names."""
 
         def find(*names: str) -> int | None:
             return next((int(value) for name in names if isinstance(value := getattr(config, name, None), int)), None)

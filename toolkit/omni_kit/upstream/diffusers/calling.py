@@ -14,7 +14,7 @@ _MEDIA = (
     "image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio",
 )  # fmt: skip
 FRAMES = ("num_frames", "frames", "video_length")
-"""What calls that make films call the number of their frames."""
+"""Names of the argument for the number of frames."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
 _NO_PICTURES = ("adapter", "latents", "embeds", "video")
 

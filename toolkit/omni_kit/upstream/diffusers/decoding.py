@@ -76,7 +76,7 @@ def _named_arguments(method: ast.FunctionDef, call: ast.Call) -> dict[str, str]:
 
 
 def _axes(cls: ClassRef) -> int:
-    """As many as the arguments of `.view(...)` on what is made of the autoencoder's mean."""
+    """Return the number of axes: the arguments of `.view(...)` on the autoencoder's mean."""
     for entry in cls.mro:
         if not isinstance(entry, ClassRef) or entry.source.path != cls.source.path:
             continue

@@ -27,7 +27,7 @@ class Defined:
         return hash((self.source.path, self.name))
 
     def __eq__(self, other: object) -> bool:
-        """The same name in the same file."""
+        """Return whether both are the same name in the same file."""
         return isinstance(other, Defined) and (self.source.path, self.name) == (other.source.path, other.name)
 
 

@@ -23,7 +23,7 @@ from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
 _TOLERANCE = 1e-8
 _MOVE = 0.01
 _MOST = 80
-"""How many evaluations are spent on what makes a difference."""
+"""Limit of evaluations spent on finding the cause of a difference."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ def varied(module: Module, **given: float) -> Module:
 
 
 Comparison = Callable[[Trial], tuple[Any, Any]]
-"""What code gives, and what it is compared with."""
+"""Result of the code, and the expected result."""
 
 
 @dataclass(frozen=True)

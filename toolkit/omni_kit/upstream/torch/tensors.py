@@ -29,7 +29,7 @@ class Dtype:
 
     @property
     def is_floating_point(self) -> bool:
-        """As of torch's dtypes."""
+        """Attribute of the same name in torch's dtypes."""
         return self.kind == "f"
 
     @property

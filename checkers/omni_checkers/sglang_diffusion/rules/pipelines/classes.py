@@ -261,4 +261,4 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
 
 
 _SPELLED = frozenset({"dtype"})
-"""What SGLang gives by name to the callbacks of a config."""
+"""Arguments that SGLang passes by name to the callbacks of a config."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from omni_checkers.symbolic import UNKNOWN, Call, Modelled, Opaque, Value, show
 
 LEVEL = 0.25
-"""What any sigma or timestep is taken to be."""
+"""Value assumed for any sigma or timestep."""
 _LEVELS = ("sigma", "timestep", "alpha")
 
 

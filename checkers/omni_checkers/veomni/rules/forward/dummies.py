@@ -77,7 +77,7 @@ def _added(times: str) -> dict[str, str]:
 
 
 def _helped(times: str) -> dict[str, str]:
-    """As `_added`, by a function that receives what the tower gave."""
+    """Return an example of `_added` with a function that receives the tower's output."""
     return {GPU_CONFIG: patch_config(_HELPED.format(times=times))}
 
 

@@ -27,7 +27,7 @@ class Slots(Step[list[dict[str, Any]]]):
 
 @dataclass(frozen=True)
 class RunWith(Step[list[str]]):
-    """As `Run`, of the checkpoint loaded once more with a kernel in a slot; answers the slot's calls."""
+    """Runs as `Run` does, on the checkpoint reloaded with a kernel in a slot; answers the slot's calls."""
 
     checkpoint: Path
     slot: str

@@ -60,7 +60,7 @@ class ByGuider(cst.CSTTransformer):
         return updated_node.with_changes(keyword=original_node.keyword)
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
-        """So does that of an attribute."""
+        """Keep the name of an attribute."""
         return updated_node.with_changes(attr=original_node.attr)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802

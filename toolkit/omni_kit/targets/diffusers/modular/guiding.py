@@ -298,7 +298,7 @@ class _Held(ast.NodeTransformer):
         self.answer = answer
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """It is an attribute."""
+        """Replace the name of the output by an attribute of the guider's state."""
         held = ast.Attribute(ast.Name("guider_state_batch", ast.Load()), "noise_pred", ast.Load())
         return held if node.id == self.answer else node
 

@@ -54,7 +54,7 @@ class Method:
 
     @property
     def nodes(self) -> list[ast.FunctionDef]:
-        """It and its setters."""
+        """Definitions of the property and its setters."""
         return [self.node, *(node for node, _ in self.setters)]
 
     @property

@@ -67,7 +67,7 @@ class ModularBuilder(PipelineBuilder):
         return noted.named(scenario.name, guidance.together, guidance.negative_first and not alone, picture)
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Those that blocks can make."""
+        """Return the faults that the blocks support."""
         return faults_of(self._modular, self._pipeline)
 
     @contextmanager

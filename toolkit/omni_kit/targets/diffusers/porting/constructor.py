@@ -216,7 +216,7 @@ class _HandedOn(cst.CSTTransformer):
         self.names = names
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
-        """Those that it does not name itself."""
+        """Pass the keyword arguments that the class does not name itself."""
         spread = [one for one in updated_node.args if one.star == "**" and code(one.value) == self.kwargs]
         if not spread:
             return updated_node

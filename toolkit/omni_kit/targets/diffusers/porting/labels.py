@@ -35,7 +35,7 @@ class Labels:
         return f"self.transformer.config.{self.classes}" + ("" if self.more else " - 1")
 
     def null_of(self, values: Mapping[str, object]) -> int | None:
-        """The same in a config."""
+        """Return the label of no class for a config."""
         count = values.get(self.classes)
         return count - (not self.more) if isinstance(count, int) and count > 0 else None
 

@@ -164,6 +164,6 @@ class _Asking(cst.CSTTransformer):
         self.module = module
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
-        """The same arguments."""
+        """Call the module with the same arguments."""
         asked = _kernel(updated_node, {self.kind}) == self.kind
         return updated_node.with_changes(func=cst.parse_expression(self.module)) if asked else updated_node

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from omni_kit.targets.diffusers.porting.projections import assigned
 
 RETURNED = "return"
-"""Where what is answered goes, in the place of a variable."""
+"""Key for returned values, in place of a variable."""
 _SURROUNDINGS = frozenset({"dtype", "device", "shape", "size", "ndim"})
 
 

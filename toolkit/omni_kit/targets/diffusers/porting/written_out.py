@@ -59,7 +59,7 @@ class _Scores:
 
     @property
     def more(self) -> list[ast.keyword]:
-        """Arguments of the kernel besides queries, keys and values."""
+        """Arguments of the kernel other than queries, keys and values."""
         told = {"attn_mask": self.bias, "dropout_p": self.dropout, "scale": self.scale}
         return [ast.keyword(name, one) for name, one in told.items() if one is not None]
 
@@ -104,7 +104,7 @@ def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> boo
 
 
 def _attends_at_once(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
-    """The same where weights have no name of their own."""
+    """Return whether a function attends without a variable for the weights."""
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             left = node.left

@@ -168,7 +168,7 @@ class DrawingBuilder(ConvertedBuilder):
         return "" if torch.equal(said, self._drawn(one, _embedded(one))) else "its encoding changes them"
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Those that the pipeline has a place for, each with the first stage at which it can be seen."""
+        """Return the faults that the pipeline supports, each with the first stage that shows it."""
         call = self._pipeline_class.__call__
         found = []
         if "prompt_embeds" in inspect.signature(call).parameters:

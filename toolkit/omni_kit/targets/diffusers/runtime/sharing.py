@@ -40,7 +40,7 @@ class Plan:
     output: tuple[str, Split]
 
     def text(self) -> str:
-        """As it stands in a class."""
+        """Return the source text of the plan in a class."""
         lines = ["_cp_plan = {"]
         for module, given in self.inputs.items():
             told = ", ".join(f'"{name}": {_said(split)}' for name, split in given.items())
@@ -50,7 +50,7 @@ class Plan:
         return "\n".join(lines)
 
     def made(self) -> dict[str, Any]:
-        """As the library takes it."""
+        """Return the plan as objects of the library."""
         from diffusers.models._modeling_parallel import ContextParallelInput, ContextParallelOutput
 
         def one(split: Any) -> Any:

@@ -39,7 +39,7 @@ class Stepping:
 
 
 NOTHING = Stepping()
-"""Where no loop was found."""
+"""Decision without a loop."""
 
 
 def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, str], shift: float | None) -> Stepping:

@@ -27,7 +27,7 @@ class Settings:
         return self.values.setdefault(name, value) == value and type(self.values[name]) is type(value)
 
     def lines(self) -> Iterator[str]:
-        """As parameters."""
+        """Yield the settings as parameters."""
         for name, value in self.values.items():
             kind = "float | None" if value is None else type(value).__name__
             yield f"{name}: {kind} = {value!r}"

@@ -47,7 +47,7 @@ class Served:
 
 
 def faults_of(served: Served) -> Iterator[StageFault]:
-    """Those that can be made in this pipeline, each with the first stage at which it can be seen."""
+    """Yield the faults that this pipeline supports, each with the first stage that shows it."""
     told = (f"positive {served.step}", "step ")
     if hasattr(served.scheduler, "set_timesteps"):
         yield StageFault("sigma-off-by-one", "every sigma is shifted by one step", ("sigmas", "timesteps"))

@@ -53,7 +53,7 @@ class SGLangPipelineBuilder:
         return {"library": "sglang", "version": version("sglang")}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Those of the denoiser, which SGLang builds from the config that it finds."""
+        """Return the shapes of the denoiser's tensors, which SGLang builds from the config that it finds."""
         return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
@@ -127,7 +127,7 @@ class SGLangPipelineBuilder:
         return list(faults_of(self._served()))
 
     def _faults_of(self, stage: Any, scenario: Scenario) -> list[StageFault]:
-        """As `faults`: conditions are what the denoiser's forward receives other than latents, step and switches."""
+        """Return the faults of the pipeline's own stage: the denoiser's inputs except latents, step and switches."""
         noted, _ = self._noted(self._denoiser(), scenario)
         taken = inspect.signature(self._denoiser().forward).parameters
         apart = (next(iter(taken)), self._served().step)

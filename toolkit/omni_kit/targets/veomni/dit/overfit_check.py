@@ -32,7 +32,7 @@ from omni_kit.upstream.diffusers.signatures import STEP_NAMES
 GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"
 Fault = tuple[str, str]
 IN_FULL = {"torch_dtype_of_encoders": "float32"}
-"""What configs of conditions that `new-model` makes are told, so that rounding excuses nothing."""
+"""Arguments of condition configs that `new-model` makes, in full precision so that rounding excuses nothing."""
 _DRAWS, _MORE_DRAWS = 12, 3000  # of noise, by which times and noise levels are told: at last nearly all there are
 _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a hundred times as much
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
@@ -102,7 +102,7 @@ def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
 
 @torch.no_grad()
 def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
-    """So many draws of noise for the same conditions, without those of which the first sample got next to none.
+    """Return `count` draws of noise for the same conditions, without those that hardly change the first sample.
 
     Such a sample's target cannot be told from its latents: schedules that end at noise level 0 draw it now and then.
     """

@@ -182,7 +182,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return found
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
-        """As for language models; in low precision where attention over several processes takes no other."""
+        """Return the meshes of a language model; in low precision if distributed attention supports no other."""
         model = self._build(config_dir, None, "meta")
         if level == "sp" and not shares_sequences(model):
             return "not applicable: the integration has no plan to share a sequence"

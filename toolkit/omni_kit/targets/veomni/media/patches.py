@@ -12,7 +12,7 @@ from omni_kit.targets.veomni.text.patches import Patch
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 IMPORTED = ("collate_infos", "collate_metadata", "from_pipeline", "positions_of", "sounds_of", "tower_arguments")
-"""What the generated module takes from the integration's `media` module."""
+"""Names that the generated module imports from the integration's `media` module."""
 
 
 def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> Iterator[Patch]:

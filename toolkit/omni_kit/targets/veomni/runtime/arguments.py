@@ -36,7 +36,7 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
 
 
 def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
-    """As `arguments`, and the model makes the positions itself."""
+    """Return the result of `arguments` without positions, which the model then makes itself."""
     return {name: value for name, value in arguments(model, inputs).items() if name != "position_ids"}
 
 

@@ -38,7 +38,7 @@ def use_packed_attention(model: nn.Module) -> str:
 
 @contextmanager
 def packed_attention_used(model: nn.Module) -> Iterator[None]:
-    """As `use_packed_attention`, while this is entered."""
+    """Use packed attention while this is entered."""
     before = [(config, config._attn_implementation) for config in _configs(model)]
     use_packed_attention(model)
     try:

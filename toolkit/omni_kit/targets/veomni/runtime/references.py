@@ -47,7 +47,7 @@ def rotary(
 
 
 def rotary_vision(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Pair:
-    """As `rotary` for [tokens, heads, channels], in float32."""
+    """Apply `rotary` to [tokens, heads, channels], in float32."""
     cos, sin = cos.unsqueeze(-2).float(), sin.unsqueeze(-2).float()
     return _turned(q.float(), cos, sin).to(q.dtype), _turned(k.float(), cos, sin).to(k.dtype)
 

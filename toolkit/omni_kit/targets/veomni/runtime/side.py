@@ -228,7 +228,7 @@ class VeOmniBuilder:
         return model
 
     def forward_with(self, model: nn.Module, slot: str, inputs: Tensors) -> Tensors:
-        """As `forward`; packed where the slot is that of attention."""
+        """Run forward; packed if the slot is that of attention."""
         return language_model(model, inputs, packed if slot == ATTENTION else arguments)
 
     def calls(self) -> dict[str, list[str]]:
@@ -243,7 +243,7 @@ class VeOmniBuilder:
         return [*lost_arguments(part, fed), *router_faults(part, fed)]
 
     def settings_place(self) -> Sequence[str]:
-        """As VeOmni's arguments are nested."""
+        """Return the path of settings in VeOmni's arguments."""
         return PLACE
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:

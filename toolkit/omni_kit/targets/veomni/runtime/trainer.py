@@ -41,7 +41,7 @@ _OF_DEVICES: Mapping[str, Any] = {
 ONE_GPU: Mapping[str, object] = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
 """The settings of a training in one process, whose weights are not spread."""
 STEPS, SAVED = 4, 2
-"""How many steps a run takes, and after which it saves."""
+"""Number of steps in a run, and the step after which it saves."""
 _ACCELERATOR = "cuda"
 _ADAPTER = "lora_"  # in the names of their tensors
 

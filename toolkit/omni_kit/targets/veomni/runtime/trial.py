@@ -24,10 +24,10 @@ _SEEN = 0.37
 """An epsilon and a limit that are seen in the numbers."""
 _TOKENS = 11  # of a sequence: more than the selections of toys keep, or nothing would be selected
 _SCALES = (1.0, 30.0, 0.3)
-"""How large inputs are: large ones show a clamp, small ones an epsilon."""
+"""Scales of inputs: large ones show a clamp, small ones an epsilon."""
 
 Pair = tuple[Any, Any, list[torch.Tensor]]
-"""What upstream computes, what the kernel computes, and the tensors whose gradients count."""
+"""Upstream's result, the kernel's result, and the tensors whose gradients count."""
 Outcome = tuple[str, str]
 """agrees, differs or not run; and what differs, or why it was not run."""
 

@@ -12,7 +12,7 @@ from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.traits import profile
 
 MEDIA_FILE = "media.py"
-"""What the integration of a model with media has."""
+"""File that the integration of a model with media has."""
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 

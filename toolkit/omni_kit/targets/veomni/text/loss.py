@@ -20,7 +20,7 @@ OUTPUTS = {
     "MoeCausalLMOutputWithPast": "MoeCausalLMOutputWithLogProbs",
 }
 AUX = "FusedLinearAuxOutputMixin"
-"""What VeOmni's output classes inherit from, beside upstream's."""
+"""Base class of VeOmni's output classes, next to upstream's."""
 _CONFIG = SELF.attribute("config")
 _VOCABULARY = (
     SELF.attribute("vocab_size"),

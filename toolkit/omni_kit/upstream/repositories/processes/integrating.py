@@ -22,7 +22,7 @@ _POINTS = re.compile(r"steps?$|points$")
 _METHOD = re.compile(r"(method|type|solver)$")
 _SHIFT = re.compile(r"shift", re.IGNORECASE)
 _PATH = {"path_type": "Linear", "prediction": "velocity"}
-"""What a transport is made with where its model answers the change of latents from noise to data."""
+"""Arguments of a transport whose model predicts the velocity from noise to data."""
 
 
 def integrations(source: SourceFile) -> Iterator[Process]:

@@ -15,7 +15,7 @@ from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import STEPS
 
 DRAWN = 0.37
-"""What every draw of noise is."""
+"""Value of every draw of noise."""
 StandIn = Callable[[float, float], float]
 _LONG = 50
 _SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "flatten"})

@@ -123,7 +123,7 @@ class Transform:
         return ahead + pattern.removeprefix("^"), "".join(rf"\{i + 1}" for i in range(kept)) + shifted
 
     def scoped(self, scopes: tuple[str, ...]) -> "Transform":
-        """The same for keys that begin with one of these."""
+        """Return the transform for keys that begin with one of these."""
         return replace(self, scopes=scopes)
 
 
