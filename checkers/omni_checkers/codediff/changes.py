@@ -138,7 +138,7 @@ def discarded(pair: ClonePair) -> Iterator[Change]:
     for here in pair.mine:
         call = here.node.value if isinstance(here.node, ast.Expr) else None
         if isinstance(call, ast.Call) and here.code not in original and (there := kept.get(here.code)) is not None:
-            what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
+            what = f"the result of '{here.text}' is discarded, but '{there.text}' keeps it"
             yield Change("discarded-result", what, here.number, there.number)
 
 
@@ -164,7 +164,7 @@ def switched(ours: ast.AST, theirs: ast.AST) -> Iterator[Change]:
         others = known.get(name, [])
         for one in passed if len({*map(_flag, others)}) == 1 else ():
             if {_flag(one), _flag(others[0])} == {True, False}:
-                what = f"'{unparse_cached(one)}', and the original says '{unparse_cached(others[0])}' throughout"
+                what = f"'{unparse_cached(one)}', but the original uses '{unparse_cached(others[0])}' throughout"
                 yield Change("turned-switch", what, one.value.lineno, others[0].value.lineno)
 
 

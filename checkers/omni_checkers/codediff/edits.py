@@ -152,7 +152,7 @@ class TreeDiff:
 
 
 def _lost(ours: ast.Call, argument: str, theirs: ast.Call) -> Edit:
-    return Edit(f"'{argument}' is not given to {unparse_cached(theirs.func)}", call=ours, argument=argument)
+    return Edit(f"'{argument}' is not passed to {unparse_cached(theirs.func)}", call=ours, argument=argument)
 
 
 def _makes_output(call: ast.Call) -> bool:

@@ -133,5 +133,5 @@ def _verdict(item: dict[str, Any]) -> RuleVerdict:
 
 def _kept(value: Any, kind: type[_T]) -> _T:
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value

@@ -52,7 +52,7 @@ def check_skills(
         raise BadInput(f"the checkout {checkout} is not a directory", "pass the root of a repository")
     rules = select_rules(select, ignore, about=SKILLS)
     if not rules:
-        raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
+        raise BadInput("no rule is selected", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=strict, models=[skill.path for skill in skills])
     untested: set[str] = set()
     asked: set[str] = set()

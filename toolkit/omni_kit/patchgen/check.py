@@ -115,7 +115,7 @@ def _judge(result: ConfigResult, product: Product) -> None:
     assert result.path is not None
     if not product.output.is_file():
         result.status = "stale"
-        result.diagnostics.append(error("not-generated", f"{product.output.name} is not there; run the config"))
+        result.diagnostics.append(error("not-generated", f"{product.output.name} does not exist; run the config"))
         return
     found = differences(product, result.path.name)
     if not found:

@@ -75,9 +75,9 @@ def _asked(model: Any) -> Iterator[str]:
             if {name: type(one) for name, one in before.items()} != {
                 name: type(one) for name, one in model.attn_processors.items()
             }:
-                yield "set_attn_processor sets others than those it is given"
+                yield "set_attn_processor sets other processors than it receives"
         except Exception as error:
-            yield f"set_attn_processor fails on what attn_processors gives: {_told(error)}"
+            yield f"set_attn_processor fails on the value of attn_processors: {_told(error)}"
 
 
 def _others(cls: type, toy: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -131,7 +131,7 @@ def _declared(models: Sequence[Any]) -> Iterator[str]:
             yield f"_skip_layerwise_casting_patterns has '{pattern}', which fits no module"
     for name in getattr(model, "_keep_in_fp32_modules", None) or ():
         if not any(name in one for one in modules | parameters):
-            yield f"_keep_in_fp32_modules names '{name}', and nothing is called so"
+            yield f"_keep_in_fp32_modules names '{name}', but nothing has that name"
     for path in getattr(model, "_cp_plan", None) or {}:
         held = list(models)
         for part in path.split(".") if path else ():

@@ -150,7 +150,7 @@ class MissingSibling(Rule):
     BAD = (
         {"SKILL.md": f"{HEAD}For products use the `multiply-numbers` skill.\n"},
         {
-            "SKILL.md": f"{HEAD}Go on with `draw-curves`.\n",
+            "SKILL.md": f"{HEAD}Continue with `draw-curves`.\n",
             "../draw-curve/SKILL.md": "---\nname: draw-curve\ndescription: Draws a function.\n---\n# Draw\n",
         },
         {"SKILL.md": f"{HEAD}| for | skill |\n|---|---|\n| products | `multiply-numbers` |\n"},

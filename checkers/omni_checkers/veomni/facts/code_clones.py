@@ -305,7 +305,7 @@ def _left_out(one: Clones) -> Iterator[CloneEdit]:
                 lost.setdefault(block[0].code, (other, block[0]))
     for code, (other, there) in lost.items():
         if 2 * sum(code in clone.codes for clone, _ in near) > len(near):
-            what = f"leaves out what its like do: {there.text[:100]}"
+            what = f"leaves out what similar functions do: {there.text[:100]}"
             yield CloneEdit(
                 "left-out-statement", one.function, what, one.function.node.lineno, other, there.number, there
             )

@@ -164,7 +164,7 @@ def _saved(made: Any, upstream: Any) -> Iterator[str]:
     finally:
         upstream.save_pretrained = real
     if seen and not isinstance(seen[0], dict):
-        yield f"diffusers is given a {type(seen[0]).__name__} to save, and no dict of its own config"
+        yield f"diffusers saves a {type(seen[0]).__name__} instead of a dict of its own config"
     if seen and not isinstance(made.config, kind):
         yield "the config is not put back when writing fails"
 

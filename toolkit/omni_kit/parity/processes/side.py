@@ -156,7 +156,7 @@ class Side:
 
     def _able(self, protocol: type) -> Builder:
         if not isinstance(self.builder, protocol):
-            raise TargetFault(f"{self.builder_name} is said to be {protocol.__name__}, and is not")
+            raise TargetFault(f"{self.builder_name} is declared as {protocol.__name__}, but is not")
         return self.builder
 
     @property

@@ -68,6 +68,6 @@ def _notes(said: "dict[str, object]") -> list[str]:
     notes += [
         f"{module} could equally come from {other}: no run distinguishes them" for module, other in rivals.items()
     ]
-    notes += [f"{module} is never executed, so nothing is known of its weights" for module in unreached]
+    notes += [f"{module} is never executed, so its weights are unknown" for module in unreached]
     notes += [f"{name} goes nowhere" for name in unused]
     return notes

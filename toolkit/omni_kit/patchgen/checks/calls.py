@@ -92,7 +92,7 @@ def _dropped(
     if silent:
         say = info if double_star(new) or calls else warning
         message = (
-            f"{target} takes no {', '.join(silent)} any more; keep upstream's parameters, callers elsewhere pass them"
+            f"{target} no longer takes {', '.join(silent)}; keep upstream's parameters, callers elsewhere pass them"
         )
         yield say("dropped-parameter", message, origin, silent)
 

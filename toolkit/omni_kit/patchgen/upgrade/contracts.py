@@ -400,7 +400,7 @@ def _changed_result(
                 if own:
                     line = " ".join(ast.unparse(own[0]).split())[:100]
                     reason = (
-                        f"upstream computes {element.id}, which {was.node.name} returns, otherwise; the patch reads it"
+                        f"upstream computes {element.id} differently, which {was.node.name} returns and the patch reads"
                     )
                     yield Clash(reason, _flow(was, index), _flow(now, index), line)
 

@@ -537,7 +537,7 @@ class _Merger:
             pending.setdefault(place, []).append(self.theirs.text[item.start : item.end])
         for place, texts in pending.items():
             if not os and empty_at is None:
-                self.clash("there is no place for what upstream added", b, o, t)
+                self.clash("no place was found for upstream's addition", b, o, t)
             else:
                 self.edits.append(insertion(self.ours, os, place, texts, empty_at or 0))
 

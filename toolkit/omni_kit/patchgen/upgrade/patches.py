@@ -166,7 +166,7 @@ def propose(applied: Applied, original: Fragment | None, versions: Versions, pat
         return _injected(applied, original, place, versions, patched)
     was = body_text(versions.before.module, applied.definition)
     if place.definition is None or place.module is None:
-        why = f"upstream has no {place.target} any more, and nothing that is like it"
+        why = f"upstream no longer has {place.target}, or anything similar"
         return Proposal(place, text, [Clash(why, was, "", text)])
     now = body_text(place.module, place.definition)
     if original is None:

@@ -116,7 +116,7 @@ def _partly(kernel: Kernel) -> Iterator[str]:
     here = [bool(set(IN) & flows.called_on_the_way(one, one.lineno + 1)) for one in streams]
     if any(here) and not all(here):
         lost = ast.unparse(next(one for one, way in zip(streams, here, strict=True) if not way))
-        yield f"'{lost}' is joined to what is gathered, and is not gathered itself"
+        yield f"'{lost}' is joined with a gathered tensor, but is not gathered itself"
     elif any(ways) and not all(ways):
         lost = ", ".join(name for name, one in zip(("query", "key", "value"), ways, strict=True) if not one)
         yield f"{lost} is not gathered, but the others are"

@@ -230,7 +230,7 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
     try:
         told = [in_words_of_config(one, home, forward, closure) if one else "-1" for one in (order.heads, order.size)]
     except Unsupported as error:
-        why = f"how many heads {found.fused} has is not given by the model's arguments: {error}"
+        why = f"the number of heads of {found.fused} does not follow from the model's arguments: {error}"
         return Projections(out=found.out, unsure=[why])
     return replace(found, groups=(told[0], told[1]))
 

@@ -83,7 +83,7 @@ def projections_of(
             return Projections(out=out, unsure=[f"{name} is not three times as wide"])
         order = _order(forward, name)
         if order is None or not _known_before(order, forward, name):
-            return Projections(out=out, unsure=[f"in which order {name} holds its rows could not be read"])
+            return Projections(out=out, unsure=[f"the order of {name}'s rows could not be read"])
         return Projections(fused=name, order=order, out=out)
     if all(len(one) == 1 for one in inputs) and inputs[1] == inputs[2] != inputs[0]:
         name = next(iter(inputs[1]))

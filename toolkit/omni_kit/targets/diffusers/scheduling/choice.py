@@ -63,7 +63,7 @@ def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, st
         if not plain and (found := installed_for(loop, settings, shift)) is not None:
             config = ", ".join(f"{name}={value}" for name, value in found.config.items())
             return Stepping(
-                found, reason=f"it goes where {sampling.function} goes, worked out side by side; {config}".rstrip("; ")
+                found, reason=f"it takes the steps of {sampling.function}, computed side by side; {config}".rstrip("; ")
             )
         made = Made(loop, noising_of(loop, settings))
         made.tried()

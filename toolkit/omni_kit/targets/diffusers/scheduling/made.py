@@ -108,7 +108,7 @@ class Made:
         found.definitions.remove(root)
         used = {root: found.foreign.pop(root)}
         if found.definitions and not isinstance(found.definitions[-1].node, ast.stmt):
-            raise Unsupported("needs what cannot be copied")
+            raise Unsupported("needs code that cannot be copied")
         self._imports, self._functions = lines_of(root, used[root]), copied(found)
         packages = {n.partition(".")[0] for names in (*used.values(), *found.foreign.values()) for n in names.values()}
         if more := sorted(packages - _AT_HAND):

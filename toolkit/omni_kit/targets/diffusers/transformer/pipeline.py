@@ -121,7 +121,7 @@ class PipelineFacts:
             return Decision("scheduler", self.stepping.name or "a new class", self.stepping.reason, where)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
-            reason = f"it goes along the sigmas that it is given: those of {found.function}, which is copied"
+            reason = f"it uses the sigmas that it receives: those of {found.function}, which is copied"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
         if found is None or found.shift is None:
             return Decision(
@@ -239,7 +239,7 @@ def _todo(
         )
         todo.append(f"{what}: the loop of {sampling.where} {_unread(sampling) or stepping.unmoved}")
     if sampling is not None and stepping.made is not None and stepping.made.after:
-        todo.append(f"do after the last step what {sampling.function} does: {stepping.made.after}")
+        todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:

@@ -364,7 +364,7 @@ class _Planner:
     def todo(self) -> Iterator[Todo]:
         _, unknown = self._toy_values
         for name in unknown:
-            yield Todo(self._toy_file, 1, f"give {name} a value: the constructor has none")
+            yield Todo(self._toy_file, 1, f"set {name}: the constructor has no default")
         if self.in_tree and not self.checkout.has_pages:
             yield Todo("docs/source/en/_toctree.yml", 1, "list both pages: this checkout has no table of contents")
         yield from self.blocks.todo() if self.blocks is not None else ()

@@ -136,7 +136,7 @@ def _check(bounds: torch.Tensor | None, length: int, longest: int | None) -> Non
     if ends[0] != 0 or ends[-1] != length or min(lengths, default=0) < 0:
         raise ValueError(f"the bounds of packed sequences, {ends}, do not divide {length} tokens")
     if longest is not None and int(longest) < max(lengths):
-        raise ValueError(f"the longest packed sequence has {max(lengths)} tokens, and {int(longest)} are said")
+        raise ValueError(f"the longest packed sequence has {max(lengths)} tokens, but the maximum is {int(longest)}")
 
 
 def _places(bounds: torch.Tensor | None, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

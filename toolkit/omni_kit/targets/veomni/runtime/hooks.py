@@ -45,7 +45,7 @@ def faults_of(model: Any, checkpoint: Path) -> tuple[list[str], list[Fault]]:
         called.append(name)
     after = model.config.to_dict()
     if changed := [key for key, value in config.items() if after.get(key) != value]:
-        wrong.append(("the config", f"a hook changes its {changed[0]}: the model goes on with another, and saves it"))
+        wrong.append(("the config", f"a hook changes its {changed[0]}: the model keeps and saves the change"))
     untried, faults = registry_faults(model)
     called.append("what is registered" + (f", but for {', '.join(untried)}" if untried else ""))
     return called, [*wrong, *(("what is registered", said) for said in faults)]
@@ -116,7 +116,7 @@ def _unpicklable(model: Any, names: list[str]) -> Iterator[str]:
         try:
             pickle.loads(pickle.dumps(answer))  # our own dumps, of our own process
         except Exception as error:
-            yield f"{name}: what it returns cannot be handed to a worker of the data loader: {error}"
+            yield f"{name}: what it returns cannot be sent to a worker of the data loader: {error}"
         if callable(answer) and (said := _misfit(answer, name.removeprefix("get_"))):
             yield f"{name}: VeOmni's collator cannot call what it returns: {said}"
 
@@ -195,7 +195,7 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
     if not experts:
         return None
     if not hasattr(model, "_convert_lora_targets_to_parameters"):
-        return iter([f"it is not there: LoRA on {', '.join(_TARGETS)} leaves out {experts[0]}, which is a stack"])
+        return iter([f"it is missing: LoRA on {', '.join(_TARGETS)} leaves out {experts[0]}, which is a stack"])
     from veomni.lora.target_mapping import resolve_fused_moe_lora_targets
 
     found = resolve_fused_moe_lora_targets(model, {"lora_modules": list(_TARGETS)})
@@ -203,7 +203,7 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
     if not named:
         return iter(["it translates none of gate_proj, up_proj and down_proj into a parameter"])
     left = [name for name in experts if name not in _matching(named, experts)]
-    lost = [f"asked for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left))]
+    lost = [f"for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left))]
     return iter([*lost, *_exchanged(model, experts)])
 
 
@@ -217,7 +217,7 @@ def _exchanged(model: Any, experts: Sequence[str]) -> Iterator[str]:
         found = resolve_fused_moe_lora_targets(model, {"lora_modules": [target]})
         given = _matching(list(found.get("target_parameters") or []), experts)
         if own and given and not set(own) & set(given):
-            yield f"asked for {target} alone, it returns {_any_layer(given[0])}"
+            yield f"for {target} alone, it returns {_any_layer(given[0])}"
 
 
 def _matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -328,9 +328,7 @@ class _Planner:
         return Decision("parallel plan", "none", reason, experts.evidence if experts is not None else "")
 
     def _plain_decision(self) -> Decision:
-        parts = [
-            f"{tied} is {source} where the config ties, and its module holds more" for tied, source in self.plain.copies
-        ]
+        parts = [f"{tied} is {source} if tied, and its module contains more" for tied, source in self.plain.copies]
         parts += ["upstream changes names or tensors while it loads"] if self.model.recipe else []
         origin = ", ".join(self.model.recipe.resolved_from) if self.model.recipe else "_tied_weights_keys"
         return Decision("checkpoint converter", "generate", "; ".join(parts), origin)

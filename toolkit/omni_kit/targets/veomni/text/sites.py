@@ -241,7 +241,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
     name = gate_up.owner
     if profile.experts is None:
         single = next(iter(filter(None, map(text_config(model).find, EXPERT_COUNTS))), None)
-        reason = "the config has no number of experts above 1: decide fused experts on a config that has them"
+        reason = "the config does not have several experts: decide fused experts on a config that has them"
         yield Site("experts", name, "skip", reason, single.evidence if single is not None else gate_up.where)
         return
     node = model.source.classes.get(name)
