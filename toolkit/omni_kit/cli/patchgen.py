@@ -24,6 +24,7 @@ from omni_kit.cli.options import (
     IgnoreOption,
     LibraryOption,
     SelectOption,
+    ToOption,
     TransformersOption,
     WriteBaselineOption,
 )
@@ -171,10 +172,7 @@ def drift_command(
             help="Version that the patches are written for: a number or a path; by default the recorded hashes.",
         ),
     ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
-    ] = None,
+    after: ToOption = None,
     library: LibraryOption = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,
