@@ -105,12 +105,6 @@ class Sampling:
         return "[-1]" if {*returned} & lists else ""
 
 
-def sampling_of(reference: Reference) -> Sampling | None:
-    """The loop in the authors' files that samples with the class; None without one, and where several may be it."""
-    found = samplings_of(reference)
-    return found[0] if len(found) == 1 else None
-
-
 def samplings_of(reference: Reference) -> list[Sampling]:
     """The functions that may sample with the class: those that say so, else those that call a model as it is called.
 
