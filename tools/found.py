@@ -7,10 +7,10 @@ entry as confirmed only if that, run now, prints the text. An entry that is no l
 import argparse
 import datetime
 import importlib.util
+import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of an entry's command: whether it showed the fault, the last line, and seconds."""
+    """Result of an entry's command: whether it showed the fault, the last line, and seconds of processor time."""
 
     shown: bool
     last: str
@@ -91,7 +91,7 @@ def tried(entry: Entry, seconds: float = 600) -> Outcome:
     """Run the command or the script of an entry in a process of its own."""
     arguments = [word.replace("PACKAGE", str(folder(entry.package))) for word in entry.command]
     code = entry.script or "import sys; from omni_kit.cli import main; sys.exit(main())"
-    started = time.monotonic()
+    before = os.times()
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, *arguments],
         capture_output=True,
@@ -101,7 +101,9 @@ def tried(entry: Entry, seconds: float = 600) -> Outcome:
     )
     output = " ".join((done.stdout + done.stderr).split())
     last = (done.stdout + done.stderr).strip().rpartition("\n")[2]
-    return Outcome(entry.shows in output, last, time.monotonic() - started)
+    after = os.times()
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    return Outcome(entry.shows in output, last, seconds)
 
 
 def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
@@ -126,7 +128,7 @@ def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
                 entry.script.rstrip() or f"omni-kit {' '.join(entry.command)}",
                 "```",
                 "",
-                f"Prints `{entry.shows}` after {outcome.seconds:.0f} s. Confirmed by {_BY[entry.by]}.",
+                f"Prints `{entry.shows}` after {outcome.seconds:.0f} s of CPU time. Confirmed by {_BY[entry.by]}.",
                 "",
             ]
     gone = [entry.title for entry, outcome in outcomes if not outcome.shown]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from omni_kit.errors import in_short
 from omni_kit.isolation.failures import lacking_package, missing
 from omni_kit.isolation.requests import CALLING, Call
 from omni_kit.isolation.worker import StepError, Worker
@@ -56,7 +57,7 @@ def attempt(name: str) -> ImportProblem:
     try:
         importlib.import_module(name)
     except BaseException as error:
-        text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        text = in_short(error)
         lacks = lacking_package(error)
         return ImportProblem(missing(error, lacks) if lacks and lacks != name else text, lacks)
     return ImportProblem("")

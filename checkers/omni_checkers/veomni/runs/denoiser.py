@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from omni_kit.errors import in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
 from omni_kit.upstream.diffusers.classes import find_class
@@ -42,7 +43,7 @@ def _tried(key: str, upstream: Any) -> Iterator[str]:
     except ImportError:
         raise
     except Exception as error:
-        yield f"it cannot be built: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        yield f"it cannot be built: {in_short(error)}"
 
 
 def _without_argument(key: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from omni_kit.documents import read_mapping
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, in_short
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.targets.references.pipelines import read_pipeline
@@ -148,7 +148,7 @@ class DiffusersBuilder:
             with torch.no_grad():
                 pipeline(**{name: value for name, value in asked.items() if name in taken})
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return in_short(error)
         return ""
 
     def adapt_anew(self, model: nn.Module, adapter: Path, weights: Tensors) -> bool:

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.nodes import names_in
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
@@ -155,7 +156,7 @@ class Loop:
 
     def _made(self, name: str, depth: int) -> bool:
         values = list(self._values(self.loop.body, name))
-        return bool(values) and all(name in _names(one) or self._from_latents(one, depth + 1) for one in values)
+        return bool(values) and all(name in names_in(one) or self._from_latents(one, depth + 1) for one in values)
 
     def _values(self, body: list[ast.stmt], name: str) -> Iterator[ast.expr]:
         """Yield the values assigned to a variable in the branches that are taken."""
@@ -210,10 +211,6 @@ def _base(target: ast.expr) -> str:
 
 def _is_module(node: ast.expr) -> bool:
     return (dotted(node) or "") in ("torch", f"self.{SCHEDULER}")
-
-
-def _names(value: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
 def shown(node: ast.AST) -> str:

@@ -170,7 +170,7 @@ def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     if not isinstance(node, ast.Try):
         return False
     body = [one for part in node.body for one in ast.walk(part)]
-    packages = [name.partition(".")[0] for one in body for name in _plain_modules(one)]
+    packages = [name.partition(".")[0] for one in body for name in plain_modules(one)]
     if not packages or not set(packages) <= stand_ins():
         return False
     rest = [one for part in (*node.handlers, *node.orelse) for one in ast.walk(part)]
@@ -185,7 +185,8 @@ def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     return (none and not values.keys() & _tested(tree)) or (empty and bool(values.keys() & asserted))
 
 
-def _plain_modules(node: ast.AST) -> list[str]:
+def plain_modules(node: ast.AST) -> list[str]:
+    """Return the modules of an absolute import; empty for anything else."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

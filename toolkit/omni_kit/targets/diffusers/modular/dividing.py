@@ -13,6 +13,7 @@ from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import names, together, tree
 from omni_kit.targets.diffusers.modular.opened import Opened
 from omni_kit.targets.diffusers.porting.syntax import after_docstring
+from omni_kit.upstream.diffusers.call_parts import only_answers
 from omni_kit.upstream.diffusers.guiders import COMPONENT
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
 
@@ -122,7 +123,7 @@ class Divider:
     def _answered(self, statements: list[cst.BaseStatement]) -> tuple[list[cst.BaseStatement], dict[str, str]]:
         """The statements without those at the end that only answer, and what they answer."""
         answers: dict[str, str] = {}
-        while statements and (found := tree(statements[-1]).body[0]) and _only_answers(found):
+        while statements and (found := tree(statements[-1]).body[0]) and only_answers(found):
             answers = answers or _answer(found)
             statements = statements[:-1]
         early = [node for one in statements for node in ast.walk(tree(one)) if isinstance(node, ast.Return)]
@@ -133,16 +134,12 @@ class Divider:
 
     def _loop(self, statements: Sequence[cst.BaseStatement]) -> tuple[int, cst.For]:
         """The place of the statement with the loop over steps, and the loop."""
-        found = [(place, loop) for place, one in enumerate(statements) for loop in _loops(one) if self._steps(loop)]
+        found = [(place, loop) for place, one in enumerate(statements) for loop in _loops(one) if self._step(loop)]
         if not found or len({place for place, _ in found}) > 1:
             many = "several loops" if found else "no loop"
             raise Refusal(f"{self._name()} has {many} over steps of its {SCHEDULER} and cannot be split into blocks",
                           "pass a pipeline with one loop over steps")  # fmt: skip
         return found[0]
-
-    def _steps(self, loop: cst.For) -> bool:
-        calls = (node for node in ast.walk(tree(loop)) if isinstance(node, ast.Call))
-        return any(dotted(node.func) == f"self.{SCHEDULER}.step" for node in calls)
 
     def _prepared(self, statements: Sequence[cst.BaseStatement]) -> Iterator[Part]:
         """The parts before the loop: each begins with what the statements that it is named after need."""
@@ -254,7 +251,7 @@ class Divider:
         guiders = {name for name in denoisers | held if COMPONENT in name}
         return any(name in denoisers | held or name.rpartition(".")[0] in guiders for name in called)
 
-    def _step(self, statement: cst.BaseStatement) -> bool:
+    def _step(self, statement: cst.CSTNode) -> bool:
         calls = (node for node in ast.walk(tree(statement)) if isinstance(node, ast.Call))
         return any(dotted(node.func) == f"self.{SCHEDULER}.step" for node in calls)
 
@@ -297,12 +294,6 @@ def _behind(body: Sequence[cst.CSTNode], statement: cst.BaseStatement) -> list[c
     statements = [one for one in body if isinstance(one, cst.BaseStatement)]
     first = next((place for place, one in enumerate(statements) if names(one).all & around), len(statements))
     return statements[first:]
-
-
-def _only_answers(node: ast.stmt) -> bool:
-    if isinstance(node, ast.If):
-        return all(_only_answers(one) for one in [*node.body, *node.orelse])
-    return isinstance(node, ast.Return)
 
 
 def _answer(node: ast.stmt) -> dict[str, str]:

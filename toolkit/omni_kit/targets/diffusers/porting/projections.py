@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from omni_kit.upstream.repositories.attending import Attending
 from omni_kit.upstream.repositories.names import absolute
+from omni_kit.upstream.repositories.sampler_step.members import of_self
 
 _THREE = 3
 _BY_NAME = (("q", "query", "queries"), ("k", "key", "keys"), ("v", "value", "values"))
@@ -112,7 +113,7 @@ def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
         )
         for target in targets:
             value = getattr(node, "value", None)
-            if (name := _of_self(target)) and isinstance(value, ast.Call):
+            if (name := of_self(target)) and isinstance(value, ast.Call):
                 found[name] = value
     return found
 
@@ -249,14 +250,9 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     return [(target.id, value)] if isinstance(target, ast.Name) else []
 
 
-def _of_self(node: ast.AST) -> str:
-    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr if own and isinstance(node, ast.Attribute) else ""
-
-
 def _called(node: ast.AST) -> str:
     """`x` of `self.x(...)`."""
-    return _of_self(node.func) if isinstance(node, ast.Call) else ""
+    return of_self(node.func) if isinstance(node, ast.Call) else ""
 
 
 class _Flow:

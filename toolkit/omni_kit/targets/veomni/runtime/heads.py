@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import in_short
 from omni_kit.targets.veomni.runtime.branches import known_tasks
 
 _ROWS, _LENGTH, _IGNORED = 1, 8, -100  # samples are packed into one row
@@ -47,7 +48,7 @@ def _step(build: Callable[[], Any], labels: Callable[[torch.Tensor], dict[str, t
             return f"gives {type(loss).__name__} as its loss, not a differentiable scalar"
         torch.autograd.backward(loss)
     except Exception as error:  # the integration's own
-        return f"ends in {type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        return f"ends in {in_short(error, 160)}"
     return ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from omni_kit.errors import in_short
 from omni_kit.targets.veomni.runtime.branches import registry_faults
 from omni_kit.targets.veomni.runtime.converting import converter_faults, prediction_faults
 from omni_kit.upstream.places import INDEX_SUFFIX
@@ -41,7 +42,7 @@ def faults_of(model: Any, checkpoint: Path) -> tuple[list[str], list[Fault]]:
                 continue
             wrong += [(name, said) for said in found]
         except Exception as error:  # the hook's own
-            wrong.append((name, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"))
+            wrong.append((name, in_short(error)))
         called.append(name)
     after = model.config.to_dict()
     if changed := [key for key, value in config.items() if after.get(key) != value]:

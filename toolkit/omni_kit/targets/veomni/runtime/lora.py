@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from omni_kit.counting import counted
+from omni_kit.errors import in_short
 
 _RANK, _ALPHA = 4, 8
 # What the fused experts of every model are called in a training configuration.
@@ -51,7 +52,7 @@ class Adapters:
             try:
                 found, count = self._way(shared, stacks, self.folder / way.replace(" ", "_"))
             except Exception as error:  # VeOmni's, or the model's
-                found, count = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"], 0
+                found, count = [f"{in_short(error, 300)} {_raised(error)}"], 0
             said.append(f"{way}: {counted(count, 'adapter')}")
             wrong += [one for one in found if one not in wrong]
         chosen = [] if wrong else _few(self._first, stacks)  # a fault of all of them need not be said for each
@@ -59,7 +60,7 @@ class Adapters:
             try:
                 found = [*self._only(names, stacks)]
             except Exception as error:
-                found = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"]
+                found = [f"{in_short(error, 300)} {_raised(error)}"]
             wrong += [f"{' and '.join(names)} alone: {one}" for one in found]
         said += [f"{counted(chosen, 'choice')} of one projection or two"] if chosen else []
         if own := _with_own_forward(self._first):

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import in_short
 from omni_kit.toys.batches.language import without_router_loss
 
 _OPERATION, _VARIANT = "cross_entropy_loss", "causal"
@@ -139,7 +140,7 @@ def _answers(
         try:
             answer = model(**fed, **given, use_cache=False)
         except Exception as error:  # VeOmni's, or the model's
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return in_short(error)
     auxiliary = getattr(answer, "fused_linear_aux", None)
     found = {"loss": answer.loss, **(vars(auxiliary) if auxiliary is not None else {})}
     return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}

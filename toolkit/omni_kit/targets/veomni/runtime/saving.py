@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.errors import in_short
+
 _SHOWN = 2
 
 
@@ -55,7 +57,7 @@ def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:
                 tensor.zero_()
         checkpoint.load({"model": ModelState(saved)}, checkpoint_id=str(folder))
     except Exception as error:  # the integration's own hooks, or what they make VeOmni do
-        return f"VeOmni's distributed checkpoint ends in {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return f"VeOmni's distributed checkpoint ends in {in_short(error)}"
     after = saved.state_dict()
     lost = [name for name, tensor in before.items() if name not in after or not _same(tensor, after[name])]
     if not lost:

@@ -40,7 +40,7 @@ def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str
     """
     if level == "ep" and (why := _why_no_experts(model, device)):
         return why, []
-    wanted = _on_accelerator(_LEVELS[level]) if level == "ep" and device != "cpu" else _LEVELS[level]
+    wanted = in_low_precision(_LEVELS[level]) if level == "ep" and device != "cpu" else _LEVELS[level]
     left_out = {mesh.name: why for mesh in wanted if (why := _why_not(mesh, model, device))}
     fit = [mesh for mesh in wanted if mesh.name not in left_out]
     if all(mesh.processes == 1 for mesh in fit):
@@ -48,8 +48,8 @@ def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str
     return fit, [f"{level} leaves out {name}, which {why}" for name, why in left_out.items()]
 
 
-def _on_accelerator(meshes: Sequence[Mesh]) -> list[Mesh]:
-    """In low precision, and next to it one process in low precision, whose error is the measure."""
+def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
+    """Return all meshes but the first in low precision, next to one process in it, whose error is the measure."""
     alone, *others = meshes
     low = replace(alone, name=f"{alone.name} in {_LOW}", dtype=_LOW)
     return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]
