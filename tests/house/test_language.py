@@ -72,7 +72,7 @@ def tics(text: str) -> list[str]:
 
 def pages() -> Iterator[Path]:
     """The pages that people and agents read, without those that are rendered from rules."""
-    yield ROOT / "README.md"
+    yield from (ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))
     for folder in ("docs", "docs/howto", "docs/reference"):
         yield from sorted((ROOT / folder).glob("*.md"))
     yield from (page for page in sorted((ROOT / "skills").glob("**/*.md")) if "evals" not in page.parts)
