@@ -1,4 +1,4 @@
-"""How long patchgen takes, process start included; with --against, beside the published generator in the same run.
+"""Times patchgen, process start included; with --against, next to the published generator in the same run.
 
     python bench/patchgen.py [--against DIR] [--runs N]
 

@@ -1,4 +1,4 @@
-"""How many planted faults parity detects and locates, and what one costs.
+"""Measures how many injected faults parity detects and locates, and the cost of one.
 
     python bench/prove.py [--models NAME ...]
 

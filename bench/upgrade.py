@@ -112,7 +112,7 @@ def judge(file: Path, ours: str, names: list[str], known: dict[tuple[str, str], 
 
 
 def measured(level: LevelResult) -> tuple[str, float | None, float | None]:
-    """What a level says in figures; code that computes the same gives the same."""
+    """Return the status and the figures of a level, which are equal for code that computes the same."""
     return level.status, level.max_abs, level.max_rel
 
 

@@ -23,7 +23,7 @@ _COMMANDS = (
 
 
 def run(place: Path, *arguments: str) -> str:
-    """What a command prints; it must exit 0."""
+    """Return the output of a command, which must exit 0."""
     done = subprocess.run(
         [sys.executable, "-m", "omni_kit", *arguments], cwd=place, capture_output=True, text=True, check=False
     )

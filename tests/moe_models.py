@@ -138,7 +138,7 @@ def origins(model: Any, tensors: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def saved(model: Any, directory: Path) -> dict[str, Any]:
-    """Saves with transformers itself; gives the tensors as they lie on disk."""
+    """Saves with transformers itself; gives the tensors as on disk."""
     from safetensors.torch import load_file
 
     model.save_pretrained(directory)

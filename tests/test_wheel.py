@@ -60,6 +60,10 @@ def run(python: Path, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+def test_the_wheel_has_at_most_three_megabytes(wheel: Path) -> None:
+    assert wheel.stat().st_size <= 3 * 2**20
+
+
 def test_the_wheel_has_what_stands_beside_the_code(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     skills = {path.relative_to(ROOT).as_posix() for path in (ROOT / "skills").glob("*/SKILL.md")}

@@ -1,16 +1,16 @@
 """Write docs/found.md, faults in released frameworks: `python -m tools.found FOUND.yaml --into PAGE`.
 
-Each entry names a command of omni-kit, and the text that its output must contain. The page lists an entry as confirmed
-only if the command, run now, prints that text. An entry that is no longer shown is listed with the output's last line.
+Each entry has a command of omni-kit or a Python script, and the text that its output must contain. The page lists an
+entry as confirmed only if that, run now, prints the text. An entry that is no longer shown is listed by its title.
 """
 
 import argparse
 import datetime
 import importlib.util
+import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,9 +28,10 @@ class Entry:
     Attributes:
         package: the distribution that has it; its version is read from the installed one.
         place: file below the package, and text of the line that is wrong.
-        command: arguments of omni-kit; PACKAGE stands for the installed package's directory.
-        shows: text that the command's output contains while the fault is there.
-        by: `run` if the command ran the framework's code, `reading` if it read the source.
+        command: arguments of omni-kit; PACKAGE stands for the installed package's directory; empty with a script.
+        script: Python code that runs the package; empty with a command.
+        shows: text that the output contains while the fault is there.
+        by: `run` if the framework's code ran, `reading` if the command read the source.
     """
 
     title: str
@@ -38,13 +39,14 @@ class Entry:
     place: tuple[str, str]
     consequence: str
     command: tuple[str, ...]
+    script: str
     shows: str
     by: str
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the command of an entry printed: whether the fault was shown, the last line, and seconds."""
+    """Result of an entry's command: whether it showed the fault, the last line, and seconds of processor time."""
 
     shown: bool
     last: str
@@ -59,7 +61,8 @@ def entries(text: str) -> list[Entry]:
             package=one["package"],
             place=(one["file"], one["line"]),
             consequence=one["consequence"],
-            command=tuple(one["command"].split()),
+            command=tuple(one.get("command", "").split()),
+            script=one.get("script", ""),
             shows=one["shows"],
             by=one["by"],
         )
@@ -85,11 +88,12 @@ def line_of(entry: Entry) -> str:
 
 
 def tried(entry: Entry, seconds: float = 600) -> Outcome:
-    """Run the command of an entry in a process of its own."""
+    """Run the command or the script of an entry in a process of its own."""
     arguments = [word.replace("PACKAGE", str(folder(entry.package))) for word in entry.command]
-    started = time.monotonic()
+    code = entry.script or "import sys; from omni_kit.cli import main; sys.exit(main())"
+    before = os.times()
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; from omni_kit.cli import main; sys.exit(main())", *arguments],
+        [sys.executable, "-W", "ignore", "-c", code, *arguments],
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -97,7 +101,9 @@ def tried(entry: Entry, seconds: float = 600) -> Outcome:
     )
     output = " ".join((done.stdout + done.stderr).split())
     last = (done.stdout + done.stderr).strip().rpartition("\n")[2]
-    return Outcome(entry.shows in output, last, time.monotonic() - started)
+    after = os.times()
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    return Outcome(entry.shows in output, last, seconds)
 
 
 def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
@@ -107,8 +113,8 @@ def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
     lines = [
         "# Found in released frameworks",
         "",
-        f"Written on {day:%Y-%m-%d} by `make found` with omni-kit {__version__} and {versions}. Each command ran",
-        "on that day and showed the fault. PACKAGE stands for the directory of the installed package.",
+        f"Written on {day:%Y-%m-%d} by `make found` with omni-kit {__version__} and {versions}. Each command and",
+        "script ran on that day and showed the fault. PACKAGE stands for the directory of the installed package.",
         "",
     ]
     for entry, outcome in outcomes:
@@ -118,11 +124,11 @@ def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
                 "",
                 f"`{line_of(entry)}`. {entry.consequence}",
                 "",
-                "```bash",
-                f"omni-kit {' '.join(entry.command)}",
+                "```python" if entry.script else "```bash",
+                entry.script.rstrip() or f"omni-kit {' '.join(entry.command)}",
                 "```",
                 "",
-                f"Prints `{entry.shows}` after {outcome.seconds:.0f} s. Confirmed by {_BY[entry.by]}.",
+                f"Prints `{entry.shows}` after {outcome.seconds:.0f} s of CPU time. Confirmed by {_BY[entry.by]}.",
                 "",
             ]
     gone = [entry.title for entry, outcome in outcomes if not outcome.shown]

@@ -1,4 +1,4 @@
-"""What is generated in Markdown, between marks: `python -m tools.made_tables` writes it everywhere.
+"""Generated Markdown between marks: `python -m tools.made_tables` writes it everywhere.
 
     <!-- made: commands check verify; omni-kit 0.1.0 -->
     ...
@@ -72,7 +72,7 @@ def _rules(targets: list[str]) -> list[str]:
 
 
 def _proven(_: list[str]) -> list[str]:
-    """What the pages that go over every model of a library say of it: how many are proven, refused, and so on."""
+    """Return the rows with the counts of the pages on whole libraries: verified, refused, and so on."""
     rows = ["| models | target | verified | refused, with the reason | other |", "|---|---|---|---|---|"]
     for page in ("docs/models.md", "docs/dit-models.md"):
         text = (ROOT / page).read_text(encoding="utf-8")

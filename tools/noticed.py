@@ -64,7 +64,7 @@ class Mistake:
 
     @property
     def scaffold(self) -> tuple[str, str, str]:
-        """What decides its scaffold; entries of one scaffold share it."""
+        """Arguments of its scaffold; entries with the same scaffold share it."""
         return self.model, self.target, self.pipeline
 
     @property

@@ -63,7 +63,7 @@ def test_another_file_under_a_name_that_is_to_be_written(
     size = target.stat().st_size if target.exists() else 4
     target.write_bytes(b"m" * size)
     before = contents(place)
-    with pytest.raises(BadInput, match="is not what was written"):
+    with pytest.raises(BadInput, match="differs from the written file"):
         resume(source, place)
     assert contents(place) == before
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -90,6 +91,37 @@ def _check(text: str) -> None:
     assert {name for name in _COMMAND.findall(text) if name not in _SENTENCES} <= commands
     for line in _OF_OURS.findall(text):
         assert set(_OPTION.findall(line)) <= options | _FOREIGN, line
+
+
+def _typed(page: str) -> Iterator[list[str]]:
+    """Yield the arguments of each omni-kit command in the shell blocks of a page."""
+    for block in re.findall(r"^```(?:bash|sh)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.search(r"(?:^|[\s/])omni[-_]kit ([a-z].*)$", re.sub(r"\{\{.*?\}\}|<[^>]*>", "x", line))
+            if found and not line.startswith("#") and "{%" not in line:
+                yield shlex.split(re.split(r"\s(?:&&|\|\|?|;|>|#)(?:\s|$)", found[1])[0])
+
+
+def _unfit(words: list[str]) -> str:
+    """Return why the command line does not take the words; empty if it does. Nothing runs."""
+    command = get_command(app)
+    while (inner := getattr(command, "commands", {}).get(words[0] if words else "")) is not None:
+        command, words = inner, words[1:]
+    options = {flag: one for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in {*options, "--help"}]
+    wrong = f"no option {unknown[0]}" if unknown else ""
+    return wrong or (f"{words[0]} is not a command" if getattr(command, "commands", {}) and words else "")
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_command_of_a_shell_block_has_its_options(file: Path) -> None:
+    found = {" ".join(words): why for words in _typed(file.read_text(encoding="utf-8")) if (why := _unfit(words))}
+    assert found == {}
+
+
+def test_an_option_of_another_command_is_seen() -> None:
+    page = "```bash\nomni-kit inspect a --strict    # x\nomni-kit check a --strict && ls\nomni-kit patchgen fly\n```\n"
+    assert [_unfit(words) for words in _typed(page)] == ["no option --strict", "", "fly is not a command"]
 
 
 def test_what_does_not_exist_is_seen() -> None:

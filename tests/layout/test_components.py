@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_found(
 
 
 def test_routed_experts_of_a_denoiser_load_as_they_lie(tmp_path: Path) -> None:
-    """HiDream routes, and holds its experts one by one, as they lie on disk."""
+    """HiDream routes, and holds its experts one by one, as on disk."""
     small = {"attention_head_dim": 16, "axes_dims_rope": [8, 4, 4], "num_layers": 1, "num_single_layers": 1}
     name = "HiDreamImageTransformer2DModel"
     verdict = check_layout(str(save(name, tmp_path, {**shallow_config(name), **small})))

@@ -134,9 +134,9 @@ def fits(signature: Signature, count: int, keywords: list[str], partial: bool) -
     [
         (1, ["b"], ""),
         (3, [], "3 positional arguments for 2 parameters"),
-        (1, ["a"], "'a' is given twice"),
+        (1, ["a"], "'a' is passed twice"),
         (0, ["x"], "it has no parameter 'x'"),
-        (0, ["b"], "'a' is not given"),
+        (0, ["b"], "'a' is not passed"),
     ],
 )
 def test_why_a_call_does_not_fit(count: int, keywords: list[str], said: str) -> None:

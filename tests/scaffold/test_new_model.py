@@ -113,7 +113,7 @@ def test_no_converter_where_the_module_holds_what_lies_on_disk(
     scaffold = new_model("m", str(checkpoint(model_type)), target="veomni", into=tmp_path)
     decision = next(d for d in scaffold.plan.decisions if d.what == "checkpoint converter")
     assert decision.choice == "none"
-    assert "as they lie on disk" in decision.reason
+    assert "as on disk" in decision.reason
     assert not (tmp_path / "m" / "checkpoint_tensor_converter.py").exists()
 
 

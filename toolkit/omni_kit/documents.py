@@ -43,7 +43,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def mapping_of(path: Path) -> dict[str, Any]:
-    """The same, with errors apart from their file.
+    """Return the file's mapping, with errors that do not name the file.
 
     Raises:
         DocumentError: it cannot be read, or holds something else.

@@ -36,6 +36,11 @@ def reason(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
+def in_short(error: BaseException, most: int = 200) -> str:
+    """Return an error of other code as "Type: message" in one line, cut to `most` characters of the message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
+
+
 def _line(text: str) -> str:
     """One line, of bounded length: names that come from files may be of any."""
     line = " ".join(text.split())

@@ -29,7 +29,7 @@ class Example:
 
     @property
     def name(self) -> str:
-        """As it is typed: `<folder of the target>/<model>`."""
+        """Name as typed: `<folder of the target>/<model>`."""
         return f"{self.path.parent.name}/{self.model}"
 
     @property

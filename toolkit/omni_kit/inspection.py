@@ -58,7 +58,7 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
 
 
 def _unread(subject: Subject) -> list[str]:
-    """What of the model could not be read from source."""
+    """Return the submodules that could not be read from source."""
     model = subject.loaded
     unresolved = model.skeleton.unresolved if model is not None else ()
     if not unresolved:

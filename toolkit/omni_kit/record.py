@@ -140,5 +140,5 @@ def root_of(directory: Path, record: Answers) -> Path:
     folders = {path.parent.parts for path in paths if not path.is_absolute()}
     ending = [parts for parts in folders if parts and directory.parts[-len(parts) :] == parts]
     if not ending:
-        raise BadInput(f"{directory} is not where {ANSWERS} says that it was written", "move it back, or rename it")
+        raise BadInput(f"{directory} is not the directory that {ANSWERS} records", "move it back, or rename it")
     return directory.parents[len(max(ending, key=len)) - 1]

@@ -64,7 +64,7 @@ class Statement:
 
     @cached_property
     def normal(self) -> ast.AST:
-        """It in one spelling."""
+        """Node in its normal form."""
         return normalize(self.node)
 
     @cached_property
@@ -263,7 +263,7 @@ def rename_locals(pair: ClonePair) -> ClonePair:
 
 
 def _same_locals(pair: ClonePair) -> Mapping[str, str]:
-    """What locals of the copy are called in the original, each once."""
+    """Match each local of the copy with its name in the original, each once."""
     if pair.code not in _locals:
         _locals[pair.code] = _matched_locals(pair)
     return _locals[pair.code]

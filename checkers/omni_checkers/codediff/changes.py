@@ -51,7 +51,7 @@ def once_per_code(compare: Callable[[ClonePair], Iterator[Result]]) -> Callable[
 
 
 def _moved(one: Result, pair: ClonePair, other: ClonePair) -> Result:
-    """The same change of another pair that is the same code."""
+    """Return the same change of another pair with the same code."""
     if isinstance(one, Change):
         line = _line_in(pair.ours, one.line, other.ours)
         return Change(one.kind, one.what, line, _line_in(pair.theirs, one.original_line, other.theirs))
@@ -138,7 +138,7 @@ def discarded(pair: ClonePair) -> Iterator[Change]:
     for here in pair.mine:
         call = here.node.value if isinstance(here.node, ast.Expr) else None
         if isinstance(call, ast.Call) and here.code not in original and (there := kept.get(here.code)) is not None:
-            what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
+            what = f"the result of '{here.text}' is discarded, but '{there.text}' keeps it"
             yield Change("discarded-result", what, here.number, there.number)
 
 
@@ -164,7 +164,7 @@ def switched(ours: ast.AST, theirs: ast.AST) -> Iterator[Change]:
         others = known.get(name, [])
         for one in passed if len({*map(_flag, others)}) == 1 else ():
             if {_flag(one), _flag(others[0])} == {True, False}:
-                what = f"'{unparse_cached(one)}', and the original says '{unparse_cached(others[0])}' throughout"
+                what = f"'{unparse_cached(one)}', but the original uses '{unparse_cached(others[0])}' throughout"
                 yield Change("turned-switch", what, one.value.lineno, others[0].value.lineno)
 
 
@@ -220,7 +220,7 @@ def _changes_a_value(pair: ClonePair, one: Statement) -> bool:
 
 
 def _cut(node: ast.AST) -> str:
-    """How a statement takes a tensor apart; empty where it does not."""
+    """Return how a statement splits a tensor; empty if it does not."""
     slices = list(within(node, ast.Slice))
     if any(one.step is not None for one in slices):
         return _STEPS

@@ -152,7 +152,7 @@ class TreeDiff:
 
 
 def _lost(ours: ast.Call, argument: str, theirs: ast.Call) -> Edit:
-    return Edit(f"'{argument}' is not given to {unparse_cached(theirs.func)}", call=ours, argument=argument)
+    return Edit(f"'{argument}' is not passed to {unparse_cached(theirs.func)}", call=ours, argument=argument)
 
 
 def _makes_output(call: ast.Call) -> bool:
@@ -181,7 +181,7 @@ def _same_number(ours: ast.AST, theirs: ast.AST) -> bool:
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:
-    """What an expression would be without its outermost operation."""
+    """Return the operands that an expression would leave without its outermost operation."""
     match node:
         case ast.UnaryOp(_, inner) | ast.Subscript(inner, _) | ast.Call(ast.Attribute(inner, _), _, _):
             return [inner]

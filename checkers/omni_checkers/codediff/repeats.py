@@ -15,7 +15,7 @@ _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 _NEAR = 40
 
 Twin = ast.stmt | ast.keyword
-"""What may have a twin."""
+"""Node that may have a twin."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _target(node: Twin) -> str:
 
 @remembered
 def _shape(node: ast.AST) -> tuple[str, ...]:
-    """What nodes of one shape share."""
+    """Return the key that nodes of one shape share."""
     return tuple([kind for kind, _ in leaves(node)])
 
 

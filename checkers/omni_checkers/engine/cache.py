@@ -64,7 +64,7 @@ def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = (), libraries:
 
 
 def _library(name: str) -> str:
-    """Which version of a library is installed, and since when."""
+    """Return the version of an installed library and the time of its installation."""
     try:
         library = find_library(name)
     except MissingRequirement:
@@ -133,5 +133,5 @@ def _verdict(item: dict[str, Any]) -> RuleVerdict:
 
 def _kept(value: Any, kind: type[_T]) -> _T:
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value

@@ -56,7 +56,7 @@ def run_check(
     if touched:
         paths = models_of(paths, target)
         if not paths:
-            return Report(notes=["nothing was checked: no file lies in a model directory"], settings=settings)
+            return Report(notes=["nothing was checked: no file is in a model directory"], settings=settings)
     cache = Cache(cache_directory()) if cached else None
     run = partial(check, paths, target=target, settings=settings, cache=cache, level=level)
     report = _mended(run) if fix else run()

@@ -88,7 +88,7 @@ def read_file(path: Path) -> File:
 
 @remembered
 def _refused(tree: ast.Module) -> SyntaxError | None:
-    """Why Python does not compile what it can parse, such as `return` outside a function; nothing is run."""
+    """Return why Python does not compile what it can parse, such as `return` outside a function; nothing is run."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

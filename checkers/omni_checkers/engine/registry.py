@@ -18,7 +18,7 @@ from omni_kit.targets.registry import targets
 
 GROUP = "omni_kit.rules"
 SKILLS = "skill"
-"""What rules about skills have in the place of a target; `check` leaves them out, `skills check` takes them alone."""
+"""Target of rules about skills; `check` leaves them out, `skills check` runs them alone."""
 RETIRED: dict[str, str] = {}
 """Ids that were in use once -> what became of them. They are never given to another rule."""
 

@@ -59,15 +59,15 @@ class Rule:
     level: ClassVar[str] = "static"
     obligations: ClassVar[tuple[str, ...]] = ()
     failure_modes: ClassVar[tuple[str, ...]] = ()
-    """What went wrong in practice, by name; see docs/coverage.md."""
+    """Names of failures in practice; see docs/coverage.md."""
     requires: ClassVar[tuple[str, ...]] = ()
-    """Importable packages that it needs, besides those of the base install."""
+    """Importable packages that it needs, other than those of the base install."""
     fixable: ClassVar[bool] = False
     since: ClassVar[str] = "0.1"
     status: ClassVar[str] = "stable"
     staleness: ClassVar[bool] = False
-    """It says that a file is not what it is generated from. An example that shows a part of a generated file, and not
-    what it is generated from, is stale by definition."""
+    """Whether its findings are stale files. An example that shows part of a generated file without its source is stale
+    by definition."""
     example_of: ClassVar[str] = ""
     """The model whose directory the examples are laid over; files that they do not name stay as they are, and so does
     the rest of a generated file. Empty for the one that the rules of the target share: its `EXAMPLE`."""
@@ -77,8 +77,8 @@ class Rule:
     GOOD: ClassVar[tuple[Example, ...]] = ()
 
     check: ClassVar[Any]
-    """What judges one model: a method that takes facts by the names of its parameters and gives its findings, none for
-    a model that complies. It raises NotApplicable where there is nothing to judge. A fact that a model may lack has a
+    """Method that judges one model: it takes facts by the names of its parameters and returns its findings, none for a
+    model that complies. It raises NotApplicable if there is nothing to judge. A fact that a model may lack has a
     default."""
 
     @classmethod
@@ -167,6 +167,6 @@ class Result:
 
 
 LEVELS = ("static", "import", "toy")
-"""What a rule needs: the text alone; the package imported; a toy checkpoint loaded."""
+"""Requirements of a rule: the text alone; the package imported; a toy checkpoint loaded."""
 
 Findings = Iterable[Finding]

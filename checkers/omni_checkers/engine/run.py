@@ -51,7 +51,7 @@ def check(
     settings = (settings or Settings()).overridden(select=select, ignore=ignore)
     rules = select_rules(settings.select, settings.ignore, level)
     if not rules:
-        raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
+        raise BadInput("no rule is selected", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=settings.strict, settings=settings)
     known = Baseline(settings.baseline).read() if settings.baseline is not None else None
     models = find_models(paths, target)

@@ -125,7 +125,7 @@ def _roots(files: Sequence[Path]) -> list[Path]:
 
 
 def _root(file: Path) -> Path:
-    """Where the outermost package of a file lies: seen from inside of that, `from . import` leads nowhere."""
+    """Return the directory above a file's outermost package: inside it, `from . import` leads nowhere."""
     place = file.resolve().parent
     while (place / "__init__.py").is_file() and place != place.parent:
         place = place.parent

@@ -52,7 +52,7 @@ def check_skills(
         raise BadInput(f"the checkout {checkout} is not a directory", "pass the root of a repository")
     rules = select_rules(select, ignore, about=SKILLS)
     if not rules:
-        raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
+        raise BadInput("no rule is selected", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=strict, models=[skill.path for skill in skills])
     untested: set[str] = set()
     asked: set[str] = set()
@@ -102,7 +102,7 @@ _seen: dict[tuple[Path, ...], Installed] = {}
 
 
 def _installed(path: Path, checkout: Path | None) -> Installed:
-    """What is installed: in the environment that the skill lies in, in the checkout, and here."""
+    """Return the installed packages: in the skill's environment, in the checkout, and here."""
     around = [place for place in path.parents if place.name in ("site-packages", "dist-packages")]
     roots = [checkout, checkout / "src", checkout / "python"] if checkout else []
     folders = tuple(place.resolve() for place in (*around, *roots, *(Path(entry) for entry in sys.path if entry)))

@@ -275,7 +275,7 @@ class Evaluator(Domain):
         return Opaque(f"{last}.{name}")
 
     def _own_attribute(self, owner: Class, name: str) -> Value:
-        """What the body of a class binds to a name, or UNKNOWN."""
+        """Return the value that the body of a class binds to a name, or UNKNOWN."""
         for item in owner.node.body:
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
                 return self.frame(owner.module, self.names_of(owner.module)).written(item)

@@ -73,7 +73,7 @@ class Opaque:
 
 
 UNKNOWN: Any = Opaque("UNKNOWN")
-"""What stands for a result that is not known; it never becomes a value of the code."""
+"""Placeholder for an unknown result; it never becomes a value of the code."""
 
 
 @dataclass(frozen=True)

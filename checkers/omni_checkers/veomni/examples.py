@@ -153,7 +153,7 @@ OUTPUT = """\
         loss = loss + self.router_aux_loss_coef * aux_loss
     return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits, aux_loss=aux_loss, fused_linear_aux=aux, **others)
 """
-"""What `loss_contract` ends with."""
+"""End of `loss_contract`."""
 
 
 def patch_config(*patches: str, device: str = "gpu") -> str:

@@ -26,7 +26,7 @@ exec {program} "$@"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an agent came to.
+    """Outcome of one attempt of an agent.
 
     Attributes:
         claimed: it said that it was done.
@@ -91,7 +91,7 @@ def _work(command: str, prompt: str, place: Workplace, seconds: float) -> bool:
 
 
 def _environment(place: Workplace) -> dict[str, str]:
-    """What the agent is given: omni-kit that is counted, and no word of where the grader looks."""
+    """Return the agent's environment: a counted omni-kit, and nothing that shows the grader's paths."""
     ours = place.environment
     given = {name: value for name, value in ours.items() if not name.startswith("EVAL_") and name != "PYTHONPATH"}
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(EVALS))]

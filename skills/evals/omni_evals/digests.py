@@ -1,4 +1,4 @@
-"""Which files of a project are as they were handed out."""
+"""Digests that show which files of a project are unchanged since the agent received it."""
 
 import fnmatch
 import hashlib

@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command said.
+    """Exit code and JSON object of one command.
 
     Attributes:
         code: its exit code, as the contract of the command line has it.

@@ -11,7 +11,7 @@ from .grader import Grader, Missed
 
 
 def grade(file: Path, grader: Grader) -> str:
-    """Why a project does not meet its task, by the `grade` function of a file; empty where it does.
+    """Return why a project does not meet its task, by the `grade` function of a file; empty if it does.
 
     A grader that breaks on what it finds says "crashed": the project is not right, and neither is the grader.
     """

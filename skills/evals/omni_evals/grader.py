@@ -1,4 +1,4 @@
-"""What graders require: the verdict of the gate, files as they were, and answers that are data."""
+"""Checks that graders share: the verdict of the gate, unchanged files, and answers given as data."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ class Grader:
         return answer
 
     def levels(self, path: str) -> list[dict[str, Any]]:
-        """What parity's default levels come to, whatever that is."""
+        """Return the results of parity's default levels, passed or not."""
         return list(self._ask("parity", self.app / path).data["levels"])
 
     def divergence(self, path: str) -> str:
@@ -85,7 +85,7 @@ class Grader:
         return data
 
     def layout(self, path: str) -> Answer:
-        """What check-layout says of a checkpoint, whatever that is."""
+        """Return the result of check-layout for a checkpoint, passed or not."""
         return self._ask("check-layout", self.app / path, "--full")
 
     def _ask(self, *arguments: str | Path) -> Answer:

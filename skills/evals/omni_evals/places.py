@@ -1,4 +1,4 @@
-"""Where a task finds things: Harbor's paths, unless a runner on this machine names others."""
+"""Paths of a task's files: Harbor's, unless a runner on this machine sets others."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,10 @@ def app() -> Path:
 
 
 def state() -> Path:
-    """What is known of the project as it was handed out; the agent cannot write here."""
+    """Return the directory with the recorded initial state of the project, which the agent cannot write to."""
     return Path(os.environ.get("EVAL_STATE", "/opt/evals/state"))
 
 
 def logs() -> Path:
-    """Where the reward is written."""
+    """Return the directory of the reward."""
     return Path(os.environ.get("EVAL_LOGS", "/logs/verifier"))

@@ -1,4 +1,4 @@
-"""What scratch projects are made of: integrations, toy checkpoints and planted faults."""
+"""Parts of scratch projects: integrations, toy checkpoints and injected faults."""
 
 import os
 import shutil

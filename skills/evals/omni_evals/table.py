@@ -1,4 +1,4 @@
-"""What came of a sweep, as a table for people."""
+"""Results of a sweep as a table for people."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

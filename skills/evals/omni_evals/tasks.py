@@ -22,7 +22,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What it is called here and in reports."""
+        """Name in paths and reports."""
         return self.path.name
 
     @cached_property
@@ -37,7 +37,7 @@ class Task:
 
     @property
     def maker(self) -> Path:
-        """What makes its scratch project."""
+        """Path of the script that makes its scratch project."""
         return self.path / "environment" / "make.py"
 
     @property
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """How long an agent may work on it."""
+        """Time limit of an agent on this task, in seconds."""
         return float(self.settings["agent"]["timeout_sec"])
 
 

@@ -46,7 +46,7 @@ class Workplace:
         make(task.maker, self.app, self.root / "state")
 
     def copy(self, root: Path) -> "Workplace":
-        """The same project elsewhere, as it is now."""
+        """Copy the project as it is now to another place."""
         shutil.copytree(self.root, root)
         return Workplace(root)
 

@@ -124,7 +124,7 @@ VARIANTS = [
     _fine("SGD202", "set and read", STAGE, ("        batch.latents = latents\n", "        batch.noise_kept = latents\n        batch.latents = batch.noise_kept\n")),
     _fine("SGD202", "in extra", STAGE, ("        batch.latents = latents\n", '        batch.extra["noise"] = latents\n        batch.latents = latents\n')),
     _broken("SGD203", "another key", CONFIG, (_RETURN, 'return {"rotary": rotary_emb(batch.height, batch.width, device=device)}')),
-    _broken("SGD203", "given twice", CONFIG, (_RETURN, 'return dict(freqs_cis=None, timestep=batch.timesteps)')),
+    _broken("SGD203", "passed twice", CONFIG, (_RETURN, 'return dict(freqs_cis=None, timestep=batch.timesteps)')),
     _broken("SGD203", "put in afterwards", CONFIG, (_RETURN, 'found = {"freqs_cis": None}\n        found["img_shape"] = batch.height\n        return found')),
     _broken("SGD203", "only one branch", CONFIG, (_NEG_RETURN, 'return {"guidance_mask": None}\n\n    def get_decode')),
     _broken("SGD203", "swallowed", DIT, ("guidance=None, freqs_cis=None)", "guidance=None, **kwargs)"), ("block(x, freqs_cis)", "block(x, None)")),

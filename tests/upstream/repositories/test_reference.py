@@ -8,7 +8,7 @@ import pytest
 from omni_kit.errors import BadInput
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.repositories.reference import find_reference, names_reference
-from omni_kit.upstream.repositories.sampling import sampling_of, samplings_of
+from omni_kit.upstream.repositories.sampling import Sampling, samplings_of
 from omni_kit.upstream.subject import open_source
 
 HERON = Path(__file__).parents[2] / "fixtures" / "repositories" / "heron"
@@ -19,6 +19,11 @@ def write(folder: Path, **files: str) -> Path:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return folder
+
+
+def sampling_of(place: str) -> Sampling | None:
+    found = samplings_of(find_reference(place))
+    return found[0] if len(found) == 1 else None
 
 
 def test_the_whole_repository_a_package_or_a_file_name_the_same_class() -> None:
@@ -109,7 +114,7 @@ def test_other_sources_are_not_taken_for_references() -> None:
 
 
 def test_a_schedule_is_known_by_its_numbers() -> None:
-    found = sampling_of(find_reference(f"{LUMEN}::Lumen"))
+    found = sampling_of(f"{LUMEN}::Lumen")
     assert found is not None
     assert found.forward is True
     assert found.schedule is not None
@@ -117,7 +122,7 @@ def test_a_schedule_is_known_by_its_numbers() -> None:
 
 
 def test_what_a_loop_is_given_is_told_by_use_and_by_name() -> None:
-    found = sampling_of(find_reference(f"{LUMEN}::Lumen"))
+    found = sampling_of(f"{LUMEN}::Lumen")
     assert found is not None
     assert (found.module, found.function) == ("lumen.sampling", "sample")
     assert found.roles == {
@@ -134,7 +139,7 @@ def test_both_answers_may_come_of_one_call(tmp_path: Path) -> None:
         "        latent = latent + (ts[i + 1] - ts[i]) * (u + guidance_scale * (c - u))\n    return latent\n\n"
         "class Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
     ))  # fmt: skip
-    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    found = sampling_of(f"{tmp_path}::Net")
     assert found is not None
     assert found.roles == {
         "model": "net", "noise": "latent", "text": "prompt_emb", "against": "null_emb", "steps": "num_steps",
@@ -148,7 +153,7 @@ def test_a_loop_that_wants_something_else_has_no_roles(tmp_path: Path) -> None:
         "    for a in torch.linspace(1, 0, steps):\n        v = model(x, a, c)\n        x = x - palette * v\n"
         "    return x\n\nclass Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
     ))  # fmt: skip
-    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    found = sampling_of(f"{tmp_path}::Net")
     assert found is not None
     assert found.roles == {}
 
@@ -168,7 +173,7 @@ def test_schedules_are_worked_out(body: str, shift: float | None, tmp_path: Path
         "        v = model(x, a, c)\n        x = x + (b - a) * v\n    return x\n\n"
         "class Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
     ))  # fmt: skip
-    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    found = sampling_of(f"{tmp_path}::Net")
     assert found is not None
     assert found.schedule is not None
     assert found.schedule.shift == (None if shift is None else pytest.approx(shift))
@@ -195,18 +200,18 @@ def loop(name: str, given: str = "net", call: str = "net(x, a, c)") -> str:
 ])  # fmt: skip
 def test_the_loop_is_that_of_the_chosen_class(loops: str, chosen: str | None, tmp_path: Path) -> None:
     write(tmp_path, m=f"import torch\n\n{NETS}{loops}")
-    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    found = sampling_of(f"{tmp_path}::Net")
     assert (found.function if found is not None else None) == chosen
 
 
 def test_which_of_several_loops_samples_can_be_said(tmp_path: Path) -> None:
     write(tmp_path, m=f"import torch\n\n{NETS}{loop('first')}{loop('second')}")
     assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net"))] == ["first", "second"]
-    found = sampling_of(find_reference(f"{tmp_path}::Net::second"))
+    found = sampling_of(f"{tmp_path}::Net::second")
     assert found is not None
     assert found.function == "second"
     with pytest.raises(BadInput, match="'third'"):
-        sampling_of(find_reference(f"{tmp_path}::Net::third"))
+        sampling_of(f"{tmp_path}::Net::third")
 
 
 @pytest.mark.parametrize(("body", "alone"), [
@@ -225,7 +230,7 @@ def test_a_schedule_that_tells_its_numbers_can_be_copied(body: str, alone: bool,
         "        v = model(x, a)\n        x = x + (b - a) * v\n    return x\n\n"
         "class Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
     ))  # fmt: skip
-    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    found = sampling_of(f"{tmp_path}::Net")
     assert found is not None
     assert found.schedule is not None
     assert (found.schedule.made is not None) == alone

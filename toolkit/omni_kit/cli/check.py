@@ -11,7 +11,16 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.gating import for_machines, ids
-from omni_kit.cli.options import FindingsFormat, FindingsFormatOption, FullOption
+from omni_kit.cli.options import (
+    BaselineOption,
+    FindingsFormat,
+    FindingsFormatOption,
+    FullOption,
+    IgnoreOption,
+    SelectOption,
+    StrictOption,
+    WriteBaselineOption,
+)
 from omni_kit.counting import counted
 from omni_kit.output import Format, Output
 
@@ -22,7 +31,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
 class CheckLevel(StrEnum):
-    """How far rules may go: read, build, or load a toy checkpoint."""
+    """Depth of the rules: read the source, build the model, or load a toy checkpoint."""
 
     static = "static"
     import_ = "import"
@@ -33,18 +42,10 @@ class CheckLevel(StrEnum):
 def check_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Model directories, or the root of a checkout.")],
     target: Annotated[str | None, typer.Option(help="Apply only this framework's rules.")] = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(metavar="IDS", help="Only rules whose ID starts with one of these prefixes (comma-separated)."),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="IDS", help="No rules whose ID starts with one of these prefixes (comma-separated)."),
-    ] = None,
-    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Baseline of known findings to ignore.")] = None,
-    write_baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the findings of this run as a baseline.")
-    ] = None,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaselineOption = None,
     fix: Annotated[bool, typer.Option("--fix", help="Apply safe fixes, then check again.")] = False,
     level: Annotated[
         CheckLevel,
@@ -53,7 +54,7 @@ def check_command(
     touched: Annotated[
         bool, typer.Option("--touched", help="Treat each PATH as a changed file and check the model that contains it.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    strict: StrictOption = False,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Read settings from this pyproject.toml instead of the working directory's."),

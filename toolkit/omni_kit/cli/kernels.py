@@ -104,7 +104,7 @@ def kernels_command(
 
 
 def _parameters(size: str) -> int:
-    """How many parameters "1b" or "350m" says.
+    """Parse a number of parameters such as "1b" or "350m".
 
     Raises:
         BadInput: it says no number.

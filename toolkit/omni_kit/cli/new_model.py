@@ -95,7 +95,7 @@ def new_model_command(
 
 
 def _wrong(scaffold: "Scaffold") -> "list[Todo]":
-    """What is wrong in the files that were written, where the plan has them checked."""
+    """Return the errors in the written files, if the plan requires a check."""
     from omni_checkers import check
     from omni_kit.targets.protocol import Todo
 

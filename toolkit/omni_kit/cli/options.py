@@ -42,6 +42,11 @@ WriteBaselineOption = Annotated[
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format: human, or json for scripts and agents.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Device to compute on.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")]
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
+]
 LibraryOption = Annotated[str, typer.Option("--library", metavar="L", help="The library: transformers or diffusers.")]
 FullOption = Annotated[bool, typer.Option("--full", help="Print long lists in full.")]
 SourceArgument = Annotated[

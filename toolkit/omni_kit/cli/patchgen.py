@@ -24,6 +24,7 @@ from omni_kit.cli.options import (
     IgnoreOption,
     LibraryOption,
     SelectOption,
+    ToOption,
     TransformersOption,
     WriteBaselineOption,
 )
@@ -171,10 +172,7 @@ def drift_command(
             help="Version that the patches are written for: a number or a path; by default the recorded hashes.",
         ),
     ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
-    ] = None,
+    after: ToOption = None,
     library: LibraryOption = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,
@@ -393,7 +391,7 @@ def _render_drift(report: "DriftReport", full: bool, console: Console) -> None:
 
 
 def _render_applied(before: Callable[[Console], None], done: "RenamedCheckpoint", console: Console) -> None:
-    """What drift says, then what became of the checkpoint."""
+    """Print the drift, then the changes to the checkpoint."""
     before(console)
     verb, keys = "wrote" if done.written else "would write", done.keys
     moved = f"{keys.renamed} of {keys.read} keys renamed as {done.model_type}'s, {keys.copied} copied"

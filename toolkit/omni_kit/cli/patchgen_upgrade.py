@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption
+from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption, ToOption
 from omni_kit.cli.patchgen import AllOption, ConfigsArgument, RootOption, chosen_configs, patchgen_app
 from omni_kit.counting import counted
 from omni_kit.output import Format, Output
@@ -26,10 +26,7 @@ def upgrade_command(
         str | None,
         typer.Option("--from", metavar="OLD", help="Version that the patches are written for: a number or a path."),
     ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
-    ] = None,
+    after: ToOption = None,
     library: LibraryOption = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,

@@ -93,7 +93,7 @@ def _render(one: "Definition", detectors: Sequence["Definition"], console: Conso
         if text:
             console.print(f"\n{heading}{escape(' '.join(text.split()))}")
     if one.family:
-        console.print(f"\nFamily: {one.family}, whose ID stands for all its detectors")
+        console.print(f"\nFamily: {one.family}, whose ID selects all its detectors")
     if one.obligations:
         console.print(f"\nObligations: {', '.join(one.obligations)}")
     for other in detectors:

@@ -12,7 +12,7 @@ from omni_kit.cli.app import app
 from omni_kit.cli.check import show_findings
 from omni_kit.cli.commands import Commands
 from omni_kit.cli.gating import for_machines, ids
-from omni_kit.cli.options import FindingsFormat, FormatOption, FullOption
+from omni_kit.cli.options import FindingsFormat, FormatOption, FullOption, IgnoreOption, SelectOption, StrictOption
 from omni_kit.counting import counted
 from omni_kit.output import Format, Output, table
 from omni_kit.skillpack import Agent, Place
@@ -104,15 +104,9 @@ def check_command(
     checkout: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Repository in which the named paths must exist.")
     ] = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(metavar="IDS", help="Only rules whose ID starts with one of these prefixes (comma-separated)."),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="IDS", help="No rules whose ID starts with one of these prefixes (comma-separated)."),
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    strict: StrictOption = False,
     ask: Annotated[
         bool,
         typer.Option("--ask", help="Run every named program outside the repository with --help, even unknown ones."),
@@ -149,7 +143,7 @@ def check_command(
 
 
 def _as_json(report: "Report") -> dict[str, object]:
-    """As a report of check; what was looked at is skills."""
+    """Return the JSON form of check's report for skills."""
     said = report.as_json()
     checked = said["checked"]
     return {

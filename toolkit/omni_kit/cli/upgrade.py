@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption
+from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption, ToOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
 
@@ -24,10 +24,7 @@ def upgrade_command(
         str | None,
         typer.Option("--from", metavar="OLD", help="Version in use: a number or an unpacked version's path."),
     ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
-    ] = None,
+    after: ToOption = None,
     library: LibraryOption = "transformers",
     dry_run: DryRunOption = False,
     diff: DiffOption = False,

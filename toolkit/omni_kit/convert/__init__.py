@@ -68,7 +68,7 @@ def convert(
 
 
 def _whole(checkpoint: Checkpoint, model: UpstreamModel | None) -> tuple[str, ...]:
-    """What check-layout has to say about a checkpoint from which no expert is missing."""
+    """Return check-layout's messages on a checkpoint, and raise if experts are missing."""
     findings = judge(checkpoint, model).findings
     lost = next((finding for finding in findings if finding.code == "incomplete-experts"), None)
     if lost is not None:

@@ -131,7 +131,7 @@ class Destination:
     def _refuse_other(self, place: Path, content: bytes) -> None:
         """Raises where another file is in the way of one that is to be written."""
         if place.exists() and place.read_bytes() != content:
-            raise BadInput(f"{place} is not what was written", "start again in a new directory")
+            raise BadInput(f"{place} differs from the written file", "start again in a new directory")
 
     def _discard(self) -> None:
         for shard in self.plan.shards:
@@ -160,7 +160,7 @@ class Destination:
         there = [shard for shard in self.plan.shards if self._exists(shard)]
         wrong = next((shard for shard in there if not self.finished(shard) or not self._has_header(shard)), None)
         if wrong is not None:
-            raise BadInput(f"{self.path / wrong.name} is not what was written", "start again in a new directory")
+            raise BadInput(f"{self.path / wrong.name} differs from the written file", "start again in a new directory")
 
     def _complete(self) -> bool:
         """Whether an earlier run of this very plan got to its end: files, headers and index are as planned."""
@@ -238,7 +238,7 @@ class Destination:
 
     @cached_property
     def _roots(self) -> frozenset[Path]:
-        """Where the source really lies: its directory, and those of its shards, which may be links as in a cache."""
+        """Real directories of the source: its own, and those of its shards, which may be links into a cache."""
         files = {info.file for info in self.plan.sources.values()}
         return frozenset({self.source, *(file.resolve().parent for file in files)})
 

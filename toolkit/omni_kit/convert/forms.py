@@ -135,7 +135,7 @@ class Former:
         return encode(box.experts, memory, names)
 
     def _memory(self, container: str) -> tuple[Memory, tuple[str, str]]:
-        """How the module holds a container, and its two leaves; one that is not built is like the others."""
+        """Return the module's form of a container, and its two leaves; one that is not built is like the others."""
         assert self.model is not None
         similar = [container, *(name for name in self._modules if name.endswith("experts"))]
         for name in similar:

@@ -111,7 +111,7 @@ def copy_range(source: int, there: int, target: int, here: int, count: int) -> N
 
 
 def _copy_in_kernel(source: int, there: int, target: int, here: int, count: int) -> int:
-    """How many bytes the kernel copied by itself: none on systems and between file systems where it cannot."""
+    """Return how many bytes the kernel copied itself: none on systems and between file systems without support."""
     done = 0
     with suppress(AttributeError, OSError):  # what it could not copy is read and written, with errors of its own
         while done < count:

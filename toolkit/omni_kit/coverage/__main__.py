@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _done(given: argparse.Namespace) -> tuple[str, int]:
-    """What to write, and the exit code."""
+    """Return the text to write, and the exit code."""
     if given.command in _FAMILIES:
         family = _FAMILIES[given.command]
         cases = in_shares(given.names or family.names(), family.cover_one)

@@ -52,7 +52,7 @@ def cover_one(name: str, place: Path, sides: Sides) -> Case:
 
 
 def _conditioned(directory: Path, sides: Sides, figure: str) -> tuple[Outcome, str, str]:
-    """What the level `hooks` says of the model of conditions: the outcome, what was compared, and figure or reason."""
+    """Return the result of the level `hooks` for the condition model: outcome, comparison, and figure or reason."""
     try:
         (level,) = run_parity(directory, ["hooks"], sides=sides).levels
     except OmniKitError as error:
@@ -63,7 +63,7 @@ def _conditioned(directory: Path, sides: Sides, figure: str) -> tuple[Outcome, s
 
 
 def _shared(directory: Path, checkpoint: Path, sides: Sides) -> str:
-    """What two and four processes that share sequences say."""
+    """Return the results of two and four processes with sharded sequences."""
     try:
         (level,) = run_parity(directory, ["sp"], checkpoint=checkpoint, sides=sides).levels
     except OmniKitError as error:

@@ -145,7 +145,7 @@ def _place(subject: Subject) -> str:
 
 
 def _refused(room: str, what: str, error: OmniKitError) -> Fact:
-    """What is refused, and why; lines of upstream's files in the message are its evidence."""
+    """Return the fact that something was refused, with the reason; upstream's lines in the message are its evidence."""
     places = re.findall(r"[\w./-]+\.py:\d+", error.message)
     plain = re.sub(r"[\w./-]+\.py:\d+|\b\d+\.\d+\.\d+\b", "...", error.message)
     return Fact(room, what, plain[:200], "; ".join(places))
@@ -162,7 +162,7 @@ def _facts(subject: Subject) -> Iterator[Fact]:
 
 
 def _decided(target: Target, subject: Subject) -> Iterator[Fact]:
-    """What the target's plan decides, for each kind that the subject can be integrated as."""
+    """Yield the decisions of the target's plan, for each kind that the subject can be integrated as."""
     for kind in subject.kinds:
         if kind not in target.kinds or not target.kinds[kind].templates:
             continue
@@ -213,7 +213,7 @@ def _feed(model: UpstreamModel) -> Iterator[Fact]:
 
 
 def _rules(name: str) -> tuple[str, list[Fact]]:
-    """What the rules find in a fresh integration."""
+    """Return the rules' findings in a fresh integration."""
     with tempfile.TemporaryDirectory(prefix="omni-kit-facts-") as place:
         try:
             new_model(name, name, target="veomni", into=Path(place), transformers=find_library(TRANSFORMERS).root)

@@ -112,7 +112,7 @@ def _row(
 
 
 def _reasons(site: str, decisions: Sequence[Decision], source: SourceFile) -> Iterator[str]:
-    """Why nothing is derived for a site, the most exact reason first."""
+    """Yield why nothing is derived for a site, the most exact reason first."""
     owner, _, method = site.partition(".")
     if method.startswith("dummy"):
         yield _DUMMY

@@ -121,7 +121,7 @@ def _cause(base: Facts, other: Facts, facts: Sequence[Fact | None]) -> str:
 
 
 def _recipe(base: Facts, other: Facts, name: str) -> str:
-    """Where one version alone has a recipe for checkpoints of a class or model_type; empty where both or none do."""
+    """Return which version alone has a recipe for checkpoints of a class or model_type; empty if both or none do."""
     lines = [
         next((node.lineno for node in ast.walk(_tree(_file(facts, _RECIPES)))
               if isinstance(node, ast.Constant) and node.value == name), None)
@@ -157,7 +157,7 @@ def _difference(base: Facts, other: Facts, path: str, name: str) -> str:
 
 
 def _classes_changed(base: Facts, here: Path, there: Path, path: str) -> str:
-    """Which classes of a file are gone, and which are new; empty where neither file is there, or none is."""
+    """Return the removed and new classes of a file; empty if neither file exists, or none changed."""
     old, new = ([name for name, node in _definitions(file).items() if isinstance(node, ast.ClassDef)]
                 for file in (here, there))  # fmt: skip
     told = [f"{name} is gone" for name in old if name not in new]

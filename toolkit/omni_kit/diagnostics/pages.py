@@ -43,7 +43,7 @@ def page(one: Definition, detectors: Sequence[Definition] = ()) -> str:
 
 
 def _ignoring(one: Definition) -> str:
-    """How to ignore a finding, in one line."""
+    """Return how to ignore a finding, in one line."""
     comment = f"omni-kit: ignore[{one.id}] reason"
     form = {"skill": f"`<!-- {comment} -->`", "layout": ""}.get(one.target, f"`# {comment}`")
     first = f"To ignore one finding, write {form} on its line or the line above. " if form else ""

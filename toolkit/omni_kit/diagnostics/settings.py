@@ -44,7 +44,7 @@ class Settings:
         }
 
     def __str__(self) -> str:
-        """The same in one line for people: what differs from the defaults."""
+        """Return the settings that differ from the defaults, in one line for people."""
         said = self.as_json()
         parts = [f"{key} {','.join(said[key])}" for key in ("select", "ignore") if said[key]]
         parts += ["strict"] if self.strict else []
@@ -130,7 +130,7 @@ def not_used(paths: Sequence[Path], used: Path | None) -> list[Path]:
 
 
 def _table(file: Path) -> Any:
-    """What the file has as [tool.omni-kit.check]; None for nothing."""
+    """Return the file's [tool.omni-kit.check]; None if it has none."""
     table: Any = _read(file)
     for key in ("tool", "omni-kit", "check"):
         if not isinstance(table, dict):

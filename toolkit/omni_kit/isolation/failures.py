@@ -6,7 +6,7 @@ import traceback
 from omni_kit.errors import MissingRequirement, OmniKitError
 
 REQUESTED = "--- "
-"""How a line of a process's log begins that shows a request."""
+"""Prefix of the log lines of a process that show a request."""
 
 
 def one_line(error: Exception) -> str:

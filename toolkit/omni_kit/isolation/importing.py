@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from omni_kit.errors import in_short
 from omni_kit.isolation.failures import lacking_package, missing
 from omni_kit.isolation.requests import CALLING, Call
 from omni_kit.isolation.worker import StepError, Worker
@@ -14,7 +15,7 @@ _TIMEOUT = 120.0  # seconds that one import may take
 
 
 class ImportProblem(NamedTuple):
-    """Why a module cannot be imported, in one line, and the missing package if that is the reason."""
+    """Reason why a module cannot be imported, in one line, and the missing package if that is the reason."""
 
     text: str
     lacks: str = ""
@@ -36,7 +37,7 @@ def imported(
 
 
 def _up_to_death(modules: Sequence[str], first: Sequence[Path], how: str) -> dict[str, ImportProblem]:
-    """Why modules cannot be imported, without text for those that can; up to the first that ends the process."""
+    """Return why modules cannot be imported, without text for importable ones; stops at one that ends the process."""
     found: dict[str, ImportProblem] = {}
     with (
         tempfile.TemporaryDirectory(prefix="omni-kit-imports-") as logs,
@@ -56,7 +57,7 @@ def attempt(name: str) -> ImportProblem:
     try:
         importlib.import_module(name)
     except BaseException as error:
-        text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        text = in_short(error)
         lacks = lacking_package(error)
         return ImportProblem(missing(error, lacks) if lacks and lacks != name else text, lacks)
     return ImportProblem("")

@@ -32,7 +32,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Start:
-    """How to start a process.
+    """Recipe for starting a process.
 
     Attributes:
         program: what it executes, with its arguments.

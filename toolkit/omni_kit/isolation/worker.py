@@ -307,7 +307,7 @@ class Worker:
             return log.read().decode(errors="replace")
 
     def _killer(self) -> str:
-        """Who sent SIGKILL, as far as the kernel's count of processes that it killed for memory says."""
+        """Return the cause of SIGKILL, as far as the kernel's count of out-of-memory kills shows it."""
         now = killed_for_memory()
         if now is None or self._kills is None:
             return ", as the kernel does when memory runs out"

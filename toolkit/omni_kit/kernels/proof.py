@@ -153,7 +153,7 @@ class _Feed:
 
 
 def _wanted(own: torch.dtype, dtype: torch.dtype) -> torch.dtype:
-    """What is more exact than the dtype that is trained stays so."""
+    """Return the dtype of training, unless the tensor's own is more exact."""
     return dtype if torch.finfo(own).eps >= torch.finfo(dtype).eps or own == dtype else own
 
 
@@ -166,7 +166,7 @@ def _outputs(value: Any, name: str = "answer") -> Iterator[tuple[str, torch.Tens
 
 
 def _weights(tensor: torch.Tensor) -> torch.Tensor:
-    """What a gradient starts from: the same for all that answer in this shape, and no element like another."""
+    """Return the weights of a gradient: the same for all outputs of this shape, and different for each element."""
     if not tensor.dim():
         return torch.ones_like(tensor)
     generator = torch.Generator(device="cpu").manual_seed(tensor.numel())

@@ -165,7 +165,7 @@ class _Work:
         return Measured(sample.typical, sample.gb, 0.0)
 
     def _frame(self, source: str) -> KernelReport:
-        """What is known before anything runs."""
+        """Build the part of the report that is known before anything runs."""
         asked = self._asked
         parameters = self._room.scale(source, 0 if asked.config else asked.size)
         config = json.loads((self._room.config_dir / "config.json").read_text(encoding="utf-8"))
@@ -341,6 +341,6 @@ class _Work:
 
 
 def _model_type(source: str) -> str:
-    """What an integration's toy is made from: a name, or a config that says it."""
+    """Return the model_type of an integration's toy: the name itself, or the one in a config."""
     path = Path(source)
     return kind_of(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else source

@@ -166,7 +166,7 @@ def _in_groups(names: list[str]) -> list[list[str]]:
 
 
 def _noise(own: Sequence[Sample], differences: Mapping[str, Sequence[float]]) -> float:
-    """How far the same comparison falls apart from round to round, where there were several; else the baseline."""
+    """Return the spread of one comparison from round to round if there were several, else of the baseline."""
     apart = [abs(one - _median(found)) for found in differences.values() if len(found) > 1 for one in found]
     if not apart:
         level = [sample.typical for sample in own]

@@ -66,7 +66,7 @@ def check_layout(
 
 
 def _expected(subject: Subject, against_model: bool) -> LayoutVerdict:
-    """What the library declares for a model of which there are no weights to look at."""
+    """Return the layout that the library declares for a model without weights to read."""
     if against_model:
         raise BadInput(
             f"{subject.given} contains no safetensors files to load with --against-model", "pass a checkpoint directory"

@@ -99,7 +99,7 @@ def _counted(found: Counter[tuple[str, str]]) -> tuple[Ignored, ...]:
 
 
 class _Tally:
-    """What has been found out about the keys so far."""
+    """Accounting of the keys so far."""
 
     def __init__(self, checkpoint: Checkpoint, model: Model) -> None:
         self._checkpoint = checkpoint

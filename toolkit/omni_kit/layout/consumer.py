@@ -18,7 +18,7 @@ class Consumer(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is typed after --for."""
+        """Name as typed after --for."""
 
     def consume(self, subject: Subject, checkpoint: Checkpoint, verdict: LayoutVerdict) -> LayoutVerdict:
         """The verdict against what this consumer builds, in which every parameter is written exactly once.

@@ -116,7 +116,7 @@ def _other(keys: Sequence[str], of: Callable[[str], object]) -> str | None:
 
 
 def _leftovers(group: ExpertGroup, reading: DiskReading, known: set[str]) -> Iterator[str]:
-    """What belongs to a weight, and has no place next to it in another layout: biases and scales of other sorts."""
+    """Yield the keys of a weight without a place in another layout: biases and scales of other sorts."""
     stems = tuple(plain(leaf) for leaf in reading.names)
     for key in group.members():
         leaf = _NUMBER_AHEAD.sub("", key.removeprefix(f"{group.prefix}."))

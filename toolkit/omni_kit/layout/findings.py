@@ -81,7 +81,7 @@ def _number_of_experts(one: JudgedGroup, model: Model | None) -> Iterator[Layout
 
 
 def _expected(one: JudgedGroup, model: Model | None) -> set[int]:
-    """How many experts the parameters have that a group feeds; where none are known, as many as there seem to be.
+    """Return the expert counts of the parameters that a group feeds; if unknown, the apparent count.
 
     Experts of two widths feed two stacks; some stack more gates than downs, for experts that compute nothing.
     """
@@ -96,7 +96,7 @@ def _expected(one: JudgedGroup, model: Model | None) -> set[int]:
 
 
 def _obstacles(judged: Sequence[JudgedGroup]) -> Iterator[LayoutFinding]:
-    """Why experts have no canonical form without loss, once for each container."""
+    """Yield why experts have no canonical form without loss, once for each container."""
     first = {one.group.pattern: one for one in reversed(judged) if one.obstacle}
     for one in first.values():
         yield LayoutFinding("quantised-experts" if one.reading.quantized else "not-exact", "error", one.obstacle)
@@ -109,7 +109,7 @@ def _without_model(judged: Sequence[JudgedGroup]) -> LayoutFinding:
 
 
 def _against_recipe(subtree: Subtree, model: Model, marked: bool) -> Iterator[LayoutFinding]:
-    """Where the file and what transformers declares disagree, both are said."""
+    """Yield the disagreements between the file and transformers' declaration."""
     operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
     prefix = subtree.prefix
     if marked and subtree.disk is Disk.fused and subtree.memory.startswith("transposed"):

@@ -28,7 +28,7 @@ class Misfit:
 
 @dataclass
 class _Bucket:
-    """What one application of a converter takes in: by source, the shapes of its tensors; None where not known."""
+    """Input of one application of a converter: by source, the shapes of its tensors; None if unknown."""
 
     names: tuple[str | None, ...]
     slots: dict[int, list[Shape | None]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Feeds:
         elif faults or any(None in shapes for shapes in bucket.slots.values()):
             there = next(transform.sources[number] for number in bucket.slots)
             for name in filter(None, bucket.names):
-                yield Misfit(self._parameters[name], "half-fed", f"is made of {there} alone: {lost[0]} is not there")
+                yield Misfit(self._parameters[name], "half-fed", f"is made of {there} alone: {lost[0]} is missing")
 
     def _run(self, transform: Transform, bucket: _Bucket) -> Iterator[Misfit]:
         slots: Slots = []

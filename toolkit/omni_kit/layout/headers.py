@@ -78,7 +78,7 @@ def _parse(text: bytes, name: str) -> dict[str, Any]:
 
 
 def _pairs(header: Mapping[str, Any]) -> int:
-    """How many keys an ordinary header has, nested ones included: if the text has more, a key may stand twice."""
+    """Return the key count of an ordinary header, nested ones included: if the text has more, a key may repeat."""
     return len(header) + sum(len(entry) for entry in header.values() if isinstance(entry, dict))
 
 

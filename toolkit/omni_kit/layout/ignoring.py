@@ -72,7 +72,7 @@ class Ignoring:
         return found[0] if found is not None else None
 
     def _beyond(self, names: tuple[str, ...]) -> tuple[str, int] | None:
-        """The same, with the number of layers between the last that is built and this one."""
+        """Return the layer's name, and its distance from the last layer that is built."""
         for spelled in (s for name in names for s in self._spellings(name)):
             match = _LAYER.match(spelled)
             count = self._layers.get(match["list"]) if match is not None else None
@@ -96,7 +96,7 @@ class Ignoring:
 
     @cached_property
     def _said(self) -> int:
-        """How many such layers the config speaks of; no limit where it only says that there are some."""
+        """Number of such layers in the config; unlimited if it only states that there are some."""
         values = self._model.given
         parts = [values, *(value for value in values.values() if isinstance(value, Mapping))]
         said = [value for part in parts for key, value in part.items() if _ANNOUNCED.search(str(key)) and value]

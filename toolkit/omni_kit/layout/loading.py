@@ -73,7 +73,7 @@ def loading(verdict: LayoutVerdict) -> Loading:
     subtree = others[0] if others else subtrees[0]
     evidence = "; ".join(subtree.evidence)
     if not others:
-        reason = f"the modules hold them {subtree.memory}, as they lie on disk"
+        reason = f"the modules hold them {subtree.memory}, as on disk"
         return Loading(Converter.none, reason, subtree.disk, subtree.names, evidence=evidence)
     reason = (
         f"experts are stored {subtree.disk or 'in no known layout'} on disk, and the modules hold them {subtree.memory}"
@@ -89,7 +89,7 @@ def loading(verdict: LayoutVerdict) -> Loading:
 
 
 def _refusal(subtrees: Sequence[Subtree]) -> Loading | None:
-    """Why no converter can be told, or can read the experts; None where one can."""
+    """Return why no converter can be chosen, or can read the experts; None if one can."""
     for subtree in subtrees:
         evidence = "; ".join(subtree.evidence)
         if subtree.ambiguous:

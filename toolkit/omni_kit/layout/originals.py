@@ -54,7 +54,7 @@ def _diffusers(subject: Subject) -> Library | None:
 
 
 def _way(found: Original, checkpoint: Checkpoint, subject: Subject) -> str:
-    """What to do: the conversion that exists."""
+    """Return the instruction to convert with the existing conversion."""
     file = checkpoint.files[0] if len(checkpoint.files) == 1 else Path(subject.given)
     what = f"'{file}'" if len(checkpoint.files) == 1 else "a state dict of all its shards"
     loader = f"{found.class_name}.from_single_file" if found.class_name else "the pipeline's from_single_file"

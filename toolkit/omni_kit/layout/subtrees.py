@@ -121,7 +121,7 @@ def merge(judged: Sequence[JudgedGroup], checkpoint: Checkpoint) -> Iterator[Sub
 
 
 def _memory(model: Model | None, fed: tuple[str, ...], predicts: bool) -> Memory:
-    """How the module holds what a group feeds; a layer that is not built would hold it as the others do."""
+    """Return the module's form of what a group feeds; a layer that is not built is treated like the others."""
     if model is None:
         return Memory.none
     if not predicts:

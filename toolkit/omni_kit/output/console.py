@@ -152,6 +152,6 @@ class Output:
 
 
 def _plain_width() -> int:
-    """How wide output is where no terminal says it: as `COLUMNS` requires it, else wide enough for tables."""
+    """Return the output width without a terminal: `COLUMNS` if it is set, else wide enough for tables."""
     given = os.environ.get("COLUMNS", "")
     return min(max(int(given), _NARROWEST), _WIDEST) if re.fullmatch(r"[0-9]{1,6}", given) else _PLAIN_WIDTH

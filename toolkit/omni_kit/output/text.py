@@ -34,7 +34,7 @@ class PlainConsole(Console):
     """A console that prints foreign text literally and never interprets its markup."""
 
     def render_str(self, text: str, *args: Any, **kwargs: Any) -> Text:
-        """As Rich does, of text that is fit to be shown."""
+        """Render text as Rich does, after escaping what a terminal must not get."""
         return super().render_str(shown(text), *args, **kwargs)
 
 

@@ -27,7 +27,7 @@ def assert_parity(path: Path, levels: Sequence[str] | None = None, **options: An
 
 
 def explain(report: ParityReport) -> str:
-    """What is wrong, in a few lines that a person or an agent can act on."""
+    """Return the problems of a report in a few lines that a person or an agent can act on."""
     lines = [f"{report.model_type or report.path} is not at parity with upstream"]
     lines += [f"  {level.level}: {level.status}: {level.reason}" for level in report.levels if level.status != "pass"]
     if (found := report.first_divergence) is not None:

@@ -1,4 +1,4 @@
-"""What is compared: the integration that a target finds at a path, and what must be installed for it."""
+"""Candidate of a comparison: the integration that a target finds at a path, and its installation requirements."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Layout = Literal["hub", "memory"]
 
 
 def find_candidate(path: Path, target: str | None = None) -> Candidate:
-    """As `find_owned`, without the target."""
+    """Return the candidate of `find_owned`."""
     return find_owned(path, target)[1]
 
 

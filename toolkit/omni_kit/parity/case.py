@@ -21,7 +21,7 @@ from omni_kit.toys.tensors import Tensors
 
 
 class Case:
-    """What the levels ask for. Each comparison is made once, whichever level asks first.
+    """Results that the levels request. Each comparison is made once, whichever level requests it first.
 
     Args:
         pair: both sides.
@@ -46,17 +46,17 @@ class Case:
 
     @property
     def offers(self) -> frozenset[Ability]:
-        """What both sides can do."""
+        """Abilities that both sides have."""
         return frozenset(self.pair.candidate.offers)
 
     @cached_property
     def batch_builder(self) -> BatchBuilder:
-        """What made the batch."""
+        """Builder of the batch."""
         return made_batch_builder(self.pair.candidate.batch_builder)
 
     @cached_property
     def mask(self) -> torch.Tensor:
-        """Which places of the answers count."""
+        """Mask of the output positions that count."""
         return self.batch_builder.mask(self.pair.inputs()).bool()
 
     @cached_property
@@ -133,7 +133,7 @@ class Case:
         return first_backward(self.free, tolerance, sound) or owner(self.free, wrong)
 
     def _or_giver(self, blame: Blame) -> Blame:
-        """Who did not hand on what the blamed module needs, where that is all that is wrong with it."""
+        """Return the caller that did not pass what the blamed module needs, if nothing else is wrong with it."""
         if not lacking(self.replayed, blame.call):
             return blame
         try:

@@ -1,4 +1,4 @@
-"""What a judge may ask about the candidate. A proof puts that of a candidate with a fault in its place."""
+"""Evidence about the candidate that a judge can request. A proof substitutes that of a candidate with a fault."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
 
 class Evidence(Protocol):
-    """What is known of the candidate. A `Pair` measures it; `FaultEvidence` reads what a run with a fault left."""
+    """Evidence about the candidate. A `Pair` measures it; `FaultEvidence` reads the files of a run with a fault."""
 
     def loaded(self) -> Tensors:
-        """What its model holds after its own loader has read the checkpoint."""
+        """Return its model's tensors after its own loader has read the checkpoint."""
 
     def exported(self) -> Tensors:
-        """What upstream holds after it has loaded what it exports."""
+        """Return upstream's tensors after loading the candidate's export."""
 
     def exported_config(self) -> str:
-        """How the config.json that it exports differs from the one that it was loaded with; empty where it does not."""
+        """Return how the exported config.json differs from the one it was loaded with; empty if it does not."""
 
     def results(self, what: str) -> Tensors:
         """Its "outputs" or "gradients"."""
 
     def recording(self) -> Recording:
-        """What went in and out of every module, running freely."""
+        """Return the inputs and outputs of every module in a free run."""
 
     def replayed(self) -> Recording:
-        """As `recording`, each module fed as upstream's was."""
+        """Return the recording with each module fed upstream's inputs."""
 
     def completed(self) -> Recording:
-        """As `replayed`, each module also given what it is not passed."""
+        """Return the recording of `replayed`, each module also given the arguments that it was not passed."""
 
     def attention(self) -> AttentionCalls:
-        """How it called attention."""
+        """Return its attention calls."""
 
 
 class FaultEvidence:
-    """What a candidate with a fault left behind.
+    """Evidence that a candidate with a fault left on disk.
 
     Args:
         pair: the comparison without the fault.

@@ -1,4 +1,4 @@
-"""Which own line of an integration a failure comes from. Each question costs a run, so only failures ask."""
+"""Attribution of a failure to a line of the integration. Each question costs a run, so only failures ask."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

@@ -23,7 +23,7 @@ _NEEDED = ("roundtrip", "forward", "backward")
 
 @dataclass(frozen=True)
 class _Fault:
-    """What the candidate's process says about a place."""
+    """Place of a fault, as the candidate's process reports it."""
 
     number: int
     kind: str
@@ -161,7 +161,7 @@ def _attention_blamed(faulty: Case) -> str:
 
 
 def _shown(faulty: Case, module: str) -> str:
-    """What a report calls a module: its name, or the nearest one around it that upstream has, too."""
+    """Return a module's name in reports: its own, or that of the nearest enclosing one that upstream also has."""
     reference, candidate = faulty.pair.recordings()
     known = {call.module for call in reference.calls}
     while module and module not in known:

@@ -14,7 +14,7 @@ from omni_kit.targets.sides import StageFault
 
 
 def prove_stages(case: Case, say: Callable[[str], None] = lambda line: None) -> Proof | None:
-    """As `prove`, where answers come stage by stage: a mistake is located where the first wrong stage is its own."""
+    """Prove the comparison by stages: a mistake is located if the first wrong stage is its own."""
     if (found := judge(Stages.name, case)).status != "pass":
         case.note(f"no fault was injected: {Stages.name} already fails without a fault ({found.reason})")
         return None

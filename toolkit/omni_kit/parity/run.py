@@ -205,7 +205,7 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
 
 
 def _executed(case: "Case") -> dict[str, Arcs] | None:
-    """What was executed of what is measured; None where nothing is, or a process has ended."""
+    """Return the measured lines that were executed; None if nothing is measured, or a process has ended."""
     try:
         return dict(case.pair.executed()) if case.pair.measured else None
     except StepError as error:

@@ -1,4 +1,4 @@
-"""Which calls of a module lead to which of its functions, as far as the text tells.
+"""Call graph of a module: which of its functions each call leads to, as far as the source shows.
 
 It follows plain names, `self.method(...)`, and modules that an `__init__` puts into attributes (`self.mlp = MLP(...)`,
 `self.layers = nn.ModuleList([Layer(...) ...])`), whose call is their `forward`.

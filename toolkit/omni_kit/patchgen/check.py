@@ -111,11 +111,11 @@ def _compare(result: ConfigResult, product: Product, out_dir: Path | None, fix: 
 
 
 def _judge(result: ConfigResult, product: Product) -> None:
-    """What is wrong with files that are not, byte for byte, what the config generates."""
+    """Report files that are not, byte for byte, what the config generates."""
     assert result.path is not None
     if not product.output.is_file():
         result.status = "stale"
-        result.diagnostics.append(error("not-generated", f"{product.output.name} is not there; run the config"))
+        result.diagnostics.append(error("not-generated", f"{product.output.name} does not exist; run the config"))
         return
     found = differences(product, result.path.name)
     if not found:

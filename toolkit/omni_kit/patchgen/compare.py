@@ -1,4 +1,4 @@
-"""How one upstream definition changed between two versions."""
+"""Changes of one upstream definition between two versions."""
 
 import ast
 import copy
@@ -131,7 +131,7 @@ def _where_to(then: str, old: Definition, after: SourceModule, path: str) -> str
     if owner and after.get(owner) is None:
         return f"class {owner} is gone"
     close = difflib.get_close_matches(path, list(after.definitions), n=1, cutoff=0.85)
-    return f"nothing of that name; {close[0]} is like it" if close else "nothing of that name"
+    return f"no such name; {close[0]} is similar" if close else "no such name"
 
 
 def _telling_lines(text: str) -> set[str]:

@@ -82,7 +82,7 @@ def settled(config: PatchConfig) -> PatchConfig:
     """
     for value, what, origin in _said(config):
         if not isinstance(value, (str, bool, type(None))):
-            unreadable = Unsupported(f"takes {what} from what is not known")
+            unreadable = Unsupported(f"takes {what} from an unknown value")
             if origin is not None:
                 unreadable.path, unreadable.line = Path(origin.path), origin.line
             raise unreadable

@@ -48,7 +48,7 @@ def info(code: str, message: str, at: Origin | None = None, names: Iterable[str]
 
 
 def strictly(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The same with every warning an error."""
+    """Turn every warning into an error."""
     return [replace(d, severity=Severity.error) if d.severity is Severity.warning else d for d in found]
 
 

@@ -242,7 +242,7 @@ def _hash_status(
     if upstream == "none":
         return ("body-changed", "upstream has a method of that name now", "") if definition else ("unchanged", "", "")
     if after is None or definition is None:
-        return "vanished", "nothing of that name", ""
+        return "vanished", "no such name", ""
     now = after.code_of(definition)
     if code_hash(now) == upstream:
         return "unchanged", "", now

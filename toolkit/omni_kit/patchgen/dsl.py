@@ -30,7 +30,7 @@ _DSL = {name: getattr(spec, name) for name in (
 
 
 class Imports(Protocol):
-    """How a config's imports are followed."""
+    """Resolver of a config's imports."""
 
     def imported(self, name: str, home: Path, names: tuple[str, ...], level: int) -> Any:
         """Return the object that an import binds."""
@@ -173,7 +173,7 @@ def is_live(value: Any) -> bool:
 
 
 def _foreign(function: StandIn, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """What a call of something imported gives: a stand-in, or the definition that a foreign function is given."""
+    """Return the result of calling an import: a stand-in, or the definition that a foreign function receives."""
     given = [*arguments, *keywords.values()]
     if function.path in _LIBRARY and not any(isinstance(value, StandIn) for value in given):
         return _native(_LIBRARY[function.path], arguments, keywords)
@@ -203,7 +203,7 @@ def _native(function: Callable[..., Any], arguments: list[Any], keywords: dict[s
 
 
 def _of_dsl(name: str) -> Any:
-    """What the DSL's module offers under a name."""
+    """Return the value of a name in the DSL's module."""
     if name == "*":
         return {one: Native(value) for one, value in _DSL.items()}
     if name == "patch_spec":
@@ -214,7 +214,7 @@ def _of_dsl(name: str) -> Any:
 
 
 def _public(module: ModuleType) -> dict[str, Any]:
-    """What `from module import *` gives."""
+    """Return the names that `from module import *` binds."""
     listed = vars(module).get("__all__")
     if isinstance(listed, (list, tuple)):
         return {name: vars(module)[name] for name in listed}

@@ -26,7 +26,7 @@ class NoSource(Exception):
 
 @dataclass(frozen=True)
 class Position:
-    """Where a definition is written, as the process found that ran its config: the line is that of `first_line`."""
+    """Position of a definition, as found by the process that ran its config: the line is that of `first_line`."""
 
     name: str
     path: str
@@ -70,7 +70,7 @@ class Fragment:
         return isinstance(self.node, ast.ClassDef)
 
     def renamed(self, name: str, *, inside: bool) -> "Fragment":
-        """The same under another name; with `inside`, where it speaks of itself too (`super(Me, self)`, recursion)."""
+        """Return the fragment under another name; with `inside`, also in references to itself (`super(Me, self)`)."""
         if name == self.name:
             return self
         source = Source(self.text)
@@ -112,7 +112,7 @@ def fragment_of(replacement: Any, registrations: set[Origin], libraries: Librari
 
 
 def position_of(replacement: Any, origin: Origin | None, libraries: Libraries) -> Position:
-    """Where a live function or class is written.
+    """Return the position of a live function or class in its source.
 
     Raises:
         NoSource: see `fragment_of`.

@@ -185,7 +185,7 @@ def _behind_imports(source: SourceModule, text: str) -> Edit:
 
 
 def _top(source: SourceModule) -> int:
-    """Where the header goes: first of all, but behind a #! or coding line, which only work on top."""
+    """Return the position of the header: the top, but after a #! or coding line, which only works there."""
     line = 1
     while line <= 2 and source.lines[line - 1].startswith("#") and _is_magic(source.lines[line - 1]):
         line += 1

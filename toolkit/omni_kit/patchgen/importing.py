@@ -86,7 +86,7 @@ class Session(ABC):
 
     def _relative(self, home: Path, name: str, names: tuple[str, ...], level: int) -> Any:
         if level > len(home.parents):
-            raise ModuleNotFoundError(f"No module named '{'.' * level}{name}' beside {home.name}")
+            raise ModuleNotFoundError(f"No module named '{'.' * level}{name}' next to {home.name}")
         folder = home.parents[level - 1]
         place = folder.joinpath(*name.split(".")) if name else folder
         if name and place.with_name(place.name + ".py").is_file():
@@ -94,7 +94,7 @@ class Session(ABC):
             if path.parent == home.parent or path.stem.endswith(CONFIG_SUFFIX):
                 return self.run(path)
         elif not place.is_dir():
-            raise ModuleNotFoundError(f"No module named '{'.' * level}{name}' beside {home.name}")
+            raise ModuleNotFoundError(f"No module named '{'.' * level}{name}' next to {home.name}")
         package = package_of(place / "__init__.py")[1].removesuffix(".__init__")
         return self._with_members(StandIn(package), place, names)
 

@@ -185,7 +185,7 @@ def loaded_config(config: object, path: Path, siblings: dict[Path, PatchConfig])
 
 
 def _validate(config: PatchConfig, path: Path) -> None:
-    """What a config can get wrong and Python does not notice."""
+    """Check a config for mistakes that Python does not notice."""
     for name, types in _PARTS.items():
         strange = next((part for part in getattr(config, name) if not isinstance(part, types)), None)
         if strange is not None:
@@ -220,4 +220,4 @@ _PARTS = {
     "exclude": str,
     "drop_imported_names": str,
 }
-"""What the lists of a config hold."""
+"""Types of the items in a config's lists."""

@@ -16,7 +16,7 @@ _VERSION = re.compile(r"^__version__\s*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
 
 
 class Libraries:
-    """Where packages lie: given unpacked versions first, then given roots, then what is installed.
+    """Locations of packages: given unpacked versions first, then given roots, then the installed ones.
 
     Args:
         unpacked: package name to the directory of that package.

@@ -61,7 +61,7 @@ class Draft(Loaded):
         return self.generated.text
 
     def rejected(self) -> Rejected:
-        """The same module, after an error came up."""
+        """Return the module as rejected after an error."""
         return Rejected(self.loaded, self.output, self.generated)
 
     def product(self, text: str) -> "Product":

@@ -59,7 +59,7 @@ def run_configs(
     force: bool = False,
     gate: Gate | None = None,
 ) -> list[ConfigResult]:
-    """The same for several, which are formatted together; see `run_config`."""
+    """Run several configs, formatting their files together; see `run_config`."""
     results = prepare(configs, out_dir, transformers, gate)
     for result in results:
         if isinstance(product := result.stage, Product):

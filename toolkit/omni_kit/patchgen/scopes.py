@@ -1,4 +1,4 @@
-"""Which module-level names a module binds, and which definitions use which of them."""
+"""Module-level names that a module binds, and the definitions that use each of them."""
 
 import ast
 import builtins

@@ -1,4 +1,4 @@
-"""When a generated file is stale: its code, or the diff next to it, is not what its config generates.
+"""Staleness of a generated file: its code, or the diff next to it, differs from what its config generates.
 
 Comments and layout do not count: the header and the banners, which name versions, places and descriptions, and line
 ends. `run` still writes them as they should be.

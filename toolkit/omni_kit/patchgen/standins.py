@@ -29,7 +29,7 @@ class StandIn:
         return child
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As a decorator it returns what it decorates, so that the config's function stays itself."""
+        """Return the decorated function if used as a decorator, so that the config's function stays itself."""
         if len(args) == 1 and not kwargs and (isinstance(args[0], type) or hasattr(args[0], "__code__")):
             return args[0]
         return StandIn(f"{self.path}()")

@@ -219,7 +219,7 @@ class BranchReader:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Where a statement stands."""
+    """Enclosing scope of a statement."""
 
     name: str = ""
     owner: ast.ClassDef | None = None
@@ -286,7 +286,7 @@ class _Reading:
 
 
 def _assigned(function: Function, target: str) -> Iterator[ast.expr]:
-    """What a name or an attribute is made of in a function: assignments, loops and unpacking."""
+    """Yield the values of a name or an attribute in a function: assignments, loops and unpacking."""
     pairs: list[tuple[ast.expr, ast.expr | None]] = []
     for node in walked(function):
         if isinstance(node, ast.Assign):
@@ -331,7 +331,7 @@ def _asks_machine(node: ast.expr) -> bool:
 
 
 def _says_only(body: Sequence[ast.stmt]) -> str:
-    """Why an arm is left apart where it raises in the end, or does nothing but warn."""
+    """Return why an arm is left apart: it raises in the end, or only warns."""
     if isinstance(body[-1], ast.Raise):
         return "raises"
     said = [node.value for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]

@@ -14,9 +14,9 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _NAME = re.compile(r"'(\w+)'")
 # What `Signature.bind` says, and how findings say it; `{}` is the parameter.
 _WORDS = {
-    "multiple values": "'{}' is given twice",
+    "multiple values": "'{}' is passed twice",
     "got an unexpected keyword": "it has no parameter '{}'",
-    "missing a required": "'{}' is not given",
+    "missing a required": "'{}' is not passed",
 }
 
 

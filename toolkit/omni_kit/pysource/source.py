@@ -292,7 +292,7 @@ def without_collection() -> Iterator[None]:
 
 
 class _Frozen:
-    """How many blocks of memory are in use before frozen garbage is collected; the first time sets it."""
+    """Bound on the memory blocks in use before frozen garbage is collected; the first call sets it."""
 
     most = 0
 

@@ -144,7 +144,7 @@ def _plain(path: str, old: str | None, new: str) -> FileChange:
 
 
 def _merged(path: str, old: str | None, new: str, recorded: Recorded, notes: list[str]) -> FileChange | None:
-    """What becomes of one file; None where it stays away."""
+    """Return the change of one file; None if it stays removed."""
     written = recorded.answers.files.get(path)
     if leads_nowhere(recorded.root / path):
         notes.append(f"{path} is a link that leads nowhere; it was left unchanged")

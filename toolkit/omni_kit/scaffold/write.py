@@ -126,7 +126,7 @@ def read_existing(root: Path, relative: str) -> str | None:
     path = inside(root, relative)
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
-            raise BadInput(f"{folder} is a file, and {relative} would lie in it", "move it, or choose another name")
+            raise BadInput(f"{folder} is a file, but {relative} would be inside it", "move it, or choose another name")
     if path.is_dir():
         raise BadInput(f"{path} is a directory where a file is needed", "move it, or choose another name")
     try:

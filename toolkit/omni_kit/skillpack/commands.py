@@ -130,7 +130,7 @@ def _call(words: Sequence[str], line: int) -> Call | None:
 
 
 def _behind_wrapper(words: Sequence[str], at: int) -> int:
-    """Where the command begins that the words from `at` on wrap; 0 where they are no wrapper, or wrap nothing."""
+    """Return the index of the command that the words from `at` on wrap; 0 if they wrap nothing."""
     for wrapper in _WRAPPERS:
         inner = at + len(wrapper)
         if tuple(words[at:inner]) == wrapper and inner < len(words):

@@ -159,7 +159,7 @@ def _write(skill: Skill, folder: Path) -> Iterator[Change]:
 
 
 def _action(path: Path, text: str, digest: str | None) -> str:
-    """What becomes of one file; a link is a person's, wherever it leads."""
+    """Return the action for one file; a link belongs to its user, wherever it leads."""
     if not os.path.lexists(path):
         return "created"
     have = _digest_of(path)
@@ -194,7 +194,7 @@ def _unlink(folder: Path, relative: str, digest: str, left: dict[str, str]) -> C
 
 
 def _record(folder: Path) -> dict[str, str]:
-    """What was written into a folder; nothing where no record is, or none that can be read."""
+    """Return the record of the files written into a folder; empty if there is no readable record."""
     try:
         said = read_json((folder / RECORD).read_text(encoding="utf-8"))
         return {str(key): str(value) for key, value in said["files"].items()}

@@ -1,4 +1,4 @@
-"""Who can be asked how a checkpoint is loaded: the libraries, and every target that says so."""
+"""Consumers of a checkpoint: the libraries, and every target that defines how it loads."""
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.consumer import Consumer, LibraryConsumer
@@ -10,13 +10,13 @@ _LIBRARIES = (TRANSFORMERS, DIFFUSERS)
 
 
 def consumer_names() -> list[str]:
-    """What may be typed after --for."""
+    """Return the values that --for accepts."""
     asked = (name for name, target in targets().items() if isinstance(target, SaysHowItLoads))
     return list(dict.fromkeys((*_LIBRARIES, *asked)))
 
 
 def consumer_of(name: str) -> Consumer:
-    """Who loads checkpoints under a name.
+    """Return the consumer with a name.
 
     Raises:
         BadInput: nobody is called so, or a target that does not say how it loads.

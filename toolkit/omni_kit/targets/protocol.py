@@ -1,4 +1,4 @@
-"""What a framework answers: where its integrations are, which kinds it takes, and what an integration consists of."""
+"""Interface of a target framework: its integrations, the kinds it takes, and the parts of an integration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from omni_kit.upstream.subject import Subject
 
 Style = Literal["in-tree", "plugin"]
 TODO_MARK = "TODO(omni-kit)"
-"""How a line of a scaffold says what a person has to do there."""
+"""Mark of the lines of a scaffold that are left to a person."""
 INSTALL_TORCH = "pip install torch accelerate"
 
 
@@ -42,7 +42,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked new-model for.
+    """Request to new-model.
 
     Attributes:
         name: the integration's name, a Python identifier.
@@ -73,7 +73,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Todo:
-    """What a person still has to do, at a place in the written files."""
+    """Step left to a person, at a place in the written files."""
 
     path: str
     line: int
@@ -213,7 +213,7 @@ class Integration:
 
     @cached_property
     def kind(self) -> Kind:
-        """What kind of model or pipeline it integrates.
+        """Kind of the model or pipeline that it integrates.
 
         Raises:
             BadInput: that cannot be told.
@@ -222,7 +222,7 @@ class Integration:
 
 
 class KindHandler(Protocol):
-    """What a framework does with models of one kind."""
+    """Support of a framework for models of one kind."""
 
     @property
     def templates(self) -> str:
@@ -236,7 +236,7 @@ class KindHandler(Protocol):
         """
 
     def candidate(self, path: Path) -> Candidate:
-        """How both sides of a comparison are built for the integration in the directory `path`.
+        """Return how to build both sides of a comparison for the integration in the directory `path`.
 
         Raises:
             BadInput: nothing to compare it with; why.
@@ -249,7 +249,7 @@ class HasVariants(Protocol):
 
     @property
     def variants(self) -> Sequence[str]:
-        """What they are called, as they are asked for instead of a kind; the usual one first."""
+        """Names of the variants, which a request can use instead of a kind; the default one first."""
 
 
 @runtime_checkable
@@ -295,7 +295,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is typed after --target."""
+        """Name as typed after --target."""
 
     @property
     def reads(self) -> Sequence[str]:
@@ -311,7 +311,7 @@ class Target(Protocol):
 
     @property
     def requirements(self) -> Sequence[Requirement]:
-        """What must be installed, for which command, and how."""
+        """Requirements to install, each with its command and reason."""
 
     def at(self, path: Path) -> Integration | None:
         """The integration whose own directory `path` is; None where it is none. Looks at nothing below.
@@ -355,11 +355,11 @@ class SaysHowItLoads(Protocol):
 
     @property
     def consumer(self) -> Consumer:
-        """What judges a checkpoint as this framework would load it."""
+        """Judge of a checkpoint as this framework would load it."""
 
 
 def package_of(target: Target) -> str:
-    """What the folders of a target are called: its name, as Python can import it."""
+    """Return the folder name of a target: its name, as Python can import it."""
     return target.name.replace("-", "_")
 
 
@@ -386,7 +386,7 @@ def reads_of(target: Target, kind: Kind) -> Sequence[str]:
 
 
 def handler_of(target: Target, kind: Kind) -> KindHandler:
-    """What a target does with a kind.
+    """Return a target's handler of a kind.
 
     Raises:
         BadInput: it does not know that kind.

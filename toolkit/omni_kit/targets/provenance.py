@@ -1,4 +1,4 @@
-"""What an integration was made from, as it is recorded next to it."""
+"""Record of what an integration was made from, next to it."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which targets there are: every package next to this file that has a TARGET, and those that other projects register.
+"""Registry of targets: every package next to this file that has a TARGET, and those that other projects register.
 
 A third party registers one through the entry point group `omni_kit.targets`; its value is a `Target`. One that cannot
 be loaded, or lacks what a target answers, is left out, and `faults` says why: the others continue.
@@ -67,7 +67,7 @@ def _offered() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _lacking(target: Any) -> str:
-    """What a target, or one of its handlers, does not have; empty where nothing is missing."""
+    """Return the missing attribute of a target, or of one of its handlers; empty if none is missing."""
     if isinstance(target, type):
         return f"{target.__name__} is a class: TARGET must be an instance"
     if missing := [name for name in _OF_TARGET if not hasattr(target, name)]:
@@ -103,7 +103,7 @@ def chosen(name: str | None) -> list[Target]:
 
 
 def integration_at(path: Path, owner: Target) -> Integration | None:
-    """What `Target.at` answers; None also where it raises, since every target is asked about every path."""
+    """Return the result of `Target.at`; None also if it raises, because every target sees every path."""
     try:
         return owner.at(path)
     except Exception:

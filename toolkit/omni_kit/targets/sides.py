@@ -1,4 +1,4 @@
-"""How the two sides of a comparison are built: what a target answers, and what its builders can do.
+"""Construction of the two sides of a comparison: a target's answer, and the abilities of its builders.
 
 A target names the builders of an integration and of its upstream as "package.module:Class", because each is made in
 a process of its own; neither parity nor the command line imports them. What is compared need not be a language model:
@@ -130,7 +130,7 @@ class Builder(Protocol):
         """
 
     def notes(self) -> list[str]:
-        """What the last forward did not do as in real life, one line each."""
+        """Return how the last forward deviated from normal use, one line each."""
 
 
 # Module -> the different ways in which it calls attention, each as what decides who attends to whom.
@@ -150,7 +150,7 @@ class Renaming(Protocol):
     """A side whose model has other names, or other forms, than upstream's."""
 
     def as_upstream(self, model: "torch.nn.Module", tensors: Tensors) -> Tensors:
-        """What its model holds, or the gradients of it, as upstream's model has it."""
+        """Return its model's tensors, or their gradients, in the form of upstream's model."""
 
 
 @runtime_checkable
@@ -193,7 +193,7 @@ class Varying(Upstream, Protocol):
     def variants(
         self, model: "torch.nn.Module", batch_builder: "BatchBuilder", extent: Extent = Extent.apart
     ) -> Variants:
-        """What is different -> a toy_config.json that `make_toy` takes, and what is known of each field.
+        """Return the variants: what differs -> a toy_config.json that `make_toy` takes, and the facts about each field.
 
         Args:
             batch_builder: what will be asked of them.
@@ -202,7 +202,7 @@ class Varying(Upstream, Protocol):
 
 @dataclass(frozen=True)
 class Named:
-    """What a model of another size holds, without any of its numbers.
+    """Names and shapes of a model of another size, without its values.
 
     Attributes:
         published: name -> shape in a checkpoint as upstream publishes it.
@@ -218,7 +218,7 @@ class Naming(Upstream, Protocol):
     """A reference side that knows the names of models that are too large to be made."""
 
     def enlarged(self, checkpoint: Path, out: Path) -> Mapping[str, Named]:
-        """What is larger -> the names; its config.json lies in the folder of `out` with its number, from 0."""
+        """Return the names by enlarged size; each config.json is in the folder of `out` with its number, from 0."""
 
 
 @runtime_checkable
@@ -246,10 +246,10 @@ class Branching(Builder, Protocol):
     """A side whose integrations have other code for devices that are not here."""
 
     def branches(self, checkpoint: Path) -> Mapping[str, str]:
-        """What has to be assumed for each, and the package that this machine lacks for it; empty where it can run."""
+        """Return the assumption for each branch and the package that this machine lacks for it; empty if it can run."""
 
     def load_on(self, branch: str, checkpoint: Path) -> "torch.nn.Module":
-        """As `load`, of the code that such a device would run."""
+        """Load a checkpoint with the code that such a device would run."""
 
 
 @runtime_checkable
@@ -297,16 +297,16 @@ class Slotted(Builder, Protocol):
         """Every slot that the integration declares."""
 
     def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> "torch.nn.Module":
-        """As `load`, with a kernel in that slot and plain code in all others."""
+        """Load a checkpoint with a kernel in that slot and plain code in all others."""
 
     def forward_with(self, model: "torch.nn.Module", slot: str, inputs: Tensors) -> Tensors:
-        """As `forward`, of a model that `load_with` made."""
+        """Run a model that `load_with` made."""
 
     def calls(self) -> dict[str, list[str]]:
         """Slot -> the arguments of each of its calls since the last question, in short."""
 
     def lost_arguments(self, model: "torch.nn.Module", inputs: Tensors) -> list[str]:
-        """What the framework passes a model in a training step and does not arrive where it is needed, a line each."""
+        """Return the training-step arguments that do not arrive where they are needed, a line each."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class Bindable:
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """What a framework lets its users choose for a model: one setting, which may serve several slots of one operation.
+    """Kernel setting of a framework for a model, which may serve several slots of one operation.
 
     Attributes:
         slot: the operation, for people.
@@ -413,7 +413,7 @@ class Choosing(Sized, Protocol):
         """The keys that lead to these settings in a training file."""
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
-        """What can be chosen for the model of a config, and what of it this machine can try."""
+        """Return the kernel settings for the model of a config, and which of their kernels this machine can run."""
 
     def choose(self, model: "torch.nn.Module", chosen: Mapping[str, str]) -> "torch.nn.Module":
         """The model with these kernels, setting -> kernel: the same one, or another where it has to be built again."""
@@ -445,7 +445,7 @@ class Fallible(Builder, Protocol):
     """A side with stages that can make mistakes on purpose, to see whether they would be noticed."""
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Those that can be made in what was loaded."""
+        """Return the faults that the loaded objects support."""
 
     def mistaken(self, kind: str) -> AbstractContextManager[None]:
         """Makes one while it is entered."""
@@ -453,7 +453,7 @@ class Fallible(Builder, Protocol):
 
 @dataclass(frozen=True)
 class Mesh:
-    """How many processes share the work, and along what.
+    """Number of processes that share the work, and the axes they share it along.
 
     Attributes:
         name: for messages: "ulysses=2".
@@ -475,7 +475,7 @@ class Distributed(Builder, Protocol):
     """A side that also trains in several processes."""
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
-        """What the level runs on, or why it makes no sense for this model. Uses no process group."""
+        """Return the meshes of the level, or why it does not apply to this model. Uses no process group."""
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
         """A step without an optimizer for each batch, called in every process of a mesh.

@@ -1,4 +1,4 @@
-"""Which versions of upstream's libraries a target takes, and whether the installed ones are among them.
+"""Versions of upstream's libraries that a target accepts, and whether the installed ones are among them.
 
 What the installed target's metadata requires counts; where it requires nothing, what the target declares.
 """
@@ -35,7 +35,7 @@ class TakesVersions(Protocol):
 
 @dataclass(frozen=True)
 class Pin:
-    """What a target takes of a library.
+    """Versions of a library that a target accepts.
 
     Attributes:
         owner: the target and its version, as "veomni 0.1.12"; its name alone where it is not installed.

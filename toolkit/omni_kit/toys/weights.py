@@ -38,7 +38,7 @@ def _own(path: str, module: nn.Module) -> Iterator[str]:
 
 
 def _stored(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """What a checkpoint would hold, ties once."""
+    """Yield the tensors of a checkpoint, ties once."""
     stored = model.state_dict().keys()
     yield from model.named_parameters()
     for name, buffer in model.named_buffers():

@@ -139,7 +139,7 @@ class _Run:
         models[str(folder)] = {"digest": self._digest(folder), "stages": stages, "notes": self._notes[before:]}
 
     def _drift(self, model: ModelUpgrade) -> list[KeyDrift]:
-        """What became of the parameters of the models that the configs patch."""
+        """Return the drift of the parameters of the models that the configs patch."""
         if self.library != "transformers" or not model.configs:
             return []
         modules = sorted({one.source_module for one in model.configs if one.source_module})
@@ -205,7 +205,7 @@ class _Run:
                 for one in found]  # fmt: skip
 
     def _digest(self, folder: Path) -> str:
-        """What a model's stages depend on: its files, the newer version, and this program."""
+        """Return a digest of all that a model's stages depend on: its files, the newer version, and this program."""
         found = hashlib.sha256(f"{self.new} {__version__}".encode())
         for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:

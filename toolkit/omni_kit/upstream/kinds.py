@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a Subject is, as far as an integration depends on it."""
+    """Kind of a Subject, as far as an integration depends on it."""
 
     llm = "llm"
     moe = "moe"
@@ -25,7 +25,7 @@ WITH_EXPERTS = frozenset({Kind.moe, Kind.vlm_moe, Kind.omni_moe})
 
 @dataclass(frozen=True)
 class Signs:
-    """What tells a kind. Each sign is where it was read, as config key or file:line; empty where it is not there.
+    """Signs of a kind. Each sign is the place where it was read, as config key or file:line; empty if it is missing.
 
     Attributes:
         speaks: it answers in tokens of text, one after the other.

@@ -1,4 +1,4 @@
-"""What a checkpoint is accounted against: a class of a library with a config, whichever library it is."""
+"""Model that a checkpoint is checked against: a class of a library with a config, whichever library it is."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells it from other models: its model_type, or its class."""
+        """Identifier of the model: its model_type, or its class."""
 
     @property
     def class_name(self) -> str:
@@ -30,7 +30,7 @@ class Model(Protocol):
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """What its config says."""
+        """Values of its config."""
 
     @property
     def skeleton(self) -> Skeleton:
@@ -38,4 +38,4 @@ class Model(Protocol):
 
     @property
     def recipe(self) -> Recipe | None:
-        """What loading does to a checkpoint; None where it takes it as it is."""
+        """Transformations of a checkpoint during loading; None if it is loaded unchanged."""

@@ -1,4 +1,4 @@
-"""What lies at a path: weights that can be read, configs, and what is refused."""
+"""Contents of a path: readable weights, configs, and refused files."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _OTHER_FORMATS = {
 
 
 def path_of(given: str) -> Path | None:
-    """What lies there; None where nothing does, or where nothing can be called so."""
+    """Return the existing path of that name; None if there is none, or the name cannot be a path."""
     try:
         path = Path(given).expanduser()
         return path if path.exists() else None

@@ -47,7 +47,7 @@ class Component:
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """What inspect reports; every later step starts from it.
+    """Report of inspect; every later step starts from it.
 
     Attributes:
         model_type: of transformers; of diffusers, the class.

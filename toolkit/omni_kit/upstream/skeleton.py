@@ -96,7 +96,7 @@ def build_skeleton(source: SourceFile, class_name: str, config: Config) -> Skele
 
 
 def build_from_arguments(source: SourceFile, class_name: str, arguments: Mapping[str, Any]) -> Skeleton:
-    """The same for a class whose config is the named arguments of its constructor.
+    """Build the skeleton of a class whose config is the named arguments of its constructor.
 
     Raises:
         BadInput: the file has no such class.
@@ -128,7 +128,7 @@ def _class_attribute(module: Module, name: str) -> Any:
 
 
 def _tied(pretrained: Sequence[tuple[str, Module]], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What `_tied_weights_keys` of the sub-models ties: names, patterns of names, or whole modules.
+    """Yield the ties in `_tied_weights_keys` of the sub-models: names, patterns of names, or whole modules.
 
     Paired in order, as `get_expanded_tied_weights_keys` of transformers does.
     """

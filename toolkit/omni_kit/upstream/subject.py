@@ -132,7 +132,7 @@ class Subject:
 
     @cached_property
     def model(self) -> UpstreamModel:
-        """What transformers has for it.
+        """Class of transformers for it.
 
         Raises:
             BadInput: as `config`; or transformers has no modeling class for it.
@@ -155,7 +155,7 @@ class Subject:
 
     @cached_property
     def component(self) -> ComponentModel | None:
-        """What diffusers has for it; None where it is none of diffusers.
+        """Class of diffusers for it; None if it does not belong to diffusers.
 
         Raises:
             BadInput: diffusers has no such class, it is no model, or a value of its config can be none of it.
@@ -166,7 +166,7 @@ class Subject:
 
     @property
     def loaded(self) -> UpstreamModel | ComponentModel | None:
-        """What its weights are loaded into: `known_model`, or `component`; None where nothing says which model it is.
+        """Model that its weights are loaded into: `known_model`, or `component`; None if the model is unknown.
 
         Raises:
             BadInput: as these.
@@ -175,7 +175,7 @@ class Subject:
 
     @cached_property
     def profile(self) -> ModelProfile:
-        """What it is, with the evidence.
+        """Profile of the model, with the evidence.
 
         Raises:
             BadInput: as `model`; or diffusers has no such class.
@@ -190,7 +190,7 @@ class Subject:
 
     @property
     def kind(self) -> Kind:
-        """What kind of model or pipeline it is.
+        """Kind of the model or pipeline.
 
         Raises:
             BadInput: as `profile`.
@@ -421,7 +421,7 @@ def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]
 
 
 def _meant(given: str, libraries: _Libraries) -> str:
-    """What somebody may have meant by a name that is none."""
+    """Return suggestions for an unknown name."""
     if _HUB_NAME.fullmatch(given) and not given.startswith("."):
         return f"a repository of the hub is written {SCHEME}{given}"
     if given[:1].isupper():

@@ -52,7 +52,7 @@ class Earlier:
 
     @property
     def stages(self) -> dict[str, Stage]:
-        """Those that passed, by name."""
+        """Stages that passed, by name."""
         return self._kept[0]
 
     @property

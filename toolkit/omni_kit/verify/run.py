@@ -108,7 +108,7 @@ class _Run:
 
     @property
     def _loaded(self) -> frozenset[Path] | None:
-        """What the processes of this run loaded; None where one ended too early to say."""
+        """Files that the processes of this run loaded; None if one ended too early to report them."""
         if any(report.loaded is None for report in self._reports):
             return None
         return frozenset(own_files(file for report in self._reports for file in report.loaded or ()))
@@ -152,7 +152,7 @@ class _Run:
 
     @cached_property
     def _executed(self) -> dict[str, Arcs]:
-        """What the levels of this run, and of those that it does not repeat, have executed."""
+        """Lines that the levels of this run, and of those that it does not repeat, have executed."""
         found: dict[str, set[tuple[int, int]]] = {}
         earlier = {} if self.fresh else self.earlier.executed
         for executed in (earlier, *(report.executed or {} for report in self._reports)):
@@ -166,7 +166,7 @@ class _Run:
 
     @property
     def _notes(self) -> Sequence[str]:
-        """Why branches were not measured where they should be."""
+        """Reasons why branches were not measured."""
         return [note for report in self._reports for note in report.notes if note.startswith(NOT_MEASURED)]
 
     def _stages(self) -> Iterator[Stage]:
@@ -250,12 +250,12 @@ class _Run:
         return [*left_to_do(self.candidate.path)] if self.candidate.path.is_dir() else []
 
     def _place(self, file: Path) -> str:
-        """Where a file is in the integration's directory; empty for one elsewhere."""
+        """Return a file's path in the integration's directory; empty for one elsewhere."""
         root = self.candidate.path.resolve()
         return file.resolve().relative_to(root).as_posix() if file.resolve().is_relative_to(root) else ""
 
     def _todo(self) -> Stage:
-        """What its files leave to a person: an integration with such a line is not finished."""
+        """Return the stage that fails to pass while the files contain a to-do for a person."""
         if self._left:
             return Stage(TODO, "not tested", f"{len(self._left)} to-dos left", untried=self._left)
         return Stage(TODO, "passed", figure="no to-dos left")

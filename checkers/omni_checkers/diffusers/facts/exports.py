@@ -102,7 +102,7 @@ def _entry(node: ast.stmt) -> tuple[ast.expr | None, ast.expr]:
 
 
 def _added(call: ast.Call) -> ast.expr:
-    """What `.extend([...])`, `.append(...)` or `.update({...})` adds."""
+    """Return the value that `.extend([...])`, `.append(...)` or `.update({...})` adds."""
     given = call.args[0] if call.args else ast.Constant(None)
     return ast.List([given], ast.Load()) if getattr(call.func, "attr", "") == "append" else given
 

@@ -30,7 +30,7 @@ def _and_what_makes(found: set[str], function: ast.FunctionDef) -> set[str]:
 
 
 def _made(function: ast.FunctionDef) -> Iterator[tuple[set[str], ast.expr]]:
-    """What is assigned to variables alone: their names, and the value."""
+    """Yield assignments to variables alone: their names, and the value."""
     for node in walked(function):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]

@@ -10,9 +10,10 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, read_source
+from omni_kit.upstream.repositories.names import plain_modules
 
 _ASSUMED = frozenset({"torch", "transformers", "diffusers"})
-"""What a pipeline is made of: diffusers itself asks whether they are there before it imports one."""
+"""Dependencies of every pipeline: diffusers itself checks for them before it imports one."""
 _GUARDS = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ASKS = re.compile(r"is_(\w+)_available")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -26,7 +27,7 @@ def foreign_imports(source: SourceFile, library: Library) -> Iterator[tuple[ast.
     if _exported_under_condition(source):
         return
     for node in _unguarded(source.tree.body):
-        for name in _modules(node):
+        for name in plain_modules(node):
             package = name.partition(".")[0]
             known = package in sys.stdlib_module_names or package in _ASSUMED | {library.name, "__future__"}
             if package and not known and package not in _required():
@@ -67,12 +68,6 @@ def _unguarded(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _unguarded(node.body)
         elif not isinstance(node, _GUARDS):
             yield node
-
-
-def _modules(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
 @cache

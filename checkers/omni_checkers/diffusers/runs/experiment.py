@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from omni_kit.errors import in_short
 from omni_kit.isolation.failures import lacking_package
 
 _ROUNDS = 5.0
@@ -27,7 +28,7 @@ def look_at(given: Mapping[str, Any]) -> dict[str, Any]:
             sys.path.insert(0, given["folder"])
         cls = getattr(importlib.import_module(given["module"]), given["name"])
     except Exception as error:
-        return {"lacks": lacking_package(error), "wrong": [["built", f"it cannot be imported: {_told(error)}"]]}
+        return {"lacks": lacking_package(error), "wrong": [["built", f"it cannot be imported: {in_short(error, 300)}"]]}
     if inspect.isabstract(cls) or _wants_more(cls, given["toy"]):
         return {"lacks": "values for what its __init__ has no defaults for", "wrong": []}
     toy = _taken(cls, given["toy"])
@@ -36,8 +37,8 @@ def look_at(given: Mapping[str, Any]) -> dict[str, Any]:
             model = cls(**toy)
     except Exception as error:
         if not toy and any(one.default is None for one in _parameters(cls).values()):
-            return {"lacks": f"values for what is None by default: {_told(error)}", "wrong": []}
-        return {"lacks": lacking_package(error), "wrong": [["built", f"it cannot be built: {_told(error)}"]]}
+            return {"lacks": f"values for what is None by default: {in_short(error, 300)}", "wrong": []}
+        return {"lacks": lacking_package(error), "wrong": [["built", f"it cannot be built: {in_short(error, 300)}"]]}
     others = list(_others(cls, toy))
     wrong = [
         *(["built", message] for message in _asked(model)),
@@ -62,12 +63,12 @@ def _wants_more(cls: type, toy: Mapping[str, Any]) -> bool:
 
 
 def _asked(model: Any) -> Iterator[str]:
-    """What diffusers asks of every model, and this one fails at."""
+    """Yield the features that diffusers requires of every model and this one fails."""
     if getattr(model, "_supports_gradient_checkpointing", False):
         try:
             model.enable_gradient_checkpointing()
         except Exception as error:
-            yield f"enable_gradient_checkpointing fails: {_told(error)}"
+            yield f"enable_gradient_checkpointing fails: {in_short(error, 300)}"
     if hasattr(model, "attn_processors") and hasattr(model, "set_attn_processor"):
         try:
             before = dict(model.attn_processors)
@@ -75,9 +76,9 @@ def _asked(model: Any) -> Iterator[str]:
             if {name: type(one) for name, one in before.items()} != {
                 name: type(one) for name, one in model.attn_processors.items()
             }:
-                yield "set_attn_processor sets others than those it is given"
+                yield "set_attn_processor sets other processors than it receives"
         except Exception as error:
-            yield f"set_attn_processor fails on what attn_processors gives: {_told(error)}"
+            yield f"set_attn_processor fails on the value of attn_processors: {in_short(error, 300)}"
 
 
 def _others(cls: type, toy: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -131,7 +132,7 @@ def _declared(models: Sequence[Any]) -> Iterator[str]:
             yield f"_skip_layerwise_casting_patterns has '{pattern}', which fits no module"
     for name in getattr(model, "_keep_in_fp32_modules", None) or ():
         if not any(name in one for one in modules | parameters):
-            yield f"_keep_in_fp32_modules names '{name}', and nothing is called so"
+            yield f"_keep_in_fp32_modules names '{name}', but nothing has that name"
     for path in getattr(model, "_cp_plan", None) or {}:
         held = list(models)
         for part in path.split(".") if path else ():
@@ -145,7 +146,3 @@ def _inside(module: Any, part: str) -> list[Any]:
         return list(module.children())
     children = dict(module.named_children())
     return [children[part]] if part in children else []
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -19,6 +19,6 @@ def found(path: str) -> tuple[str, str]:
 
 
 def _formatted(plan: str) -> str:
-    """As it stands in a class, at the depth of a file's top level."""
+    """Return the plan as in a class, at the depth of a file's top level."""
     text = format_python(f"class _:\n{textwrap.indent(plan, '    ')}\n", "plan.py")
     return textwrap.dedent(text.partition("\n")[2]).rstrip("\n")

@@ -100,7 +100,7 @@ class _FirstWay(Frame):
 
 
 def _powers(value: Any) -> Degree | None:
-    """What a value is made of; None of one that is not known."""
+    """Return the powers in a value; None if they are unknown."""
     if isinstance(value, _Factor):
         return value.powers
     if isinstance(value, int | float):

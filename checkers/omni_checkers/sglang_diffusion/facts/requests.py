@@ -178,7 +178,7 @@ def _owner(place: _Place, node: ast.expr) -> ClassRef | None:
 
 
 def _origin(place: _Place, node: ast.expr) -> str:
-    """What a plain name was assigned in the function, as text."""
+    """Return the first value that the function assigns to a plain name, as text."""
     for item in walked(place.function):
         if isinstance(item, ast.Assign) and isinstance(node, ast.Name) and dotted(item.targets[0]) == node.id:
             return ast.unparse(item.value)
@@ -195,7 +195,7 @@ def _aliases(function: ast.FunctionDef, name: str) -> set[str]:
 
 
 def _assigned(function: ast.FunctionDef, target: ast.Attribute) -> ast.expr | None:
-    """What an attribute is set to where it stands; None where it is not assigned, or unpacked from something."""
+    """Return the value assigned to an attribute; None if it is not assigned, or unpacked from something."""
     if not isinstance(target.ctx, ast.Store):
         return None
     for node in walked(function):

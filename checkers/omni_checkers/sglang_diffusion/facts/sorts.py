@@ -55,7 +55,7 @@ def _sort(node: ast.expr, source: SourceFile, function: ast.FunctionDef, cls: Cl
 def _of_call(
     node: ast.Call, source: SourceFile, function: ast.FunctionDef, cls: ClassRef | None, depth: int, place: int | None
 ) -> Sort:
-    """What a call answers, or the item of its answer at a place."""
+    """Return the sort of a call's result, or of the item of its result at a place."""
     name = last_name(node.func)
     if place is None and isinstance(node.func, ast.Name) and name == "list":
         return Sort.list

@@ -56,7 +56,7 @@ def _wrong(model: Mapping[str, Any], classes: Mapping[str, type]) -> Iterator[tu
 
 
 def _registered(model: Mapping[str, Any], classes: Mapping[str, type], config: Any) -> Iterator[str]:
-    """What SGLang finds by the name of the pipeline, and of its denoiser."""
+    """Yield wrong results of SGLang's look-ups by the names of the pipeline and of its denoiser."""
     from sglang.multimodal_gen.registry import get_pipeline_class
     from sglang.multimodal_gen.runtime.models.dits.base import BaseDiT
     from sglang.multimodal_gen.runtime.models.registry import ModelRegistry
@@ -78,7 +78,7 @@ def _registered(model: Mapping[str, Any], classes: Mapping[str, type], config: A
 
 
 def _round_trip(config: Any, values: Mapping[str, Any]) -> Iterator[str]:
-    """What becomes of a config of diffusers in arch_config: other sizes than the usual ones, where that can be."""
+    """Yield values of a diffusers config that arch_config loses; sizes are larger than the usual ones if possible."""
     from dataclasses import fields
 
     larger = {name: 2 * value if type(value) is int and value > 1 else value for name, value in values.items()}

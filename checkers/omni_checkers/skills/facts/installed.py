@@ -13,10 +13,10 @@ from pathlib import Path
 from omni_kit.pysource.source import absolute_module, dotted, parse_file
 
 _DEEPEST = 12
-"""How many names of names are followed."""
+"""Limit of names that lead to names."""
 _COMPILED = (".so", ".pyd")
 _OPEN = ("__getattr__", "globals(", "vars(", "sys.modules[", "locals()[")
-"""What a module has that makes names which do not stand in it."""
+"""Signs of a module that makes names without writing them."""
 
 
 class Dead(Exception):
@@ -136,7 +136,7 @@ class Installed:
             here = self._attribute(here, part, depth)
 
     def _attribute(self, at: "Module | Class | None", name: str, depth: int) -> "Module | Class | None":
-        """What a name stands for; None for a value, for what cannot be told, and for what belongs to one.
+        """Resolve a name; None for a value, an unknown, and a member of either.
 
         Raises:
             Dead: there is no such name.
@@ -158,7 +158,7 @@ class Installed:
         return found
 
     def _lookup(self, module: Module, name: str, depth: int) -> "tuple[Module | Class | None, bool]":
-        """What a name of a module stands for, and whether it is there; of what cannot be read, everything is."""
+        """Look up a name of a module, and whether it exists; in an unreadable module, every name does."""
         if module.tree is None or depth < 0:
             return None, not module.path.is_dir()
         stars = []

@@ -184,7 +184,7 @@ def _takes(flag: str, options: set[str], ours: bool) -> bool:
 
 @cache
 def _asked(words: tuple[str, ...]) -> Command | None:
-    """What `--help` says; None where it says nothing that lists flags or commands."""
+    """Parse the `--help` of a command; None if it lists neither flags nor commands."""
     said = _help(words)
     if said is None:
         return None

@@ -23,7 +23,7 @@ _IN_SKILLS = re.compile(r"(?:^|/)skills/([a-z0-9]+(?:-[a-z0-9]+)*)(?:/(.+))?$")
 _SUBMODULES = re.compile(r"(?:^|/)(?:my|your|new|some|example|foo|bar)_?\w*")
 _NEAR = 0.85
 _DEEPEST = 2
-"""What lies deeper below scripts/ is a repository's: a skill's folders have one level."""
+"""Depth of a skill's folders; files deeper below scripts/ belong to a repository."""
 
 
 class MissingFile(Rule):
@@ -150,7 +150,7 @@ class MissingSibling(Rule):
     BAD = (
         {"SKILL.md": f"{HEAD}For products use the `multiply-numbers` skill.\n"},
         {
-            "SKILL.md": f"{HEAD}Go on with `draw-curves`.\n",
+            "SKILL.md": f"{HEAD}Continue with `draw-curves`.\n",
             "../draw-curve/SKILL.md": "---\nname: draw-curve\ndescription: Draws a function.\n---\n# Draw\n",
         },
         {"SKILL.md": f"{HEAD}| for | skill |\n|---|---|\n| products | `multiply-numbers` |\n"},

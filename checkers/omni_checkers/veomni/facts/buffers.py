@@ -59,7 +59,7 @@ def _bound_tensors(callee: ast.FunctionDef, call: ast.Call, flow: "_Flow") -> It
 
 
 class _Flow:
-    """Where tensors go inside one method."""
+    """Flow of tensors inside one method."""
 
     def __init__(self, tensors: frozenset[str], buffers: set[str]) -> None:
         self.tensors = set(tensors)

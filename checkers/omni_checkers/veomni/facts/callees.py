@@ -42,7 +42,7 @@ class Callee:
         names = [arg.id if isinstance(arg, ast.Name) else "" for arg in given]
         own = positional(taken)
         if crossed := [(a, b) for a, b in zip(own, names, strict=False) if _crossed(a, b, own, names)]:
-            return "'{}' and '{}' are given for each other".format(*crossed[0])
+            return "'{}' and '{}' are swapped".format(*crossed[0])
         named = {keyword.arg for keyword in call.keywords if keyword.arg}.union(passed)
         if wrong := misfit(taken, len(given), sorted(named), partial=True):
             return wrong
@@ -207,7 +207,7 @@ def _crossed(own: str, name: str, parameters: Sequence[str], names: Sequence[str
 
 
 def _keys(function: ast.FunctionDef) -> Iterator[object]:
-    """What a function puts into dicts, by key."""
+    """Yield the keys that a function puts into dicts."""
     for node in (*within(function, ast.Subscript), *within(function, ast.Dict)):
         match node:
             case ast.Subscript(_, ast.Constant(key), ast.Store()):

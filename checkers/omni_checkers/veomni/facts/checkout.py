@@ -19,7 +19,7 @@ class Suite:
 
 
 SUITES = (
-    Suite("tests/models/test_models_patch.py", "forward and backward beside transformers'"),
+    Suite("tests/models/test_models_patch.py", "forward and backward next to transformers'"),
     Suite("tests/e2e/test_e2e_parallel.py", "losses under parallelism"),
     Suite("tests/models/test_vlm_trainer.py", "freezing of the vision tower", frozenset({Kind.vlm, Kind.vlm_moe})),
     Suite("tests/distributed/test_dummy_forward.py", "batches where one rank has no pictures", MULTIMODAL),

@@ -41,7 +41,7 @@ class Clones:
 
     @property
     def differing(self) -> list[tuple[Function, ClonePair]]:
-        """Those of the others whose statements are not all the same."""
+        """Copies whose statements are not all the same."""
         return [(other, pair) for other, pair in self.others if other.sequence != self.function.sequence]
 
     def has(self, code: int) -> bool:
@@ -305,7 +305,7 @@ def _left_out(one: Clones) -> Iterator[CloneEdit]:
                 lost.setdefault(block[0].code, (other, block[0]))
     for code, (other, there) in lost.items():
         if 2 * sum(code in clone.codes for clone, _ in near) > len(near):
-            what = f"leaves out what its like do: {there.text[:100]}"
+            what = f"leaves out what similar functions do: {there.text[:100]}"
             yield CloneEdit(
                 "left-out-statement", one.function, what, one.function.node.lineno, other, there.number, there
             )

@@ -127,5 +127,5 @@ def rehearsals(factories: list[Factory], experts: Experts) -> list[Rehearsal]:
         if made and stacked.config is not None:
             found.setdefault(factory.returned.name, Rehearsal(factory, stacked, made))
     if not found:
-        raise NotApplicable("no attached converter has a recipe that says what it has to make")
+        raise NotApplicable("no attached converter has a recipe that defines its output")
     return list(found.values())

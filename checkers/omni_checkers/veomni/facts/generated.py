@@ -36,7 +36,7 @@ class PatchConfigFile:
 
     @property
     def output(self) -> Path | None:
-        """Where the generated file belongs; None where the config does not name it."""
+        """Path of the generated file; None if the config does not name it."""
         return self.file.path.parent / "generated" / self.target_file if self.target_file else None
 
 

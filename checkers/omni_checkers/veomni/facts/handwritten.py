@@ -68,7 +68,7 @@ def _handwritten(program: Program, files: dict[Path, File]) -> Iterator[Override
 
 
 def _of(file: File, source: SourceFile) -> Iterator[Override]:
-    """What one file has instead of a library's own."""
+    """Yield the overrides of a library's definitions in one file."""
     assigned = list(_set(file, source))
     if not source.classes and not assigned:
         return

@@ -16,7 +16,7 @@ Place = tuple[Path, int]
 
 @fact
 def written_at(generated: list[Generated], regenerated: list[Regenerated]) -> Callable[[Path, int], Place | None]:
-    """Where the code on a line of a generated file was written; None for a file that no config makes.
+    """Return a function that finds where a line of a generated file was written; None for a file that no config makes.
 
     Code that is upstream's own leads to the line of the config itself, and that of another model's config to the line
     that takes it over.

@@ -29,7 +29,7 @@ class Override:
 
     @property
     def name(self) -> str:
-        """As people write it: Class.method."""
+        """Name as people write it: Class.method."""
         return f"{self.owner}.{self.copy.ours.name}" if self.owner else self.copy.ours.name
 
     @cached_property

@@ -134,7 +134,7 @@ def _plan(program: Program, generated: Generated, class_name: str) -> ShardingPl
         for evaluator, outcome in explore(run):
             found = plan_keys(outcome.value)
             if outcome.raised or found is None:
-                unread = outcome.raised or f"{outcome.value} is no ParallelPlan that can be read"
+                unread = outcome.raised or f"{outcome.value} is not a readable ParallelPlan"
                 continue
             if evaluator.last_module is not None:
                 where = evaluator.last_module.path, evaluator.last_line

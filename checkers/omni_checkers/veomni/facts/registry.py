@@ -76,7 +76,7 @@ class Returned:
 
     @property
     def place(self) -> tuple[Path, int]:
-        """Where it is returned."""
+        """File and line of the returned value, else of the registration."""
         module = self.outcome.module
         return (module.path, self.outcome.line) if module else (self.registration.path, self.registration.line)
 

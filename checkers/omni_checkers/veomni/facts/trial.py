@@ -100,7 +100,7 @@ def _plain(pattern: str) -> str:
 
 
 def _merged(parts: list[list[Tiny]], operations: Sequence[Operation]) -> Tiny:
-    """What transformers' operations make of lists of experts."""
+    """Apply transformers' operations to lists of experts."""
     tensors: list[list[Tiny]] = parts
     for operation in operations:
         dim = dict(operation.kwargs).get("dim", operation.args[0] if operation.args else 0)
@@ -144,7 +144,7 @@ def run_trial(program: Program, factory: Value, config: ConfigClass, disk: Seque
     Raises:
         NotApplicable: what it does depends on something that is not known.
     """
-    cannot = "what the converter does cannot be followed"
+    cannot = "the converter's code cannot be followed"
     trials: set[Trial] = set()
     try:
         for trial in explore(lambda oracle: _one_path(program, oracle, factory, config, disk), limit=_PATHS):
@@ -163,7 +163,7 @@ def _one_path(
     made = evaluator.call_function(factory, [ModelRecord(config, _values)], {})
     converter = made.value
     if made.raised or not isinstance(converter, Call) or not isinstance(converter.function, Class):
-        return Trial(unclear=made.raised or "the factory makes no object of the package")
+        return Trial(unclear=made.raised or "the factory does not return an object of the package")
     refused, emitted = [], []
     for name, tensor in disk:
         taken = _method(evaluator, converter, "can_handle", name)
@@ -181,7 +181,7 @@ def _one_path(
     if unclear := next(
         (name for name, tensor in emitted if not (isinstance(name, str) and isinstance(tensor, Tiny))), None
     ):
-        return Trial(unclear=f"what it emits for {unclear} is not known")
+        return Trial(unclear=f"its output for {unclear} is unknown")
     return Trial(tuple(refused), tuple(emitted), ending.raised or "", converter.function.name)
 
 

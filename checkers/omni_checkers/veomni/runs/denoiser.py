@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from omni_kit.errors import in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.checkpointing import lost_by_checkpointing
 from omni_kit.upstream.diffusers.classes import find_class
@@ -36,13 +37,13 @@ def look_at(sides: Mapping[str, str], imported: Callable[[], None]) -> list[list
 
 
 def _tried(key: str, upstream: Any) -> Iterator[str]:
-    """What building shows, an error included."""
+    """Yield the faults that building shows, errors included."""
     try:
         yield from _built(key, upstream)
     except ImportError:
         raise
     except Exception as error:
-        yield f"it cannot be built: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        yield f"it cannot be built: {in_short(error)}"
 
 
 def _without_argument(key: str) -> Iterator[str]:
@@ -149,7 +150,7 @@ class _Full(OSError):
 
 
 def _saved(made: Any, upstream: Any) -> Iterator[str]:
-    """What diffusers sees when it saves, and what is left when it cannot."""
+    """Yield changes of the config that diffusers sees when it saves, and leftovers of a failed save."""
     seen: list[Any] = []
     kind, real = type(made.config), upstream.save_pretrained
 
@@ -164,7 +165,7 @@ def _saved(made: Any, upstream: Any) -> Iterator[str]:
     finally:
         upstream.save_pretrained = real
     if seen and not isinstance(seen[0], dict):
-        yield f"diffusers is given a {type(seen[0]).__name__} to save, and no dict of its own config"
+        yield f"diffusers saves a {type(seen[0]).__name__} instead of a dict of its own config"
     if seen and not isinstance(made.config, kind):
         yield "the config is not put back when writing fails"
 
@@ -178,7 +179,7 @@ def _on_meta(make: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _counted(upstream: Any) -> Iterator[list[int]]:
-    """How often the constructor of a class runs."""
+    """Count how often the constructor of a class runs."""
     count, real = [0], upstream.__init__
 
     def counting(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.documents import read_mapping
+from omni_kit.errors import in_short
 from omni_kit.isolation.failures import lacking_package
 
 _LOADING = ("import", "keys", "roundtrip")
@@ -51,7 +52,7 @@ def import_facts(model: Mapping[str, Any]) -> dict[str, Any]:
             for architecture in [*architectures, None]:
                 _call(MODELING_REGISTRY[key], key, architecture, model, facts)
     except Exception as error:
-        facts["error"], facts["lacks"] = _told(error), lacking_package(error)
+        facts["error"], facts["lacks"] = in_short(error, 300), lacking_package(error)
     return facts
 
 
@@ -67,7 +68,7 @@ def _call(function: Any, key: str, architecture: str | None, model: Mapping[str,
         cls = function(architecture)
         facts["returned"].append([key, architecture, cls.__name__, ""])
     except Exception as error:
-        facts["returned"].append([key, architecture, "", _told(error)])
+        facts["returned"].append([key, architecture, "", in_short(error, 300)])
         facts["lacks"] = facts["lacks"] or lacking_package(error)
         return
     if cls.__name__ not in facts["built"]:
@@ -86,13 +87,13 @@ def _build(cls: Any, key: str, model: Mapping[str, Any], facts: dict[str, Any]) 
             made = cls._from_config(config, attn_implementation="eager")
     except Exception as error:
         facts["lacks"] = facts["lacks"] or lacking_package(error)
-        return "" if lacking_package(error) else _told(error)
+        return "" if lacking_package(error) else in_short(error, 300)
     facts["hooks"] += [[cls.__name__, *fault] for fault in _faults(made)]
     return ""
 
 
 def _faults(made: Any) -> list[tuple[str, str]]:
-    """What is wrong with the hooks of a model; they are given the index of a checkpoint as it lies on the hub."""
+    """Return the faults of a model's hooks, which receive the index of a checkpoint as on the hub."""
     from omni_kit.errors import OmniKitError
     from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 
@@ -149,7 +150,3 @@ def _parts(config: Any) -> Iterator[Any]:
         part = getattr(config, name, None)
         if part is not None and not isinstance(part, dict):
             yield from _parts(part)
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -21,7 +21,7 @@ from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 
 FACT = {"import": imported.__name__, "toy": loaded.__name__}
 TYPED = typed.__name__
-"""What a type checker says, which needs no run of the model."""
+"""Diagnostics of a type checker, which need no run of the model."""
 _STARTING = 300.0
 """Seconds for what all models of a run share: the imports of torch and VeOmni."""
 _IMPORT_LIMIT, _TOY_LIMIT = 120.0, 600.0

@@ -377,7 +377,7 @@ def test_tables_of_another_width_are_named(model: Models, name: str, named: str)
 @pytest.mark.parametrize(
     ("name", "experts", "router"),
     [
-        ("hunyuan_v1_moe", "no number of experts above 1", "HunYuanMoEV1Gate"),
+        ("hunyuan_v1_moe", "does not have several experts", "HunYuanMoEV1Gate"),
         ("dbrx", "DbrxExpertGLU holds w1, v1, w2", "DbrxRouter"),
     ],
 )

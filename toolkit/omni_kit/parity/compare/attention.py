@@ -17,7 +17,7 @@ def save_calls(calls: AttentionCalls, directory: Path) -> None:
 
 
 def load_calls(directory: Path) -> AttentionCalls:
-    """What `save_calls` wrote.
+    """Read the calls that `save_calls` wrote.
 
     Raises:
         StepError: it is missing, damaged, not a file or reached by a link.

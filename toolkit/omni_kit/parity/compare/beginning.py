@@ -12,7 +12,7 @@ _SIGMAS = 6.0
 
 
 def differently_begun(reference: Tensors, candidate: Tensors, buffers: Collection[str]) -> list[str]:
-    """What begins differently from upstream's, in words. What upstream leaves as memory has it is not judged.
+    """Return the tensors initialised differently from upstream's, in words; skip those that upstream leaves unset.
 
     Args:
         buffers: names of what is computed and not drawn.

@@ -1,4 +1,4 @@
-"""How much alike two pictures look: PSNR and SSIM, for people who think in them."""
+"""Similarity of two images in familiar units: PSNR and SSIM."""
 
 import math
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from omni_kit.parity.report.report import Worst
 
 
 class NothingToCompare(Exception):
-    """What is to be compared is not there; the message says what. Nothing is proven then, either way."""
+    """Something to compare is missing; the message names it. The result is neither a pass nor a failure."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Comparison:
         self.max_abs = max(self.max_abs, other.max_abs)
 
     def under(self, group: str) -> "Comparison":
-        """The same, each tensor named as one of a group."""
+        """Return a comparison with the tensors named as part of a group."""
         return replace(
             self,
             missing=[f"{group}: {name}" for name in self.missing],
@@ -99,7 +99,7 @@ def compare_shapes(reference: Mapping[str, Sequence[int]], candidate: Mapping[st
 
 
 def names_compared(reference: list[str], candidate: list[str]) -> Comparison:
-    """Which names both sides have, and which one of them alone."""
+    """Compare two lists of names: the shared ones, and those of one side alone."""
     here, there = set(reference), set(candidate)
     missing = [name for name in reference if name not in there]
     unexpected = [name for name in candidate if name not in here]

@@ -26,7 +26,7 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
 
 
 def _storable(tensor: torch.Tensor) -> torch.Tensor:
-    """As files can hold it: of complex numbers they know single precision alone."""
+    """Return the tensor in a dtype that files support: of complex numbers, single precision alone."""
     found = tensor.detach()
     return found.to(torch.complex64) if found.dtype == torch.complex128 else found
 
@@ -117,7 +117,7 @@ NAMING = frozenset({"_class_name", "architectures", "model_type"})
 
 
 def config_difference(one: Path, other: Path, keys: Collection[str] | None = None) -> str:
-    """How the config.json of `other` differs from that of `one`, by the first key; empty where neither differs.
+    """Return the first key by which the config.json of `other` differs from that of `one`; empty if they agree.
 
     Keys with an underscore in front say by whom and from where it was written; of these the class alone counts.
 

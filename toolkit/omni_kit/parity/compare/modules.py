@@ -49,7 +49,7 @@ class Compared:
         return self.pairs.get((call.module, call.occurrence))
 
     def same(self, call: ModuleCall) -> ModuleCall:
-        """The same call of the candidate in this run."""
+        """Return the candidate's call of the same module in this run."""
         return next(c for c in self.candidate.calls if (c.module, c.occurrence) == (call.module, call.occurrence))
 
     def paired_around(self, call: ModuleCall) -> ModuleCall:
@@ -153,7 +153,7 @@ def _is_part(recorded: Compared, call: ModuleCall, whole: ModuleCall) -> bool:
 
 
 def _spoils(free: Compared, call: ModuleCall, tolerance: float) -> bool:
-    """What comes in is right and what comes out is wrong, without any interference."""
+    """Return whether the input is right and the output wrong, without any interference."""
     same = free.same(call)
     return free.error(same, "in") <= tolerance < free.error(same, "out")
 
@@ -222,7 +222,7 @@ def owner(free: Compared, parameters: Sequence[str]) -> Blame | None:
 
 
 def divergence(blame: Blame, free: Compared) -> Divergence:
-    """What a report says about a module that adds error."""
+    """Return the report's entry for a module that adds error."""
     call = next(
         c for c in free.candidate.calls if (c.module, c.occurrence) == (blame.call.module, blame.call.occurrence)
     )
@@ -239,7 +239,7 @@ def divergence(blame: Blame, free: Compared) -> Divergence:
 
 
 def growth(free: Compared) -> Iterator[Growth]:
-    """How far the output of each module is off when the candidate runs freely, in the order in which they answer."""
+    """Yield the output error of each module when the candidate runs freely, in the order of their outputs."""
     for kind, number in free.candidate.events:
         call = free.candidate.calls[number]
         if kind == "out" and free.partner(call) is not None:

@@ -34,7 +34,7 @@ Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class Loss:
-    """How far both sides are from float32 in some tensors.
+    """Errors of both sides against float32 in some tensors.
 
     Attributes:
         reference, candidate: root mean square of the error over that of the float32 values.
@@ -48,18 +48,18 @@ class Loss:
 
     @property
     def excess(self) -> float:
-        """How many times the candidate is off by what it may be; at most 1 is right."""
+        """Ratio of the candidate's error to the allowed one; passes up to 1."""
         return self.candidate / self.allowed
 
 
 def module_loss(name: str, tensors: list[Three], dtype: str) -> Loss:
-    """What one module loses of its own."""
+    """Return the error that one module adds itself."""
     few = sum(three[0].numel() for three in tensors) < FEW
     return _loss(name, tensors, dtype, lambda upstream: RATIO_OF_FEW if few else RATIO)
 
 
 def total_loss(name: str, exact: Tensors, reference: Tensors, candidate: Tensors, dtype: str) -> Loss:
-    """What the whole model loses, in all tensors that upstream has in both dtypes.
+    """Return the error of the whole model, over all tensors that upstream has in both dtypes.
 
     What the candidate lacks of them it loses whole, save where there is nothing but zeros to lose.
 
@@ -76,7 +76,7 @@ def total_loss(name: str, exact: Tensors, reference: Tensors, candidate: Tensors
 
 
 def loss_of(results: Results, what: str, dtype: str, candidate: str, only: str = "") -> Loss:
-    """What a whole run in a low dtype loses, next to upstream's run in it.
+    """Return the error of a whole run in a low dtype, next to upstream's run in the same dtype.
 
     Args:
         results: side, and "outputs" or "gradients" -> tensors.
@@ -108,7 +108,7 @@ def _distance(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
 def judged_losses(
     results: Results, batch_builder: BatchBuilder, dtype: str, candidate: str, offers: frozenset[Ability]
 ) -> list[Loss]:
-    """What a run in a low dtype loses in each answer that is judged, and in all gradients.
+    """Return the errors of a run in a low dtype, for each judged output and for all gradients.
 
     Raises:
         NothingToCompare: no answer is judged, or one has nothing to be compared with.
@@ -136,7 +136,7 @@ class Replays:
         self._mask = mask.bool()
 
     def losses(self, dtype: str) -> Iterator[Loss]:
-        """What each module loses of its own, in the order in which the modules are called."""
+        """Yield the error that each module adds itself, in the order in which the modules are called."""
         for call in self._exact.calls:
             numbers = [partners.get(call.number) for partners in self._partners]
             found = (self._three(call.number, numbers, name) for name in call.outputs)
@@ -144,7 +144,7 @@ class Replays:
                 yield module_loss(call.module, tensors, dtype)
 
     def roundings(self, dtype: str) -> Iterator[Rounding]:
-        """How each module differs from upstream's in the low dtype itself."""
+        """Yield the difference of each module from upstream's in the low dtype itself."""
         for call in self._exact.calls:
             numbers = [partners.get(call.number) for partners in self._partners]
             if None in numbers:

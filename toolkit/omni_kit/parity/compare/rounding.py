@@ -20,7 +20,7 @@ _SUM, _CAST = "sum ", "to "
 
 @dataclass(frozen=True)
 class Rounding:
-    """How one call of a module differs from upstream's in a low dtype.
+    """Difference of one module call from upstream's in a low dtype.
 
     Attributes:
         compared: how many numbers were.
@@ -68,7 +68,7 @@ def rounding(
 
 
 def _moved(reference: ModuleCall, candidate: ModuleCall, said: str) -> str:
-    """What was computed in another dtype, or cast at another place; empty where nothing was."""
+    """Return operations computed in another dtype, or cast at another place; empty if there are none."""
     mine, theirs = (
         {what: count for what, count in call.operations.items() if not what.startswith(_SUM)}
         for call in (reference, candidate)

@@ -57,7 +57,7 @@ def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) ->
 
 
 def _allowed(response: float) -> float:
-    """What a tensor may differ by, given what one step in each weight does to it upstream."""
+    """Return how much a tensor may differ, given its response to one step in each weight upstream."""
     magnified = _ROUNDINGS * response if math.isfinite(response) else 0.0
     return min(max(FLOAT32_TOLERANCE, magnified), MOST_ROUNDING)
 
@@ -106,7 +106,7 @@ def _scale(tensor: torch.Tensor) -> float:
 
 
 def related(reference: torch.Tensor, candidate: torch.Tensor) -> str:
-    """How wrong values relate to the right ones: what a person would look for first."""
+    """Return how wrong values relate to the right ones, checking the most common mistakes first."""
     if candidate.dim() == 3 and candidate.shape[1] % 2 == 0:
         if torch.equal(torch.cat(candidate.chunk(2, dim=1)[::-1], dim=1), reference):
             return "gate and up are swapped"

@@ -73,7 +73,7 @@ class Recording:
 
     @classmethod
     def load(cls, directory: Path) -> "Recording":
-        """What `save` wrote into a directory.
+        """Read the recording that `save` wrote into a directory.
 
         Raises:
             StepError: as `load_tensors`; or its calls are not numbered as `save` numbers them.
@@ -110,7 +110,7 @@ def recorded(
 
 @dataclass(frozen=True)
 class Script:
-    """What a replay puts in: another model's recording, and which of its calls belongs to which module call here.
+    """Input of a replay: another model's recording, and which of its calls belongs to which module call here.
 
     Attributes:
         pairs: (module, occurrence) -> number of the call in `recording`.
@@ -251,7 +251,7 @@ def fits(shape: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _argument_names(module: nn.Module, args: tuple[Any, ...]) -> list[str]:
-    """What forward calls its positional arguments, so that a call by position and one by name are the same."""
+    """Return forward's names of its positional arguments, so that calls by position and by name are the same."""
     parameters = [
         name
         for name, parameter in inspect.signature(module.forward).parameters.items()

@@ -68,7 +68,7 @@ def _swapping(name: str, of: Callable[[str, nn.Module], bool], last: bool = Fals
 
 
 def _chunks(name: str, part: nn.Module) -> int:
-    """How many answers of one width a layer gives at once; 0 where it is one."""
+    """Return the number of equally wide outputs that a layer computes at once; 0 for a single one."""
     if not isinstance(part, nn.Linear) or part.out_features % part.in_features:
         return 0
     count = part.out_features // part.in_features
@@ -125,7 +125,7 @@ def _rotated(module: nn.Module) -> tuple[str, ...]:
 
 
 def _head_width(module: nn.Module, query: str) -> int:
-    """How wide a head is: as the module says it, or as wide as what is normalised in it; 0 where that is not known."""
+    """Return a head's width: the module's own value, or the width of its norm; 0 if unknown."""
     whole = module.get_submodule(query)
     assert isinstance(whole, nn.Linear)
     widths = [getattr(module, name, 0) for name in _HEAD_WIDTHS]

@@ -16,7 +16,7 @@ from omni_kit.parity.faults.source import AGENT, CodeSite, functions_of, rewritt
 
 @dataclass(frozen=True)
 class Place:
-    """Where one fault goes.
+    """Place of one fault.
 
     Attributes:
         module: the module's qualified name; empty for the model.
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass
 class Outcome:
-    """What became of an injected fault while the model ran.
+    """Outcome of an injected fault while the model ran.
 
     Attributes:
         reached: the changed place was run.

@@ -1,4 +1,4 @@
-"""What a kind of fault is: where it fits, and what goes wrong there."""
+"""Kinds of faults: the places each fits, and the change it makes there."""
 
 import ast
 import operator
@@ -17,7 +17,7 @@ Undo = Callable[[], None]
 
 
 class InapplicableFault:
-    """What a fault gives back where it turns out, while running, to make no sense."""
+    """Result of a fault that turns out, while running, not to apply."""
 
 
 INAPPLICABLE = InapplicableFault()
@@ -67,7 +67,7 @@ Fault = CodeFault | StateFault
 
 
 def operation(site: CodeSite) -> Callable[[Any, Any], Any] | None:
-    """What the operation of a binary site computes; None for one that no fault changes."""
+    """Return the operation of a binary site; None for one that no fault changes."""
     assert isinstance(site.node, ast.BinOp | ast.AugAssign)
     name = OPERATORS[type(site.node.op)]
     return getattr(operator, name) if name in _CHANGED else None
@@ -177,7 +177,7 @@ def set_to(changes: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Undo:
 
 
 def left_as_initialised(weight: torch.Tensor) -> torch.Tensor:
-    """What a weight that no checkpoint filled holds: small random numbers, the same each time."""
+    """Return the weight as left without a checkpoint: small random numbers, the same each time."""
     drawn = torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
     return (0.02 * drawn).to(weight)
 

@@ -12,7 +12,7 @@ Arguments = dict[str, Any]
 
 
 def shown(kinds: str) -> tuple[str, ...]:
-    """How the names of the ways of calling begin in which one of these media stands."""
+    """Return the prefixes of the scenarios that contain one of these media."""
     return tuple(f"{name}, " for name in _with(kinds))
 
 
@@ -76,7 +76,7 @@ def _joined(model: Any, called: Arguments) -> None:
 
 
 def _first_metadata(model: Any, called: Arguments) -> None:
-    """What a collator has made for the towers knows no bounds between frames and pictures."""
+    """Remove the bounds between frames and pictures from the collator's metadata for the towers."""
     metadata: dict[str, Any] = called.get("multimodal_metadata") or {}
     for name, value in list(metadata.items()):
         if isinstance(value, torch.Tensor) and "cu_seqlens" in name:

@@ -135,7 +135,7 @@ def _parse(function: FunctionType) -> Function:
 
 
 def _forms(node: ast.AST) -> Iterator[Form]:
-    """As what a node can be rewritten."""
+    """Yield the forms that a node can be rewritten as."""
     if isinstance(node, ast.BinOp | ast.AugAssign):
         yield "binary"
     if isinstance(node, ast.BinOp):

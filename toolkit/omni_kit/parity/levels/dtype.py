@@ -52,7 +52,7 @@ def _said(dtype: str, roundings: "Sequence[Rounding]") -> str:
 
 
 def _rounded_loss(case: "Case", dtype: str) -> str:
-    """Why the loss has fewer digits than upstream's; empty where it has as many."""
+    """Return why the loss has fewer digits than upstream's; empty if it has as many."""
     found = [case.pair.results_of(f"{side}/{dtype}", "outputs").get(_LOSS) for side in ("reference", "candidate")]
     kinds = [str(one.dtype).removeprefix("torch.") for one in found if one is not None]
     if len(kinds) < 2 or _eps(kinds[1]) <= _eps(kinds[0]):

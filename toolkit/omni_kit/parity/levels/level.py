@@ -1,4 +1,4 @@
-"""What a level is: a name, what it needs of both sides, and a judge."""
+"""Definition of a level: a name, the abilities it needs of both sides, and a judge."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -72,9 +72,9 @@ class Level(ABC):
 
     name: ClassVar[str]
     says: ClassVar[str]
-    """What a candidate that passes does, in one line, for the help text."""
+    """Behaviour of a candidate that passes, in one line, for the help text."""
     needs: ClassVar[frozenset[Ability]] = frozenset()
-    """What both sides must be able to do."""
+    """Abilities that both sides must have."""
     default: ClassVar[bool] = False
     """Whether it runs where no levels are named."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Lora(Level):
-    """What is wrapped, what is trained, what a step changes, and what comes back from disk."""
+    """Checks which layers adapters wrap, which weights train, what a step changes, and what reloads from disk."""
 
     name = "lora"
     says = "adapters reach every linear layer and expert, only adapters train, and they reload from disk"

@@ -1,4 +1,4 @@
-"""What the levels of several processes share: what each mesh gives must be what one process gives."""
+"""Shared part of the levels with several processes: each mesh must reproduce the results of one process."""
 
 from typing import TYPE_CHECKING
 

@@ -20,7 +20,7 @@ _NEVER_CALLED = "is declared and never called"  # what another config can leave 
 
 @dataclass(frozen=True)
 class _Tried:
-    """What one kernel in one slot gave: an answer, or why there is none."""
+    """Result of one kernel in one slot: an output, or why there is none."""
 
     comparison: Comparison
     calls: int = 0

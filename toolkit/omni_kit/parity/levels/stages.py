@@ -53,7 +53,7 @@ def _served(case: "Case", compared: Comparison) -> str:
 
 
 def reference_of(case: "Case") -> "Tensors":
-    """What upstream answers, stage by stage."""
+    """Return upstream's outputs, stage by stage."""
     from omni_kit.parity.processes.outcomes import REFERENCE
 
     return case.pair.results_of(REFERENCE, "outputs")

@@ -37,7 +37,7 @@ class Train(Level):
 
 
 class _Training:
-    """What the runs of a trainer gave so far."""
+    """Results of the trainer's runs so far."""
 
     def __init__(self, case: "Case") -> None:
         self._case = case

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def varied(
     name: str, pair: "Pair | StepError", compare: "Callable[[Case, Comparison], str]", found: Comparison
 ) -> ScenarioResult:
-    """What came of one variant; upstream's refusal leaves it out, and so does rounding that upstream magnifies.
+    """Return the result of one variant; upstream errors and rounding that upstream amplifies exclude it.
 
     Args:
         name: what is different.

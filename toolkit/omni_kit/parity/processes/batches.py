@@ -16,7 +16,7 @@ def save_batches(batches: Sequence[Batch], directory: Path) -> None:
 
 
 def load_batches(directory: Path) -> list[Batch]:
-    """What `save_batches` wrote."""
+    """Read the batches that `save_batches` wrote."""
     return [
         [[load_tensors(file) for file in sorted(part.iterdir())] for part in sorted(batch.iterdir())]
         for batch in sorted(directory.iterdir())

@@ -1,4 +1,4 @@
-"""How a process finds a builder or a batch builder, which are named and not imported."""
+"""Look-up of builders and batch builders in a process, which receives their names and does not import them itself."""
 
 import importlib
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Which lines a process executes in the files of interest, by coverage.py and the tracer that it chooses.
+"""Measurement of the lines that a process executes in some files, by coverage.py and the tracer that it chooses.
 
 Only calls from files that are measured are traced line by line; every other call costs one look-up.
 """
@@ -23,7 +23,7 @@ def can_measure() -> bool:
 
 
 class Execution:
-    """What this process has executed so far, of files that may become more on the way."""
+    """Lines that this process has executed so far in the measured files, a set that may grow."""
 
     def __init__(self) -> None:
         self._measured: list[str] = []

@@ -1,4 +1,4 @@
-"""Which files a process has loaded: those of its modules, and those that Python opened for it."""
+"""Files that a process has loaded: those of its modules, and those that Python opened for it."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What both sides answer, and steps that are taken at most once."""
+"""Outcomes of both sides, and steps that run at most once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NUDGED = "reference/nudged"
 
 
 class StepCache(Protocol):
-    """Who remembers, by the name of a step, what came of it."""
+    """Cache of the results of steps, by name."""
 
     taken: dict[str, Any]
 
@@ -60,7 +60,7 @@ class ScenarioOutcome:
 
 
 def paired(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[ScenarioOutcome]:
-    """What upstream said of each way, and the candidate."""
+    """Pair upstream's refusal of each scenario with the candidate's outcome."""
     both = enumerate(zip(refused, told, strict=True))
     return [
         ScenarioOutcome(one["name"], f"{number:03d}", why, one["error"], one["wants"], one["place"])
@@ -70,7 +70,7 @@ def paired(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[Scena
 
 @dataclass(frozen=True)
 class Stepped:
-    """What an optimizer made of both sides.
+    """Results of an optimizer on both sides.
 
     Attributes:
         reference, candidate, nudged: loss.N, gradient_norm.N, delta.NAME; of upstream, the integration, and upstream

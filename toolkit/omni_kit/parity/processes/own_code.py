@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DEPTH = 6
-"""How far names are looked for in what a function returns: an object with a dict of dicts of names."""
+"""Depth of the search for names in a returned value: an object with a dict of dicts of names."""
 _TEXTS = 10_000
 
 
@@ -72,7 +72,7 @@ class OwnCode:
 
 @dataclass(frozen=True)
 class Return:
-    """What an own function returned, or the exception that left it.
+    """Value that one of the integration's functions returned, or the exception that left it.
 
     Attributes:
         place: the line; of a value that one function passed on from another, where it was made.
@@ -88,7 +88,7 @@ class Return:
 
 @dataclass
 class Returns:
-    """What the own functions returned while they were watched, in order."""
+    """Values that the integration's functions returned while they were watched, in order."""
 
     found: list[Return] = field(default_factory=list)
 
@@ -162,7 +162,7 @@ def returns_of(own: OwnCode) -> Iterator[Returns]:
 
 @dataclass
 class Made:
-    """Which own line made each part of a model.
+    """Lines of the integration that made each part of a model.
 
     Attributes:
         places: (number of the module that holds it, name) -> the line that gave it to it.

@@ -61,7 +61,7 @@ class Pair(SideResults):
     fields: Sequence[FieldVaried] = ()
 
     def derived(self, function: str, seconds: float) -> dict[str, Any]:
-        """Which of upstream's weights the integration's model is made of; see `Derive`.
+        """Derive which of upstream's weights the integration's model consists of; see `Derive`.
 
         Args:
             function: what the function that converts is called.
@@ -119,7 +119,7 @@ class Pair(SideResults):
         return None
 
     def replayed_as(self, side: str, dtype: str) -> Recording:
-        """What a side's modules do in another dtype when each is fed what upstream's was in float32."""
+        """Return a side's recording in another dtype, with each module fed upstream's float32 inputs."""
         return Recording.load(self.folder(side) / dtype / "replay")
 
     def ran_with(self, slot: str, kernel: str, dtype: str) -> list[str]:
@@ -140,7 +140,7 @@ class Pair(SideResults):
             yield what, compare_shapes(names["held"], self._other.ask(Convert(config, published)))
 
     def lost_arguments(self) -> list[str]:
-        """What of a training step's arguments does not arrive where the candidate needs it."""
+        """Return the arguments of a training step that do not arrive where the candidate needs them."""
         self.loaded()
         return self._other.ask(LostArguments(self.checkpoint, self._inputs))
 
@@ -153,7 +153,7 @@ class Pair(SideResults):
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
     def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
-        """As `trained`, with a fault between the processes; and whether that changed anything."""
+        """Return the results of `trained` with a fault between the processes, and whether that changed anything."""
         where = self.where / "ranks" / f"{level} with {fault}"
         found = self._training.on(level, self.checkpoint, where, self._batches, lambda line: None, fault)
         return found, any(where.glob("*/planted"))
@@ -181,7 +181,7 @@ class Pair(SideResults):
         )
 
     def opened_export(self, run: TrainingRun) -> tuple[Tensors, str, str, list[str]]:
-        """What upstream holds after it has loaded the export of a run as it is; why it cannot use it; what it keeps.
+        """Return upstream's tensors after loading an export; its error with it and with the first model; float32 names.
 
         The third is why upstream cannot use the model that the run began with, either. The last are the names of
         tensors that upstream keeps in float32 whatever the dtype of the others.
@@ -197,7 +197,7 @@ class Pair(SideResults):
         return load_tensors(file), found["said"], found["own"], found["kept"]
 
     def opened_adapter(self, checkpoint: Path, adapter: Path) -> int | str:
-        """How many tensors of a saved adapter upstream's model takes; or the library that is missing for that.
+        """Return how many tensors of a saved adapter upstream's model loads, or the library missing for that.
 
         Raises:
             StepError: it does not fit.
@@ -208,7 +208,7 @@ class Pair(SideResults):
             raise StepError(f"upstream cannot load the adapter: {error}", blames_candidate=True) from error
 
     def located(self, step: Step[str]) -> str:
-        """What the candidate's process says about a place in its own code."""
+        """Return the candidate process's answer about a place in its own code."""
         return self._other.ask(step)
 
     def traced_way(self, folder: str) -> tuple[Compared, Compared]:
@@ -230,7 +230,7 @@ class Pair(SideResults):
         return Compared(reference, candidate, mask), Compared(reference, Recording.load(own / "replay"), mask)
 
     def places(self) -> list[dict[str, Any]]:
-        """Where faults can be injected in the candidate."""
+        """Return the places for faults in the candidate."""
         self.loaded()
         return self._other.ask(Places(self._inputs))
 
@@ -239,23 +239,23 @@ class Pair(SideResults):
         return self._other.ask(RunWithFault(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
 
     def completed_planted(self, number: int, out: Path) -> Recording:
-        """As `completed`, with a fault in that place."""
+        """Return the recording of `completed` with a fault in that place."""
         self._other.ask(CompleteFaults(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
     def branches(self) -> dict[str, str]:
-        """What the integration's code for devices that are not here assumes, and what this machine lacks for it."""
+        """Return the assumptions of code for absent devices, each with the package that this machine lacks for it."""
         self.loaded()
         return self._other.ask(Branches(self.checkpoint))
 
     def outcomes_on(self, branch: str, place: str) -> list[ScenarioOutcome]:
-        """As `called`, of the code for another device; the candidate's answers lie in the folder `place`."""
+        """Return the outcomes of `called` for another device's code; the outputs are in the folder `place`."""
         refused = [one.refused for one in self.called()]
         told = self._other.ask(RunOnDevice(branch, self.checkpoint, self.where / "ways", self.folder(place)))
         return paired(refused, told)
 
     def begun(self) -> tuple[Tensors, Tensors, list[str]]:
-        """What upstream's model and the integration's begin with, and the names of upstream's buffers."""
+        """Return the initial tensors of upstream's model and the integration's, and the names of upstream's buffers."""
         self.loaded()
         outs = [self.folder(f"{side}/beginning") for side in (REFERENCE, CANDIDATE)]
         buffers = self._reference.ask(Initialise(self.checkpoint, outs[0]))
@@ -264,7 +264,7 @@ class Pair(SideResults):
         return reference, candidate, buffers
 
     def dropped(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]]:
-        """What both sides drop by chance, by mode and module, with every share of dropout switched on."""
+        """Return the dropout of both sides, by mode and module, with every dropout rate switched on."""
         self.loaded()
         config = self.where / "noise"
         if not write_with_noise(self.checkpoint, config):
@@ -308,7 +308,7 @@ class Pair(SideResults):
         return {one["name"]: one["error"] for one in told}
 
     def answers_of(self, folder: str, way: str) -> Tensors:
-        """What was answered to a way of calling, below a folder such as "reference/ways"."""
+        """Return the outputs of one scenario, below a folder such as "reference/ways"."""
         return load_tensors(self.folder(folder) / way / "outputs.safetensors")
 
     def mistakes(self) -> list[StageFault]:

@@ -45,7 +45,7 @@ _opened: list[Builder] = []
 
 @dataclass(frozen=True)
 class Job:
-    """What every process of a launch is told.
+    """Parameters of every process of a launch.
 
     Attributes:
         builder, options: how a process that was not forked makes its builder.
@@ -187,7 +187,7 @@ def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
 
 
 def _crash(log: Path) -> str:
-    """What Python says when a signal ends it; a partner's end may be seen first."""
+    """Return Python's message when a signal ends it; a partner's end may be seen first."""
     found = re.search(r"^Fatal Python error: (.+)$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return found[1] if found else ""
 

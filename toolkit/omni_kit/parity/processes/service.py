@@ -1,4 +1,4 @@
-"""What a side's process replies to a step."""
+"""Replies of a side's process to steps."""
 
 import _imp
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What upstream's process writes for both sides: the candidate's process reads it, and changes none of it."""
+"""Files of upstream's process for both sides: the candidate's process reads them and changes none."""
 
 from pathlib import Path
 from typing import TypeVar

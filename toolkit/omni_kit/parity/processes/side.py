@@ -40,7 +40,7 @@ _CHANCE = 0
 
 
 class Side:
-    """What the steps of a process work on.
+    """State of a process that its steps work on.
 
     Args:
         name: "reference", "candidate" or "ranks", for messages.
@@ -79,7 +79,7 @@ class Side:
 
     @property
     def model(self) -> Any:
-        """What was loaded last."""
+        """Model that was loaded last."""
         return self._model
 
     @model.setter
@@ -156,12 +156,12 @@ class Side:
 
     def _able(self, protocol: type) -> Builder:
         if not isinstance(self.builder, protocol):
-            raise TargetFault(f"{self.builder_name} is said to be {protocol.__name__}, and is not")
+            raise TargetFault(f"{self.builder_name} is declared as {protocol.__name__}, but is not")
         return self.builder
 
     @property
     def batch_builder(self) -> BatchBuilder:
-        """What makes the batch.
+        """Builder of the batch.
 
         Raises:
             RuntimeError: the side was opened without one.
@@ -193,7 +193,7 @@ class Side:
         return {"model_type": str(getattr(config, "model_type", "") or kind), "class": kind}
 
     def state(self, model: Any) -> Tensors:
-        """What a model holds, under upstream's names."""
+        """Return a model's tensors under upstream's names."""
         return self._as_upstream(model, state_of(model))
 
     def _as_upstream(self, model: Any, tensors: Tensors) -> Tensors:

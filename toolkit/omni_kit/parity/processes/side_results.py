@@ -1,4 +1,4 @@
-"""What both sides of a comparison are asked at most once; each answer is kept."""
+"""Results of both sides of a comparison, each computed at most once and kept."""
 
 import shutil
 from collections.abc import Callable
@@ -153,7 +153,7 @@ class SideResults:
 
     @once
     def loaded(self) -> Tensors:
-        """What the integration's model holds after its own loader has read the checkpoint."""
+        """Return the integration's tensors after its own loader has read the checkpoint."""
         self.imported()
         self.described()
         file = self.where / CANDIDATE / "loaded.safetensors"
@@ -162,7 +162,7 @@ class SideResults:
 
     @once
     def exported(self) -> Tensors:
-        """What upstream holds after it has loaded what the integration exports."""
+        """Return upstream's tensors after loading the integration's export."""
         self.loaded()
         out, file = self.where / CANDIDATE / "export", self.folder(REFERENCE) / "reloaded.safetensors"
         self._other.ask(Save(self.checkpoint, out))
@@ -173,7 +173,7 @@ class SideResults:
         return load_tensors(file)
 
     def loaded_files(self) -> set[str]:
-        """Which files all processes have loaded.
+        """Return the files that all processes have loaded.
 
         Raises:
             StepError: a process has ended, and cannot say any more.
@@ -182,7 +182,7 @@ class SideResults:
 
     @once
     def executed(self) -> dict[str, set[tuple[int, int]]]:
-        """What all processes have executed of the integration and of upstream's model: file -> pairs of lines.
+        """Return the lines of the integration and of upstream's model that all processes ran: file -> pairs of lines.
 
         Raises:
             StepError: a process has ended, and cannot say any more.
@@ -194,7 +194,7 @@ class SideResults:
         return found
 
     def exported_config(self) -> str:
-        """How the exported config.json differs from the checkpoint's; empty where it does not."""
+        """Return how the exported config.json differs from the checkpoint's; empty if it does not."""
         self.exported()
         return config_difference(self.checkpoint, self.where / CANDIDATE / "export")
 
@@ -222,7 +222,7 @@ class SideResults:
 
     @once
     def recordings(self) -> tuple[Recording, Recording]:
-        """What went in and out of every module of the reference and of the candidate, each running freely."""
+        """Return the inputs and outputs of every module of the reference and of the candidate, each in a free run."""
         self.loaded()
         steps = [Trace(self._inputs, self.folder(side) / "trace") for side in (REFERENCE, CANDIDATE)]
         self._reference.send(steps[0])
@@ -232,19 +232,19 @@ class SideResults:
         return Recording.load(steps[0].out), Recording.load(steps[1].out)
 
     def recording(self) -> Recording:
-        """What went in and out of every module of the candidate, running freely."""
+        """Return the inputs and outputs of every module of the candidate in a free run."""
         return self.recordings()[1]
 
     @once
     def replayed(self) -> Recording:
-        """What the candidate's modules do when each is fed what the reference's was."""
+        """Return the recording of the candidate's modules, each fed the reference's inputs."""
         out = self.where / CANDIDATE / "replay"
         self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
     @once
     def completed(self) -> Recording:
-        """As `replayed`, with each module also given what upstream's was and it is not passed."""
+        """Return the recording of `replayed`, each module also given upstream's arguments that it was not passed."""
         out = self.where / CANDIDATE / "completed"
         self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE), complete=True))
         return Recording.load(out)
@@ -282,12 +282,12 @@ class SideResults:
         return Stepped(taken[0], taken[1], taken[2], lost_upstream, lost)
 
     def folder(self, side: str) -> Path:
-        """Where the results of a side lie: "reference", "candidate", or a run of one, as "reference/nudged"."""
+        """Return the results folder of a side: "reference", "candidate", or a run of one, as "reference/nudged"."""
         first, _, rest = side.partition("/")
         return (self._hidden if first == REFERENCE else self.where / first) / rest
 
     def _script(self, side: str) -> Path:
-        """What upstream's modules did, for a side that is fed so; the candidate gets it once it has run freely."""
+        """Return upstream's trace for a side to replay; the candidate gets it after its free run."""
         self.recordings()
         own = self.folder(REFERENCE) / "trace"
         if side == REFERENCE:
@@ -315,7 +315,7 @@ class SideResults:
         return load_tensors(self._inputs)
 
     def state(self) -> Tensors:
-        """What upstream's model holds."""
+        """Return the tensors of upstream's model."""
         self.described()
         return load_tensors(self.where / "state.safetensors")
 
@@ -328,7 +328,7 @@ class SideResults:
         return None
 
     def model_type(self) -> str:
-        """What is compared; empty while the reference could not say."""
+        """Return the type of the compared model; empty if the reference could not determine it."""
         described = self.taken.get("described")
         return str(described["model_type"]) if isinstance(described, dict) else ""
 
@@ -346,10 +346,10 @@ class SideResults:
         return self.results_of(CANDIDATE, what)
 
     def attention_of(self, side: str) -> AttentionCalls:
-        """How attention was called in a run."""
+        """Return the attention calls of a run."""
         self.ran()
         return load_calls(self.folder(side))
 
     def attention(self) -> AttentionCalls:
-        """How attention was called in the candidate's run."""
+        """Return the attention calls of the candidate's run."""
         return self.attention_of(CANDIDATE)

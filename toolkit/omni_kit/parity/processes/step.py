@@ -1,4 +1,4 @@
-"""What a process can be asked: typed questions, which travel as JSON and are answered where they arrive."""
+"""Requests to a process: typed steps, which travel as JSON and run where they arrive."""
 
 import importlib
 import json
@@ -24,7 +24,7 @@ class Step(ABC, Generic[R]):
 
     @classmethod
     def title(cls) -> str:
-        """What messages call it: its name, in words."""
+        """Return its name in messages, as words."""
         return re.sub(r"(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
 
     @abstractmethod

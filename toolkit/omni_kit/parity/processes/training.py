@@ -20,7 +20,7 @@ _PATIENCE, _TIMES = 40.0, 10.0
 
 @dataclass(frozen=True)
 class Trained:
-    """What training on one mesh gave.
+    """Results of training on one mesh.
 
     Attributes:
         dtype: in which the weights were.
@@ -113,7 +113,7 @@ class Training:
         return [out / f"rank{rank}.pt" for rank in range(run.processes)], said
 
     def loaded_files(self) -> list[str]:
-        """Which files the processes have loaded.
+        """Return the files that the processes have loaded.
 
         Raises:
             StepError: the one that starts them has ended.
@@ -121,7 +121,7 @@ class Training:
         return self._launcher.ask(Loaded()) if self._launcher is not None and self._opened is True else []
 
     def executed(self) -> Arcs:
-        """What the processes have executed of what is measured.
+        """Return the measured lines that the processes have executed.
 
         Raises:
             StepError: the one that starts them has ended.

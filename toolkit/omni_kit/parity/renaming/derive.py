@@ -13,7 +13,7 @@ from omni_kit.parity.processes.workers import Sides
 
 @dataclass(frozen=True)
 class Derived:
-    """What was found.
+    """Derived renaming.
 
     Attributes:
         rows: one line for each name here, blocks that are alike once.
@@ -27,7 +27,7 @@ class Derived:
 
 
 def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> Derived:
-    """Which of upstream's weights the integration at `path` is made of.
+    """Derive which of upstream's weights the integration at `path` consists of.
 
     Nothing is taken from its own conversion: only its model and upstream's are run.
 
@@ -68,6 +68,6 @@ def _notes(said: "dict[str, object]") -> list[str]:
     notes += [
         f"{module} could equally come from {other}: no run distinguishes them" for module, other in rivals.items()
     ]
-    notes += [f"{module} is never executed, so nothing is known of its weights" for module in unreached]
+    notes += [f"{module} is never executed, so its weights are unknown" for module in unreached]
     notes += [f"{name} goes nowhere" for name in unused]
     return notes

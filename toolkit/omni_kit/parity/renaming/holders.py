@@ -30,7 +30,7 @@ class Holder:
     patch: tuple[int, ...] = ()
 
     def at(self, occurrence: int) -> list[torch.Tensor]:
-        """What a call was given; nothing where there was no such call."""
+        """Return the inputs of a call; empty if there was no such call."""
         return self.inputs[occurrence] if len(self.inputs) > occurrence else []
 
 
@@ -53,7 +53,7 @@ def _patch(own: Mapping[str, torch.Tensor]) -> tuple[int, ...]:
 
 
 def own_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
-    """What a module holds itself: parameters, and persistent buffers of floating type."""
+    """Return a module's own tensors: parameters, and persistent buffers of floating type."""
     stored = module.state_dict(keep_vars=True)
     return {name: tensor for name, tensor in stored.items() if "." not in name and tensor.is_floating_point()}
 

@@ -1,4 +1,4 @@
-"""How a tensor is made of upstream's: what is done to it, as a computation and as the text of one."""
+"""Transformations that make a tensor from upstream's, each as a computation and as its source text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def rows(index: int, count: int) -> TensorTransform:
 
 
 def rows_by_head(index: int, count: int, heads: int) -> TensorTransform:
-    """The same where shares stand head by head."""
+    """Take one of several shares that alternate head by head."""
     return TensorTransform(
         f"one.unflatten(0, ({heads}, {count}, -1))[:, {index}].flatten(0, 1)",
         lambda one: one.unflatten(0, (heads, count, -1))[:, index].flatten(0, 1),
@@ -95,7 +95,7 @@ def elements(order: Sequence[int]) -> TensorTransform:
 
 
 def shaped(shape: Sequence[int]) -> TensorTransform:
-    """The same numbers in another shape."""
+    """Reshape a tensor."""
     return TensorTransform(f"one.reshape({tuple(shape)})", lambda one: one.reshape(tuple(shape)), AS_IT_IS)
 
 
@@ -110,7 +110,7 @@ def then(first: TensorTransform, second: TensorTransform) -> TensorTransform:
 
 
 def _farthest(order: Sequence[int]) -> int:
-    """How far a share is moved at most."""
+    """Return the largest distance that a share is moved."""
     return max(abs(one - at) for at, one in enumerate(order))
 
 

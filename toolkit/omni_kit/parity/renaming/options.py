@@ -1,4 +1,4 @@
-"""What a layer may be made of: every upstream layer that was fed the same, and every way of taking its tensors."""
+"""Options of a layer: every upstream layer with the same input, and every way of using its tensors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class Option:
         }
 
     def moves(self) -> int:
-        """How much is done to its tensors, as the length of what says it."""
+        """Return the complexity of its transformations, as the length of their text."""
         return sum(len(way.text) for way in self.way.values())
 
     def key(self) -> tuple[tuple[str, ...], ...]:
-        """Which parts of which tensors it takes."""
+        """Return the parts of the tensors that it uses."""
         return tuple((*sources, self.way[name].part) for name, sources in sorted(self.sources.items()))
 
 
@@ -57,7 +57,7 @@ def options_for(
     own: Mapping[str, torch.Tensor], fed: torch.Tensor | None, occurrence: int, holders: Sequence[Holder],
     heads: Sequence[int], rotary: TensorTransform | None,
 ) -> list[Option]:  # fmt: skip
-    """What a module may be made of, the likeliest first.
+    """Return the options of a module, the likeliest first.
 
     Args:
         own: what it holds.
@@ -121,7 +121,7 @@ def _of_one(
 def _for_each(
     own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], before: TensorTransform, way: TensorTransform
 ) -> Iterator[dict[str, TensorTransform]]:
-    """The same for every tensor, as far as it fits: where one is a share of another, each of the shares."""
+    """Yield the transformations of every tensor, as far as they fit: each share where one is a share of another."""
     lone = all(tensor.dim() < 2 for tensor in own.values())
     chosen = {
         name: then(before, way) if lone or tensor.dim() > 1 else way.vector or way for name, tensor in own.items()
@@ -159,7 +159,7 @@ def _ways(
     own: Mapping[str, torch.Tensor], there: Mapping[str, torch.Tensor], heads: Sequence[int],
     rotary: TensorTransform | None, several: bool,
 ) -> Iterator[tuple[TensorTransform, int]]:  # fmt: skip
-    """What may be done to the tensors of one module, with how unlikely it is.
+    """Yield the transformations for the tensors of one module, each with how unlikely it is.
 
     Args:
         several: more than one of upstream's layers was fed the same, as those of queries and keys are.
@@ -203,7 +203,7 @@ def _reordered(mine: torch.Tensor) -> Iterator[tuple[TensorTransform, int]]:
 
 
 def _of_several(own: Mapping[str, torch.Tensor], alike: Sequence[Holder]) -> Iterator[Option]:
-    """What a module holds is of several of upstream's, one below the other."""
+    """Yield options in which a module holds several of upstream's tensors, one below the other."""
     name = next(iter(own))
     for count in (2, 3):
         parts = [

@@ -21,12 +21,12 @@ _SECONDS = 120.0
 
 
 class _DeadEnd(Exception):
-    """What was chosen so far leads to numbers that upstream never saw."""
+    """Raised when the choices so far lead to numbers that upstream never saw."""
 
 
 @dataclass
 class _Choice:
-    """What was chosen for one module, of how many; it is right where it led to numbers that upstream saw."""
+    """Choice for one module among its options; right once it led to numbers that upstream saw."""
 
     module: str
     options: list[Option]
@@ -40,7 +40,7 @@ class _Choice:
 
 @dataclass
 class Solution:
-    """What a model is made of.
+    """Assignment of upstream's weights to a model.
 
     Attributes:
         chosen: module -> its option.
@@ -152,7 +152,7 @@ class _Search:
             index += 1
 
     def rivals(self) -> dict[str, str]:
-        """Where another choice gives the same answers: no run can settle which is meant."""
+        """Return where another choice gives the same outputs: no run can settle which is right."""
         found: dict[str, str] = {}
         seen: set[str] = set()
         trail = list(self.trail)

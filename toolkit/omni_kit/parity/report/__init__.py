@@ -1,1 +1,1 @@
-"""What a run found: results, files to run it again from, pictures, and the page."""
+"""Output of a run: results, files to repeat it, pictures, and the page."""

@@ -1,4 +1,4 @@
-"""Which branches no process of a comparison took, and what each would need."""
+"""Branches that no process of a comparison took, and what each would need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,7 +44,7 @@ class UnexecutedBranch:
 
 @dataclass(frozen=True)
 class BranchReport:
-    """How much of an integration's and of upstream's code the processes of a comparison executed.
+    """Share of an integration's and of upstream's code that the processes of a comparison executed.
 
     Attributes:
         taken, counted: branches of functions that matter for training.
@@ -112,7 +112,7 @@ def _plain(one: UnexecutedBranch, own: Path) -> dict[str, Any]:
 
 
 def _key(branch: Branch) -> tuple[str, str]:
-    """What a copy of a branch has in common with it: the conditions of the branches around it, too."""
+    """Return the key that copies of a branch share, with the conditions of the branches around it."""
     outer = _key(branch.outer) if branch.outer is not None and branch.outer.function == branch.function else ("", "")
     return branch.function, f"{outer[1]}/{branch.condition}"
 
@@ -132,15 +132,13 @@ class _Judged:
         self._entries = {branch.entry for branch, ran in self.ran.items() if ran}
 
     def apart(self, branch: Branch) -> str:
-        """Why a branch is not counted."""
+        """Return why a branch is not counted."""
         if branch.apart:
             return branch.apart
         return "other heads" if branch.entry and branch.entry not in self._entries else ""
 
     def untaken(self, branch: Branch) -> UnexecutedBranch | None:
-        """What is said of a branch that did not run; None where one around it did not run either, or one next to it
-        says the same: its condition was not reached.
-        """
+        """Return the report on a branch that did not run; None if an outer or neighbouring one already covers it."""
         around = branch.outer
         if around is not None and around.function == branch.function and not self.ran[around]:
             return None
@@ -156,7 +154,7 @@ class _Judged:
         )  # fmt: skip
 
     def _needs(self, branch: Branch, *, reached: bool, seen: set[str]) -> tuple[str, Branch]:
-        """What a branch needs, and the branch that decides it: of a function that nobody calls, where it is named."""
+        """Return the need of a branch, and the branch that decides it; for an uncalled function, where it is named."""
         if branch.condition:
             if not reached:
                 return f"needs line {branch.condition_line} to be reached", branch
@@ -178,7 +176,7 @@ class _Judged:
 
 
 def _decided(branch: Branch) -> str:
-    """What decides a condition, where its own words do not say it."""
+    """Return the fields and arguments that decide a condition, if its own text does not name them."""
     fields = [f"config.{name}" for name in sorted(branch.decision.fields) if name not in branch.condition]
     arguments = [name for name in sorted(branch.decision.arguments) if name not in branch.condition]
     named = [*fields, *arguments]

@@ -1,4 +1,4 @@
-"""Where a comparison ran: what its figures may depend on."""
+"""Environment of a comparison: everything its figures may depend on."""
 
 import os
 import platform
@@ -24,5 +24,5 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """What kind of machine this is."""
+    """Return the kind of this machine."""
     return {"system": platform.platform(terse=True), "processor": platform.machine(), "cores": str(os.cpu_count())}

@@ -9,7 +9,7 @@ from omni_kit.targets.sides import Ability
 
 
 def module_errors(case: Case) -> list[ModuleError]:
-    """How much each module adds and inherits, in the order of their first calls; nothing where the model did not run.
+    """Return the added and inherited error of each module, in the order of first calls; empty if the model did not run.
 
     What a module hands wrongly to one of its parts is its own error, as in the search for the first divergence; and
     one that goes another way to a right answer adds none.
@@ -56,6 +56,6 @@ def _error(free: Compared, call: ModuleCall, added: float, answered: int) -> Mod
 
 
 def _larger(one: ModuleError, other: ModuleError) -> ModuleError:
-    """The same module in two calls."""
+    """Return the larger errors of one module in two calls."""
     figures = {name: max(getattr(one, name), getattr(other, name)) for name in ("added", "inherited", "grown")}
     return ModuleError(one.module, one.kind, one.paired or other.paired, answered=one.answered, **figures)

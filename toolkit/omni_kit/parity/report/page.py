@@ -107,7 +107,7 @@ def render_page(report: ParityReport) -> str:
 
 
 def tolerance_of(report: ParityReport) -> float:
-    """What the page calls rounding: what the levels allowed."""
+    """Return the tolerance that the page calls rounding: the one the levels allowed."""
     return next((level.tolerance for level in report.levels if level.tolerance), _DEFAULT_TOLERANCE)
 
 

@@ -1,4 +1,4 @@
-"""What both sides drew, for people to look at side by side."""
+"""Pictures that both sides drew, side by side."""
 
 import io
 

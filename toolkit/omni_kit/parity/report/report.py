@@ -1,4 +1,4 @@
-"""What a parity run found: one result a level, and the JSON of the command-line contract."""
+"""Report of a parity run: one result a level, and the JSON of the command-line contract."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def fields_said(fields: Sequence[FieldVaried]) -> str:
-    """How many fields of a config were varied, and which were not; empty where there are none."""
+    """Return how many config fields were varied, and which were not; empty if there are none."""
     left = [one.name for one in fields if one.why]
     varied = f"{len(fields) - len(left)} of {len(fields)} config fields varied"
     return (varied + (f", not {listed(left)}" if left else "")) if fields else ""
@@ -85,7 +85,7 @@ def fields_said(fields: Sequence[FieldVaried]) -> str:
 
 @dataclass(frozen=True)
 class Growth:
-    """How far a module's output is off in a run without interference."""
+    """Output error of a module in a run without interference."""
 
     module: str
     error: float
@@ -114,7 +114,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class ModuleError:
-    """How far one module is off.
+    """Error of one module.
 
     Attributes:
         kind: its class.
@@ -135,7 +135,7 @@ class ModuleError:
 
 @dataclass(frozen=True)
 class InjectionResult:
-    """What became of one injected fault.
+    """Result of one injected fault.
 
     Attributes:
         name: its kind, where it was injected, and what it changed there.
@@ -164,7 +164,7 @@ class InjectionResult:
 
 @dataclass(frozen=True)
 class Proof:
-    """How many injected faults were noticed.
+    """Detection of injected faults.
 
     Attributes:
         missed: those that no level noticed.
@@ -182,7 +182,7 @@ class Proof:
 
 
 def proof_of(planted: Sequence[InjectionResult], idle: Sequence[str]) -> Proof:
-    """What became of all faults: those that changed something, and those that did not."""
+    """Return the results of all faults: those that changed something, and those that did not."""
     return Proof(
         faults=len(planted),
         detected=sum(bool(fault.detected_by) for fault in planted),
@@ -196,7 +196,7 @@ def proof_of(planted: Sequence[InjectionResult], idle: Sequence[str]) -> Proof:
 
 @dataclass(frozen=True)
 class Image:
-    """What both sides drew for one sample of a diffusion model: PNG files of the same size and range of values.
+    """Images that both sides drew for one sample of a diffusion model: PNG files of the same size and value range.
 
     Attributes:
         name: the output that is shown.

@@ -20,7 +20,7 @@ _FIGURES = ("status", "max_abs", "max_rel")
 
 @dataclass(frozen=True)
 class Options:
-    """What a run was asked for, so far as its figures depend on it.
+    """Options of a run that its figures depend on.
 
     Attributes:
         target: the framework, where it was named.
@@ -118,7 +118,7 @@ def _plain(value: Any) -> Any:
 
 
 def changes(saved: Saved, report: ParityReport) -> list[str]:
-    """What is not as it was in the saved run: versions, figures, the first divergence; or that nothing is."""
+    """Return the differences from a saved run: versions, figures, the first divergence; or that there are none."""
     now = versions()
     lines = [
         f"{name} was {saved.versions.get(name, 'not installed')} then and is {now.get(name, 'not installed')} now"

@@ -42,7 +42,7 @@ def _may_break(old: Signature | None, new: Signature) -> bool:
 
 
 def _form(signature: Signature) -> list[tuple[str, object, bool]]:
-    """What makes two signatures the same for callers: of defaults, only whether there is one."""
+    """Return the properties that make two signatures the same for callers: of defaults, only their presence."""
     return [(one.name, one.kind, one.default is one.empty) for one in signature.parameters.values()]
 
 
@@ -92,7 +92,7 @@ def _dropped(
     if silent:
         say = info if double_star(new) or calls else warning
         message = (
-            f"{target} takes no {', '.join(silent)} any more; keep upstream's parameters, callers elsewhere pass them"
+            f"{target} no longer takes {', '.join(silent)}; keep upstream's parameters, callers elsewhere pass them"
         )
         yield say("dropped-parameter", message, origin, silent)
 
@@ -187,7 +187,7 @@ def _keywords(call: Call) -> list[str]:
 
 
 def _positions(call: Call) -> int:
-    """How many arguments a call surely gives by position."""
+    """Return how many arguments a call surely passes by position."""
     stars = [i for i, a in enumerate(call.node.args) if isinstance(a, ast.Starred)]
     return stars[0] if stars else len(call.node.args)
 

@@ -78,7 +78,7 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
         mentioned = helper.name in facts.source.text  # scopes take longer, and few helpers have a name of upstream's
         if mentioned and helper.name in facts.upstream_scopes.bound - facts.excluded - dropped:
             message = (
-                f"helper {helper.name} and upstream's {helper.name} collide, and one silently takes the other's place: "
+                f"helper {helper.name} and upstream's {helper.name} collide, and one silently replaces the other: "
                 "rename it, or leave upstream's out by exclude_from_output or drop_import_names"
             )
             yield error("import-collision", message, Origin(str(helper.path), helper.line), [helper.name])

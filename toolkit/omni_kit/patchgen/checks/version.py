@@ -26,7 +26,7 @@ def transformers_version(facts: Facts) -> Iterator[Diagnostic]:
         )
         return
     except InvalidVersion:
-        yield warning("version-unknown", f"the source says no version, {wanted} cannot be checked", facts.config.origin)
+        yield warning("version-unknown", f"the source has no version: {wanted} cannot be checked", facts.config.origin)
         return
     if not fits:
         message = (

@@ -44,7 +44,7 @@ class _Use:
 
     @property
     def key(self) -> tuple[Path, int]:
-        """Where the text of the patch stands; where it is registered for one from outside."""
+        """File and line of the patch's text, or of its registration if the text is from elsewhere."""
         if self.original is not None:
             return self.original.path, self.original.line
         return self.place
@@ -306,7 +306,7 @@ class _Upgrade:
         return found
 
     def _generated(self, texts: dict[Path, str]) -> dict[Path, list[Diagnostic]]:
-        """What keeps each config from generating from the newer upstream, and did not from the older."""
+        """Return the errors of each config with the newer upstream that it did not have with the older."""
         with tempfile.TemporaryDirectory(prefix="upgrade-") as folder:
             copies = {config.loaded.path: _copied(config, texts, Path(folder)) for config in self.configs}
             found = {}
@@ -318,7 +318,7 @@ class _Upgrade:
             return found
 
     def _wrong_before(self, path: Path) -> set[tuple[str, tuple[str, ...]]]:
-        """What a config had wrong with the older upstream already."""
+        """Return the errors that a config already had with the older upstream."""
         if path not in self.before:
             was = draft_configs([path], unpacked=self.old)
             self.before[path] = {(one.code, one.names) for result in was for one in result.diagnostics}

@@ -352,7 +352,7 @@ def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool)
 
 
 def _refusal(call: ast.Call, takes: Signature) -> str:
-    """Why a call does not fit a signature; empty where it does, or where `*` and `**` leave it open."""
+    """Return why a call does not fit a signature; empty if it does, or if `*` and `**` leave it open."""
     if any(isinstance(one, ast.Starred) for one in call.args):
         return ""
     spread = any(one.arg is None for one in call.keywords)
@@ -370,7 +370,7 @@ class _Side:
 def _changed_result(
     top: ast.stmt, call: ast.Call, was: _Side, now: _Side, merged: FunctionNode, known: set[str]
 ) -> Iterator[Clash]:
-    """What a function returns is another kind of thing, or one of several results means something else."""
+    """Yield changed results: a function returns another kind of thing, or one of several results changed meaning."""
     before, after = _results(was.node), _results(now.node)
     if not before or not after:
         return
@@ -400,13 +400,13 @@ def _changed_result(
                 if own:
                     line = " ".join(ast.unparse(own[0]).split())[:100]
                     reason = (
-                        f"upstream computes {element.id}, which {was.node.name} returns, otherwise; the patch reads it"
+                        f"upstream computes {element.id} differently, which {was.node.name} returns and the patch reads"
                     )
                     yield Clash(reason, _flow(was, index), _flow(now, index), line)
 
 
 def _results(node: FunctionNode) -> list[list[ast.expr]]:
-    """What each return of a function gives, as a list of values."""
+    """Return the values of each return of a function, as a list."""
     returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
     return [list(one.elts) if isinstance(one, ast.Tuple) else [one] for one in returned]
 
@@ -432,7 +432,7 @@ def _flows_differ(was: _Side, now: _Side, index: int) -> bool:
 
 
 def _flow(side: _Side, index: int) -> str:
-    """What one result of a straight function is computed from, its locals written out; empty where branches decide."""
+    """Return the computation of one result of a straight function, its locals written out; empty if branches decide."""
     values: dict[str, ast.expr] = {
         name: ast.parse(module, mode="eval").body for name, module in side.modules.items() if name != module
     }

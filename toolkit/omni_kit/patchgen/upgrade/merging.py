@@ -486,7 +486,7 @@ class _Merger:
         self, bs: list[Item], os: list[Item], ts: list[Item], empty_at: int | None,
         merge: Callable[[Item, Item, Item], None], b: Any, o: Any, t: Any,
     ) -> None:  # fmt: skip
-        """The same for any list whose elements have keys: removals, insertions, and `merge` for what stays."""
+        """Merge any lists whose elements have keys: removals, insertions, and `merge` for the rest."""
         was, mine, now = ({one.key: one for one in side} for side in (bs, os, ts))
         if len(was) < len(bs) or len(mine) < len(os) or len(now) < len(ts):
             self.clash(_changed(b, t), b, o, t)
@@ -537,7 +537,7 @@ class _Merger:
             pending.setdefault(place, []).append(self.theirs.text[item.start : item.end])
         for place, texts in pending.items():
             if not os and empty_at is None:
-                self.clash("there is no place for what upstream added", b, o, t)
+                self.clash("no place was found for upstream's addition", b, o, t)
             else:
                 self.edits.append(insertion(self.ours, os, place, texts, empty_at or 0))
 
@@ -677,7 +677,7 @@ def _share_lines(block: Sequence[ast.stmt]) -> bool:
 
 
 def _run(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
-    """Where a block has these statements in a row, whatever it calls its locals."""
+    """Return the index of a run of statements in a block, whatever the names of its locals."""
     for start in range(len(block) - len(wanted) + 1):
         part = list(block[start : start + len(wanted)])
         if dumps(part) == dumps(wanted) or same_but_for_locals(part, list(wanted)):

@@ -57,7 +57,7 @@ def insertion(source: Source, items: Sequence[Item], after: int, texts: Sequence
 
 
 def _gap(source: Source, at: int) -> str:
-    """What stands before an element that begins a line: a line end and its indentation; else a blank."""
+    """Return the text before an element that begins a line: a line end and its indentation; else a blank."""
     line = source.text.rfind("\n", 0, at) + 1
     lead = source.text[line:at]
     return f"\n{lead}" if line and not lead.strip() else " "

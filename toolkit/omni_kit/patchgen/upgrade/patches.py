@@ -113,7 +113,7 @@ class Proposal:
 
 
 def locate(target: str, versions: Versions) -> Place:
-    """Where a patch target is now: at its place, renamed, inherited, or imported from another module."""
+    """Find a patch target in the new version: unchanged, renamed, inherited, or imported from another module."""
     new, now = versions.after, versions.renames.path(target)
     if new is None:
         return Place(now)
@@ -166,7 +166,7 @@ def propose(applied: Applied, original: Fragment | None, versions: Versions, pat
         return _injected(applied, original, place, versions, patched)
     was = body_text(versions.before.module, applied.definition)
     if place.definition is None or place.module is None:
-        why = f"upstream has no {place.target} any more, and nothing that is like it"
+        why = f"upstream no longer has {place.target}, or anything similar"
         return Proposal(place, text, [Clash(why, was, "", text)])
     now = body_text(place.module, place.definition)
     if original is None:
@@ -259,7 +259,7 @@ def _unfit(
     text: str, mine: str, base: str, theirs: str, place: Place, versions: Versions, patched: set[str],
     name_map: dict[str, str] | None,
 ) -> list[Clash]:  # fmt: skip
-    """Where the merged text does not fit; classes are looked at method by method."""
+    """Return where the merged text does not fit; classes are compared method by method."""
     assert versions.after is not None
     merged, *sides = (Code(one).node for one in (text, mine, base, theirs))
     local = {name for one in sides for name in stored(one)}
@@ -378,7 +378,7 @@ def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
 
 
 def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | None:
-    """What a statement that calls a new helper of upstream's amounts to, written out."""
+    """Return the inlined body of a statement that calls a new helper of upstream's."""
     call = getattr(top, "value", None)
     if versions.after is None or not isinstance(call, ast.Call) or any(one.arg is None for one in call.keywords):
         return None

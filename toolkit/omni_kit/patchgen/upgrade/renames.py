@@ -329,7 +329,7 @@ def _under(path: str, found: Mapping[str, str]) -> str:
 
 
 def _alike(one: Definition, other: Definition) -> float:
-    """How like two definitions are, their names aside."""
+    """Return the similarity of two definitions, their names aside."""
     if type(one.node) is not type(other.node):
         return 0.0
     nameless = [_nameless(node.node) for node in (one, other)]

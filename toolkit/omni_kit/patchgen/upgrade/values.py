@@ -52,7 +52,7 @@ def _whole(code: Code, run: Sequence[ast.stmt], text: str) -> Edit:
 
 
 def _results(run: Sequence[ast.stmt], behind: Sequence[ast.stmt]) -> Values | None:
-    """What a run of assignments leaves in the locals that are read behind it, written out; None for other code."""
+    """Return the values that assignments leave in locals read later, written out; None for other code."""
     values: Values = {}
     for one in run:
         pair = assignment(one)

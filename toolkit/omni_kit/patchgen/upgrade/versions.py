@@ -99,7 +99,7 @@ def _pip(wanted: Sequence[str], place: Path) -> None:
 
 
 def _unfit(place: Path, library: str) -> Iterator[str]:
-    """What an unpacked package requires, where another version of that is installed."""
+    """Yield the requirements of an unpacked package that the installed versions do not meet."""
     for found in metadata.distributions(name=library, path=[str(place)]):
         for requirement in map(Requirement, found.requires or ()):
             if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):

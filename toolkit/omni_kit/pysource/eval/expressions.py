@@ -51,7 +51,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def inner(self) -> "Expressions":
-        """The same in a scope of its own, as a comprehension has it."""
+        """Return an evaluator with a scope of its own, as a comprehension has it."""
 
     @abstractmethod
     def located(self, error: Exception, node: ast.AST) -> Unsupported:

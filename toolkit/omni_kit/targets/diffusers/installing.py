@@ -1,3 +1,3 @@
-"""How diffusers is installed."""
+"""Installation of diffusers."""
 
 INSTALL_DIFFUSERS = "pip install diffusers"

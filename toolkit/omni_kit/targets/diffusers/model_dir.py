@@ -38,17 +38,17 @@ class ModelDir:
 
     @property
     def name(self) -> str:
-        """What the integration is called."""
+        """Name of the integration."""
         return self.path.name
 
     @property
     def toy(self) -> Path:
-        """Where it says which small model is compared with which class."""
+        """Path of the file that names the small model and the class to compare it with."""
         return self.path / toy_name(self.in_tree)
 
     @property
     def sampler(self) -> Path:
-        """Where it says how its authors sample."""
+        """Path of the file that defines how its authors sample."""
         return self.path / sampler_name(self.in_tree)
 
 
@@ -73,12 +73,12 @@ def find_model_dir(path: Path) -> ModelDir:
 
 
 def sampler_name(in_tree: bool) -> str:
-    """What the file is called that says how the authors sample."""
+    """Return the name of the file that defines how the authors sample."""
     return _SAMPLER_IN_TREE if in_tree else _SAMPLER
 
 
 def toy_name(in_tree: bool) -> str:
-    """What that file is called: in the library's own tree it is one of ours, as those next to it."""
+    """Return the name of that file: in the library's own tree it is a test file, like its neighbours."""
     return _TOY_IN_TREE if in_tree else _TOY
 
 

@@ -79,7 +79,7 @@ def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) 
 
 
 def _leave_later_layers(small: dict[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> None:
-    """Where code goes through the layers from one count to another, the first is the smaller one."""
+    """Lower the first of two counts that bound a range of layers, which is the smaller one."""
     for call in (one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)):
         if ast.unparse(call.func) == "range" and len(call.args) == 2:
             first, last = (aliases.get(ast.unparse(one).rpartition(".")[2], "") for one in call.args)
@@ -88,7 +88,7 @@ def _leave_later_layers(small: dict[str, Any], aliases: Mapping[str, str], code:
 
 
 def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
-    """What code wants the width of a head to be a multiple of, as kernels do."""
+    """Return the number that divides the width of a head in the code, as kernels require."""
     rests = [one for part in code for one in ast.walk(part) if isinstance(one, ast.BinOp)]
     found = [one.right.value for one in rests if isinstance(one.op, ast.Mod) and isinstance(one.right, ast.Constant)
              and _IS_HEAD.search(ast.unparse(one.left))]  # fmt: skip

@@ -42,7 +42,7 @@ def attention_recorded(model: nn.Module) -> Iterator[AttentionCalls]:
 
 
 def _told(module: nn.Module, query: torch.Tensor, key: torch.Tensor, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides who attends to whom, with defaults filled in as the kernels fill them in."""
+    """Return the settings that decide which tokens attend to which, with the kernels' defaults filled in."""
     causal, scale = given.get("is_causal"), given.get("scaling")
     return {
         "is_causal": bool(getattr(module, "is_causal", True) if causal is None else causal),

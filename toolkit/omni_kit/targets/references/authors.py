@@ -29,7 +29,7 @@ _STAND_INS = "omni_kit.standins"
 
 
 class Missing:
-    """What could not be imported. Nothing happens until it is used; then it says which packages are missing.
+    """Placeholder of a failed import. It raises only when it is used, and names the missing packages.
 
     While files are still being imported a call gives another of these, and a decorator gives what it decorates.
     """

@@ -1,4 +1,4 @@
-"""What a denoiser was asked while something sampled with it, step by step, whoever it was."""
+"""Calls of a denoiser while something samples with it, step by step, whatever the caller."""
 
 import inspect
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What upstream's modeling code reads of its config, and the variants that upstream accepts."""
+"""Config fields that upstream's modeling code reads, and the variants that upstream accepts."""
 
 import ast
 import inspect
@@ -23,7 +23,7 @@ _CONFIG = "config"
 
 
 def source_of(model: Any, spoken: str) -> Source:
-    """What a model's config can be varied by.
+    """Collect the sources for varying a model's config.
 
     Args:
         spoken: the one config within it that the model is asked by; empty where it is asked as a whole.

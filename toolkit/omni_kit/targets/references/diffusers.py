@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from omni_kit.documents import read_mapping
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, in_short
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.targets.references.pipelines import read_pipeline
@@ -148,7 +148,7 @@ class DiffusersBuilder:
             with torch.no_grad():
                 pipeline(**{name: value for name, value in asked.items() if name in taken})
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return in_short(error)
         return ""
 
     def adapt_anew(self, model: nn.Module, adapter: Path, weights: Tensors) -> bool:
@@ -209,7 +209,7 @@ class DiffusersBuilder:
         return denoised(batch["samples"], lambda sample: next(answers))["loss"]
 
     def notes(self) -> list[str]:
-        """What the last call did not do as in real life."""
+        """Return how the last call deviated from normal use."""
         return [f"in low precision diffusers keeps {', '.join(self._kept)} in float32"] if self._kept else []
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
@@ -235,7 +235,7 @@ class DiffusersBuilder:
         return [self._here(one) for one in value] if isinstance(value, list | tuple) else value
 
     def _fed(self, value: Any, model: nn.Module) -> Any:
-        """As `_here`, features in the dtype of the model; vectors, such as timesteps, keep theirs."""
+        """Move a value as `_here` does, features in the dtype of the model; vectors, such as timesteps, keep theirs."""
         if isinstance(value, list | tuple):
             return [self._fed(one, model) for one in value]
         features = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 1

@@ -36,7 +36,7 @@ _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
 def read_pipeline(class_name: str) -> Pipeline:
-    """What the installed diffusers says of a pipeline."""
+    """Read a pipeline of the installed diffusers."""
     return find_pipeline(find_library("diffusers"), class_name, {})
 
 
@@ -64,7 +64,7 @@ def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
 
 
 def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
-    """So many steps, but never more than by default: distilled pipelines refuse them."""
+    """Return the number of steps, limited to the default: distilled pipelines refuse more."""
     default = taken["num_inference_steps"].default if "num_inference_steps" in taken else wanted
     return min(wanted, default) if isinstance(default, int) else wanted
 
@@ -82,7 +82,7 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
 
 
 def pictures_of(pipeline: Pipeline, scenario: Scenario) -> int:
-    """How many pictures are made at once: one where a pipeline takes images, which many take for one picture alone."""
+    """Return how many pictures are made at once: one if the pipeline takes images, since many take several for one."""
     return 1 if images_of(pipeline) else scenario.pictures
 
 
@@ -107,7 +107,7 @@ class PipelineBuilder:
         return {"library": "diffusers", "version": diffusers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Those of the denoiser."""
+        """Return the shapes of the denoiser's tensors."""
         return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
@@ -119,7 +119,7 @@ class PipelineBuilder:
         raise BadInput("pipelines are compared while serving: nothing is exported")
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
-        """As it would be published."""
+        """Save the pipeline as it would be published."""
         self._pipeline.save_pretrained(out)
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
@@ -150,7 +150,7 @@ class PipelineBuilder:
         return denoiser
 
     def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
-        """Where a toy was made: the switches that tell distilled and guided checkpoints apart, each turned."""
+        """Return the toy variants: each switch that distinguishes distilled and guided checkpoints, turned."""
         found = switched(self._read, self._pipeline) if self._varies and extent is Extent.apart else ()
         name = self._read.cls.node.name
         return Variants({what: {"class": name, "changed": changed} for what, changed in found})

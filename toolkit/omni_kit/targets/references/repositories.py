@@ -78,7 +78,7 @@ class RepositoryBuilder:
         return model.to(getattr(torch, dtype))
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
-        """As the authors' models are saved: the names that the model has."""
+        """Save the model as the authors do, under the model's own names."""
         self.save_toy(model, out, "hub")
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
@@ -128,7 +128,7 @@ class RepositoryBuilder:
         return self._authors.importing_files() if self._authors is not None else nullcontext()
 
     def _authors_of(self, reference: Reference) -> Authors:
-        """What imports their files: the same for every model of one repository."""
+        """Return the importer of the authors' files: the same for every model of one repository."""
         if self._authors is None or self._authors.repository != reference.repository:
             self._authors = Authors(reference)
         return self._authors
@@ -159,7 +159,7 @@ def _takes(model: nn.Module, batch_builder: BatchBuilder) -> bool:
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config says, without by which class."""
+    """Return a config's values, without the class that wrote them."""
     return {name: value for name, value in values.items() if name != SIGNED}
 
 

@@ -32,7 +32,7 @@ class SamplerBuilder(RepositoryBuilder):
         self._sample: Callable[..., torch.Tensor] | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """As the class alone; the file is imported with the first run, when the authors' code can be."""
+        """Open the class; its file is imported in the first run, when the authors' code is importable."""
         self._file = Path(options["sampler"])
         return super().open(options)
 

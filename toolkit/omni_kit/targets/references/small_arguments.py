@@ -50,7 +50,7 @@ def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator
 
 
 def _as_published(reference: Reference) -> dict[str, Any]:
-    """What the authors make the model of: their config, and defaults for the rest."""
+    """Return the authors' arguments of the model: their config, and defaults for the rest."""
     defaults = {name: one.default for name, one in reference.arguments.items()}
     return defaults | dict(reference.published.values if reference.published is not None else {})
 

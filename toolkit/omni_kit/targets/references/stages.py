@@ -1,4 +1,4 @@
-"""What a pipeline of diffusers does, noted stage by stage while it runs, by whomever it is run."""
+"""Recording of a diffusers pipeline, stage by stage while it runs, whatever the caller."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _SWITCHES = ("return_dict",)
 
 @dataclass
 class Noted:
-    """What was noted of one call.
+    """Recording of one call.
 
     Attributes:
         calls: what the denoiser's forward was called with, call by call.

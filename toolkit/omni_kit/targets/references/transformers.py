@@ -20,7 +20,7 @@ from transformers import (
 from transformers.core_model_loading import revert_weight_conversion
 
 from omni_kit.documents import read_mapping
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, in_short
 from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.references.config_variants import acceptance, source_of
@@ -108,7 +108,7 @@ class TransformersBuilder:
             )
 
     def notes(self) -> list[str]:
-        """What the last call did not do as in real life."""
+        """Return how the last call deviated from normal use."""
         return self._notes
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
@@ -193,7 +193,7 @@ class TransformersBuilder:
             with torch.no_grad():
                 found = cast(Any, model.eval()).generate(prompt, max_new_tokens=3, do_sample=False, pad_token_id=0)
         except (AttributeError, RuntimeError, ValueError) as error:
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return in_short(error)
         return "" if found.shape[1] > prompt.shape[1] else "it generates no token"
 
     def adapt_anew(self, model: nn.Module, adapter: Path, weights: Tensors) -> bool:

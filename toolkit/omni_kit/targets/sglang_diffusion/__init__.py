@@ -26,7 +26,7 @@ class SGLangDiffusion:
     kinds: Mapping[Kind, KindHandler] = {Kind.pipeline: PipelineHandler()}
 
     def has(self, subject: Subject) -> Sequence[Decision]:
-        """What SGLang has of a pipeline: the pipeline itself, its denoiser, its autoencoder."""
+        """Return what SGLang already has of a pipeline: the pipeline itself, its denoiser, its autoencoder."""
         from omni_kit.targets.sglang_diffusion.built_in import own  # whoever only checks need not wait for it
 
         return tuple(own().decisions(subject))

@@ -1,4 +1,4 @@
-"""What SGLang has itself: pipelines, denoisers and autoencoders, read from its source with their places.
+"""Pipelines, denoisers and autoencoders that SGLang has itself, read from its source with their places.
 
 SGLang is read where it is installed, and in a checkout that is written to. Where it is not there, what a version had is
 read from a record: `python -m omni_kit.targets.sglang_diffusion.built_in` writes it from the installed SGLang.
@@ -28,7 +28,7 @@ _ROLES = {"denoiser": "denoiser", "autoencoder": "autoencoder"}
 
 @dataclass(frozen=True)
 class Own:
-    """What one version of SGLang has.
+    """Built-in classes of one version of SGLang.
 
     Attributes:
         version: of SGLang.
@@ -46,11 +46,11 @@ class Own:
 
     @property
     def called(self) -> str:
-        """As messages name it."""
+        """Name in messages."""
         return f"SGLang {self.version}" + ("" if self.here else " (not installed here)")
 
     def decisions(self, subject: Subject) -> Iterator[Decision]:
-        """What SGLang has of a subject's pipeline and its parts."""
+        """Yield what SGLang already has of a subject's pipeline and its parts."""
         pipeline = subject.pipeline
         name = pipeline.cls.node.name if pipeline is not None else ""
         if name in self.pipelines:
@@ -68,7 +68,7 @@ class Own:
 
 
 def own(into: Path | None = None) -> Own:
-    """What SGLang has: the checkout at `into`, else the installed one, else what the record says of a version."""
+    """Return SGLang's built-in classes: from the checkout at `into`, else the installed SGLang, else the record."""
     checkout = find_checkout(into) if into is not None else None
     if checkout is None and (spec := find_spec("sglang")) is not None and spec.submodule_search_locations:
         checkout = find_checkout(Path(next(iter(spec.submodule_search_locations))).parent)

@@ -1,4 +1,4 @@
-"""What the templates of a pipeline are rendered with."""
+"""Variables for the templates of a pipeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ ASKED = {
 }  # fmt: skip
 """Arguments of a pipeline's call -> what SGLang's request has for them."""
 SIZED = {"height": '_chosen(batch, "height")', "width": '_chosen(batch, "width")', "max_area": "_area(batch)"}
-"""The same of sizes, where images may say them, too."""
+"""Sizes of a pipeline's call -> SGLang's values, which images may set, too."""
 _DEFAULTS = {
     "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None",
     **dict.fromkeys(FRAMES, "int"),
@@ -170,7 +170,7 @@ def _decoded(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
 
 
 def _who_decodes(class_name: str, own: Own, reused_here: bool) -> str:
-    """Whose autoencoder decodes, and why."""
+    """Return which library's autoencoder decodes, and why."""
     place = own.models.get(class_name)
     if place is None:
         return f"SGLang {own.version} has no {class_name}, so diffusers' class decodes"
@@ -180,7 +180,7 @@ def _who_decodes(class_name: str, own: Own, reused_here: bool) -> str:
 
 
 def _of_autoencoder(name: str, autoencoder: str) -> str:
-    """What a pipeline reads of its autoencoder, as get_decode_scale_and_shift can: from config or module."""
+    """Return a read of the autoencoder as get_decode_scale_and_shift can do it: from config or module."""
     inner = name.removeprefix(f"{autoencoder}.")
     return f"arch.{inner.removeprefix('config.')}" if inner.startswith("config.") else f"vae.{inner}"
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's own configs say of distillation: by what it is guided, and that few steps may be enough."""
+"""Signs of distillation in a checkpoint's own configs: the kind of guidance, and that few steps may suffice."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _EMBEDS, _GUIDANCE, _DISTILLED, _STEPS = "guidance_embeds", "guidance", "is_dist
 
 
 def distillation(facts: PipelineFacts) -> Iterator[Decision]:
-    """What follows for requests from configs that are given; nothing of a class alone.
+    """Yield the consequences of given configs for requests; none from a class alone.
 
     No config says for how many steps a checkpoint was made: requests have those of diffusers, and that is said where
     something else tells that they are too many.

@@ -31,7 +31,7 @@ _EMBEDS, _READS = "encoder_hidden_states", "text_encoder"
 
 
 def _number(name: str) -> int:
-    """Which text encoder a component is, as SGLang counts: 1 for text_encoder, 2 for text_encoder_2; 0 for another."""
+    """Return a component's number among text encoders in SGLang's count: 1, 2 for text_encoder_2; 0 for another."""
     rest = name.removeprefix(_READS)
     return int(rest.removeprefix("_")) if rest.removeprefix("_").isdigit() else int(not rest)
 
@@ -46,22 +46,22 @@ class PipelineFacts:
 
     @cached_property
     def denoising(self) -> Denoising:
-        """How the pipeline asks its denoiser."""
+        """Pipeline's call of its denoiser."""
         return Denoising(self.pipeline, self.model)
 
     @cached_property
     def guidance(self) -> Guidance:
-        """What the pipeline makes of two answers."""
+        """Formula that combines the denoiser's two outputs."""
         return guidance_of(self.pipeline)
 
     @cached_property
     def decoding(self) -> Decoding:
-        """What happens after the last step."""
+        """Processing of latents after the last step."""
         return decoding_of(self.pipeline, self.autoencoder.name)
 
     @cached_property
     def denoiser_inputs(self) -> DenoiserInputs:
-        """What happens to latents before they are passed."""
+        """Processing of latents before they are passed to the denoiser."""
         return denoiser_inputs_of(self.denoising)
 
     @cached_property
@@ -95,7 +95,7 @@ class PipelineFacts:
 
     @cached_property
     def components(self) -> list[Component]:
-        """Those that are loaded: all that model_index.json names; of a class alone, without what it can do without.
+        """Components to load: all in model_index.json; for a class alone, without its optional ones.
 
         What reads prompts is not among the latter: where it is optional, ready embeddings can take its place.
         """
@@ -108,13 +108,13 @@ class PipelineFacts:
 
     @property
     def upstream_components(self) -> list[Component]:
-        """Those that upstream's own code calls: encoders, tokenizers and processors."""
+        """Components that upstream's own code calls: encoders, tokenizers and processors."""
         apart = (self.pipeline.denoiser.name, self.autoencoder.name, "scheduler")
         return [one for one in self.components if one.name not in apart]
 
     @cached_property
     def text_encoders(self) -> int:
-        """How many text encoders SGLang has configs for: as many as the highest of their numbers."""
+        """Number of text encoders that SGLang has configs for: the highest of their numbers."""
         return max((_number(one.name) for one in self.components if one.name.startswith(_READS)), default=0)
 
     @cached_property
@@ -127,7 +127,7 @@ class PipelineFacts:
 
     @cached_property
     def plan_where(self) -> str:
-        """Where the denoiser's class says how devices share its tokens; empty where it does not."""
+        """Place where the denoiser's class declares its sequence sharding; empty if it does not."""
         found = self.model.cls.assigned(_PLAN)
         return found[0].source.where(found[1]) if found is not None and isinstance(found[1], ast.Dict) else ""
 
@@ -150,7 +150,7 @@ class PipelineFacts:
 
     @cached_property
     def vae_given(self) -> dict[str, Any]:
-        """What the autoencoder's config.json says; empty where only a class is known."""
+        """Values of the autoencoder's config.json; empty if only a class is known."""
         directory = self.subject.directory
         beside = directory.parent / self.autoencoder.name / "config.json" if directory is not None else None
         given = read_json(beside) if beside is not None and beside.is_file() else {}
@@ -169,17 +169,17 @@ class PipelineFacts:
 
     @cached_property
     def loop_odd(self) -> list[str]:
-        """What its loop over steps does other than asking, guiding and stepping."""
+        """Statements of its loop over steps other than calling, guiding and stepping."""
         return oddities(self.denoising, self.scheduler.class_name)
 
     @cached_property
     def end_odd(self) -> list[str]:
-        """What it does with its last latents other than unpacking, scaling and decoding."""
+        """Processing of its last latents other than unpacking, scaling and decoding."""
         return unusual_ends(self.denoising, self.scheduler.class_name)
 
     @property
     def decoding_asked(self) -> list[str]:
-        """What the autoencoder is asked with other than latents, and needs."""
+        """Arguments other than latents that the autoencoder needs to decode."""
         return [text for text in self.decoding.decode_arguments if self.needed_to_decode(text)]
 
     @cached_property
@@ -189,7 +189,7 @@ class PipelineFacts:
 
     @cached_property
     def images_needed(self) -> list[str]:
-        """Those that it cannot be called without."""
+        """Images that a call requires."""
         return [name for name in self._media_needed if name in self.images]
 
     @cached_property
@@ -236,7 +236,7 @@ class PipelineFacts:
 
 
 def pipeline_facts(subject: Subject) -> PipelineFacts:
-    """What is known of a subject's pipeline.
+    """Collect the facts about a subject's pipeline.
 
     Raises:
         BadInput: it was not given as a pipeline.

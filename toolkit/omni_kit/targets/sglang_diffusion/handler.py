@@ -1,4 +1,4 @@
-"""What SGLang-diffusion does with pipelines: their own code up to the denoiser, then SGLang's stages."""
+"""Handler of SGLang-diffusion for pipelines: their own code up to the denoiser, then SGLang's stages."""
 
 from pathlib import Path
 

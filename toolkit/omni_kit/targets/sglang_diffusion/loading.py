@@ -1,4 +1,4 @@
-"""What SGLang makes of a checkpoint's keys: its own loader's mapping, on the meta device, in a process of its own."""
+"""Mapping of a checkpoint's keys by SGLang's own loader, on the meta device, in a process of its own."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class Write:
 
 
 def account(answer: Mapping[str, Any], total: int) -> Accounting:
-    """Who is written by whom.
+    """Match the keys of a checkpoint with the parameters that they fill.
 
     Args:
         answer: what the worker found: `class`, `version`, `parameters` (name -> shape), `filled` (name -> what the

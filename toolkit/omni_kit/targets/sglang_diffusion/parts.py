@@ -16,7 +16,7 @@ _EXCHANGED = "attn_processor"  # attention that reads its batch as several answe
 
 
 def native_context(facts: PipelineFacts) -> dict[str, Any]:
-    """What the templates of the native way are rendered with.
+    """Return the variables for the templates of the native variant.
 
     Raises:
         Refusal: the call cannot be divided.
@@ -39,7 +39,7 @@ def native_context(facts: PipelineFacts) -> dict[str, Any]:
 
 
 def image_context(facts: PipelineFacts) -> dict[str, Any]:
-    """What a stage that hands images to the pipeline's own code is rendered with: sizes then follow them."""
+    """Return the variables for a stage that passes images to the pipeline's own code: sizes then follow them."""
     if not facts.images:
         return {}
     words = {**ASKED, **SIZED}

@@ -60,7 +60,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
 
 @dataclass(frozen=True)
 class _Planner:
-    """What the parts of a plan are derived from."""
+    """Inputs of the parts of a plan."""
 
     facts: PipelineFacts
     request: Request
@@ -76,7 +76,7 @@ class _Planner:
 
     @cached_property
     def own(self) -> Own:
-        """What SGLang has itself."""
+        """Classes that SGLang has itself."""
         return own(self.request.into if self.in_tree else None)
 
     @property
@@ -109,7 +109,7 @@ class _Planner:
 
     @cached_property
     def _modules(self) -> dict[str, str]:
-        """How each part is imported."""
+        """Import path of each part."""
         return {part: _imported(self._place(part)) for part in (*_PARTS, *self._stage_parts)}
 
     @cached_property
@@ -178,7 +178,7 @@ class _Planner:
             yield Decision("sizes", "as asked for", "its resolution binning is switched off", calls)
 
     def _devices(self, calls: str) -> Decision:
-        """How several devices share the work."""
+        """Return the decision on how several devices share the work."""
         shared = bool(self.context["shared"])
         guidance = ["guidance on two"] if self.way is IntegrationVariant.native and self.facts.guidance.scale else []
         choice = ", ".join(["tokens" if shared else "one", *guidance])
@@ -186,7 +186,7 @@ class _Planner:
         return Decision("devices", choice, reason, str(self.context["plan_where"]) or calls)
 
     def _fitting(self) -> Iterator[Decision]:
-        """Which of the stages before denoising SGLang has could do the pipeline's work."""
+        """Yield which of SGLang's stages before denoising could do the pipeline's work."""
         odd = compose(self.facts).against
         yield from (Decision("modular", "does not fit", one, _place_in(one)) for one in odd[:1])
         if not odd and not against_stages(self.facts):

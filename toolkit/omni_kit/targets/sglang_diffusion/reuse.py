@@ -16,7 +16,7 @@ SAME_SCHEDULERS = ("FlowMatchEulerDiscreteScheduler",)
 
 @dataclass(frozen=True)
 class VAEConfigPlace:
-    """Where the config of an autoencoder is imported from."""
+    """Import location of an autoencoder's config."""
 
     module: str
     name: str

@@ -12,7 +12,7 @@ from omni_kit.upstream.diffusers.guidance import Formula
 
 
 class IntegrationVariant(StrEnum):
-    """How much of a pipeline SGLang's own stages do."""
+    """Share of a pipeline that SGLang's own stages run."""
 
     modular = "modular"
     """SGLang's stages prepare noise and steps, denoise and decode; upstream's code encodes prompts."""
@@ -35,12 +35,12 @@ _ASKED_OF_SCHEDULERS = ("set_begin_index", "scale_model_input")  # by SGLang's D
 
 
 def against_stages(facts: PipelineFacts) -> list[str]:
-    """Why SGLang's stages, as they are, cannot denoise and decode, each in one line with its place."""
+    """Return why SGLang's stages, unchanged, cannot denoise and decode, each in one line with its place."""
     return [*facts.loop_odd, *facts.end_odd, *_unread(facts), *_undecoded(facts)]
 
 
 def against_decoding(facts: PipelineFacts) -> list[str]:
-    """Why SGLang's DecodingStage cannot decode, each in one line with its place."""
+    """Return why SGLang's DecodingStage cannot decode, each in one line with its place."""
     decoding = facts.decoding
     found = [*facts.end_odd, *_undecoded(facts)]
     if facts.images:

@@ -1,4 +1,4 @@
-"""What every comparison of a model directory of VeOmni has in common, whatever its kind."""
+"""Shared part of every comparison of a VeOmni model directory, whatever its kind."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ def candidate(
 
 
 def _side_options(found: ModelDir) -> Mapping[str, Any]:
-    """What the side of a comparison needs to know of a directory, JSON-ready."""
+    """Return the options of a directory for the side of a comparison, JSON-ready."""
     return {
         "path": str(found.path),
         "style": found.style,

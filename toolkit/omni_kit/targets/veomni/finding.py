@@ -54,7 +54,7 @@ def _broken(path: Path) -> Integration:
 
 
 def _kind(found: ModelDir) -> Kind:
-    """That of the first key that upstream knows."""
+    """Return the kind of the first key that upstream knows."""
     if denoiser_class(found) or found.import_name.startswith(_DIFFUSION):
         return Kind.dit
     library = find_library("transformers")

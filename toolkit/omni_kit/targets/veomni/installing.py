@@ -1,4 +1,4 @@
-"""How VeOmni is installed where there is no GPU, and which torch its export takes."""
+"""Installation of VeOmni on a machine without a GPU, and the torch that its export needs."""
 
 import ast
 

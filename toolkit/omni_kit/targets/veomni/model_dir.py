@@ -40,7 +40,7 @@ class ModelDir:
 
     @property
     def training_files(self) -> Path:
-        """What the paths of its training files begin with: a checkout has all of them in one folder."""
+        """Prefix of its training files: a checkout has all of them in one folder."""
         if self.style == "plugin":
             return self.path / "train"
         folder = "dit" if self.path.parent.name == "diffusers" else "text"
@@ -111,7 +111,7 @@ def cannot_be_parsed(path: Path) -> bool:
 
 
 def _of_a_pair(path: Path) -> dict[str, int]:
-    """What the packages of a diffusion model register; empty where `path` holds no such two packages."""
+    """Return the registrations of a diffusion model's packages; empty if `path` does not contain two such packages."""
     parts = [entry for entry in sorted(path.iterdir()) if (entry / "__init__.py").is_file()]
     if not any(part.name.endswith(_PAIR) or _names_companion(part) for part in parts):
         return {}
@@ -173,7 +173,7 @@ def _is_registry(node: ast.expr, names: set[str]) -> bool:
 
 
 def _registry_names(tree: ast.Module) -> set[str]:
-    """What the file calls the registry: by import, import alias or plain assignment."""
+    """Return the file's names of the registry: by import, import alias or plain assignment."""
     names = {REGISTRY}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

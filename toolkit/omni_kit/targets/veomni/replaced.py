@@ -1,4 +1,4 @@
-"""What VeOmni's own integration of a model_type has: a plugin that takes its place keeps it, or says what is lost."""
+"""Features of VeOmni's own integration of a model_type: a plugin that replaces it keeps each or reports its loss."""
 
 import ast
 from collections.abc import Iterator, Set
@@ -18,7 +18,7 @@ _OF_VEOMNI = ("_plan", "_func", "_infos", "_precision")
 
 
 def lost_by(model: ModelDir) -> list[str]:
-    """What the installed VeOmni's own integrations of a plugin's model_types have, and the plugin does not."""
+    """Return the features of VeOmni's own integrations of a plugin's model_types that the plugin lacks."""
     if model.style == "in-tree":
         return []
     own = {feature for key in model.registered for feature in shipped_features(key)}
@@ -27,7 +27,7 @@ def lost_by(model: ModelDir) -> list[str]:
 
 @cache
 def shipped_features(key: str) -> Set[str]:
-    """What the installed VeOmni has for a model_type; nothing where it does not register it."""
+    """Return the features of the installed VeOmni for a model_type; empty if it does not register it."""
     package = shipped_package()
     models = package.parent / MODELS if package is not None else None
     found = registrants(models, key) if models is not None and models.is_dir() else []
@@ -35,7 +35,7 @@ def shipped_features(key: str) -> Set[str]:
 
 
 def features_of(directory: Path) -> Set[str]:
-    """What an integration has, each in the words in which it is reported."""
+    """Return the features of an integration, each in the words of the report."""
     generated = files_matching(directory, "generated/*_gpu.py")
     found = set(_hooks(directory / "__init__.py"))
     for file in generated:
@@ -44,7 +44,7 @@ def features_of(directory: Path) -> Set[str]:
 
 
 def slot(operation: str) -> str:
-    """How the slot of an operation is reported."""
+    """Return the name of an operation's slot in reports."""
     return f"a kernel slot for {operation}"
 
 

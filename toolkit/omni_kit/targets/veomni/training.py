@@ -1,4 +1,4 @@
-"""Where the training files of an integration find their model."""
+"""Location of the model that an integration's training files use."""
 
 import os
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from omni_kit.upstream.subject import Subject
 
 @dataclass(frozen=True)
 class ModelPlace:
-    """Where SOURCE lies, as the training files name it.
+    """Location of SOURCE, as the training files name it.
 
     Attributes:
         path: the directory of the model or of the pipeline.

@@ -248,7 +248,7 @@ def _logits(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors) -> torch.
 
 
 def _router_logits(answer: Any, inputs: Tensors) -> Tensors:
-    """What the answer says about the choice of experts, by layer; padding left out."""
+    """Return the router logits of an output, by layer; without padding."""
     kept = inputs["attention_mask"].bool().flatten()
     layers = getattr(answer, "router_logits", None) or ()
     named = {f"router_logits.{n}": layer for n, layer in enumerate(layers) if isinstance(layer, torch.Tensor)}

@@ -118,7 +118,7 @@ def _taken(model: Any, getter: str) -> list[str]:
 
 
 def _pixels(model: Any, name: str, film: bool) -> str:
-    """What forward calls the first argument of a getter: methods for films may call theirs after pictures."""
+    """Return forward's name of a getter's first argument: methods for films may name theirs after pictures."""
     named = inspect.signature(model.forward).parameters
     return f"{name}_videos" if film and f"{name}_videos" in named else name
 

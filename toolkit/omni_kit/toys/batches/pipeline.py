@@ -97,7 +97,7 @@ class PipelineBatchBuilder:
         return [[[{SCENARIOS: row[None]}]] for row in batch[SCENARIOS]]
 
     def apart(self, batch: Tensors, count: int) -> list[Batch]:
-        """As many scenarios as there are parts."""
+        """Return as many scenarios as there are parts."""
         rows = [batch[SCENARIOS][number % len(batch[SCENARIOS])] for number in range(count)]
         return [[[{SCENARIOS: row[None]}] for row in rows]]
 
@@ -108,7 +108,7 @@ class PipelineBatchBuilder:
 
 
 class PromptBatchBuilder(PipelineBatchBuilder):
-    """As well two prompts at once, two pictures of each: only then the order of rows is seen."""
+    """Adds two prompts at once with two pictures each: only then the order of rows shows."""
 
     scenarios = (*_ALL, Scenario(_SMALL, _SMALL, guided=True, prompt=0, pictures=2, prompts=2))
 

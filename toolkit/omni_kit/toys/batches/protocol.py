@@ -46,12 +46,12 @@ class BatchBuilder(Protocol):
 
 
 class Preparation(StrEnum):
-    """How samples reach a model whose framework prepares them."""
+    """Preparation of samples by the model's framework."""
 
     alone = "alone"
     """One after the other, each prepared as the framework does."""
     unprepared = "unprepared"
-    """As `alone`, without the inputs that the model can also compute itself."""
+    """Samples as in `alone`, without the inputs that the model can also compute itself."""
     packed = "packed"
     """All together, as the framework packs them; without the router's loss, which upstream computes for each sample."""
 

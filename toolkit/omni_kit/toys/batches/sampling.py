@@ -113,7 +113,7 @@ class SamplingBatchBuilder:
         return [[[one]] for one in samples_of(batch)]
 
     def apart(self, batch: Tensors, count: int) -> list[Batch]:
-        """As many runs as there are parts."""
+        """Return as many runs as there are parts."""
         runs = samples_of(batch)
         return [[[runs[number % len(runs)]] for number in range(count)]]
 

@@ -219,7 +219,7 @@ def answered(
 
 
 def answered_whole(model: Any, way: CallScenario, forward: Callable[[], Tensors]) -> Tensors:
-    """As `answered`, for a model that always returns a batch's outputs together with its `loss`."""
+    """Run a scenario as `answered` does, for a model that always returns a batch's outputs with its `loss`."""
     model.train(way.training)
     try:
         with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):

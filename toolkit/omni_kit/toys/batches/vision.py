@@ -48,7 +48,7 @@ class MediaTokens:
 
     @classmethod
     def of(cls, config: Any) -> "MediaTokens":
-        """Those that a config names, whatever it calls them."""
+        """Return the tokens that a config names, under any of their names."""
 
         def find(*names: str) -> int | None:
             return next((int(value) for name in names if isinstance(value := getattr(config, name, None), int)), None)
@@ -110,7 +110,7 @@ def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Medium:
-    """How a model takes pictures, films or sounds.
+    """Form in which a model takes pictures, films or sounds.
 
     Attributes:
         getter: the method that makes features of them.
@@ -152,7 +152,7 @@ GETTERS = {"I": "get_image_features", "V": "get_video_features", "S": "get_audio
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
-    """What a model takes, found by trying, once."""
+    """Return the media that a model takes, found by trying once."""
     media = _Media(model, text, *_KNOWN.get(model, ({}, False)))
     if model not in _KNOWN:
         image, video = media.tokens.image, media.tokens.video
@@ -344,7 +344,7 @@ def _spectrograms(config: Any, frames: list[int]) -> Tensors:
 
 
 def _heard(model: Any, config: Any, frames: int) -> int:
-    """How many tokens a sound becomes: the model is asked, because formulas in configs and towers disagree."""
+    """Return the number of tokens of a sound, by calling the model, because formulas in configs and towers disagree."""
     with torch.no_grad():
         features = model.get_audio_features(**_spectrograms(config, [frames]), return_dict=True)
     return len(features.last_hidden_state)

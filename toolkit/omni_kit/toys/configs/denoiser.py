@@ -224,7 +224,7 @@ def _fit_sides(toy: dict[str, Any]) -> None:
 
 
 def _fit_layers_of_text(toy: dict[str, Any]) -> None:
-    """Where each block has its own layer of a text encoder: as many as blocks, and captions of two widths."""
+    """Give each block its own layer of a text encoder: as many as blocks, and captions of two widths."""
     blocks = sum(value for key, value in toy.items() if key.startswith("num_") and _IS_LAYERS.search(key))
     for key in (key for key, value in toy.items() if _IS_LAYERS_OF_TEXT.search(key) and not isinstance(value, int)):
         toy[key] = list(range(blocks))

@@ -81,7 +81,7 @@ def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]
 
 
 def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
-    """What a whole says about its tower: widths, resolutions, and which of its layers are read."""
+    """Fit the settings that a config repeats about its tower: widths, resolutions, and the layers that are read."""
     small = toy["vision_config"]
     for key in TO_TEXT_WIDTH:
         _set_size(toy, key, HIDDEN)
@@ -111,7 +111,7 @@ def _completed(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _role(key: str, part: Mapping[str, Any], parent: str) -> str:
-    """What a part of a config describes, by what it is called."""
+    """Return the part of the model that a part of its config describes, by its name."""
     if "text" in key and "vocab_size" in part:  # of whatever model: glm_image_text
         return "text"
     name = f"{key} {part.get('model_type') or ''}"
@@ -183,7 +183,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _fit_layers(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
-    """What single layers have of their own stays in proportion to what the others have."""
+    """Scale the settings of single layers in proportion to those of the others."""
     for own in (toy.get(BY_LAYER) or {}).values():
         nope, rope = own.get("qk_nope_head_dim"), config.get("qk_rope_head_dim")
         spans_head = nope is not None and rope is not None and config.get("head_dim") == nope + rope

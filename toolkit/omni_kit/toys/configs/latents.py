@@ -50,13 +50,13 @@ def _fit(toy: dict[str, Any], config: Mapping[str, Any], in_key: str, out_key: s
 
 
 def _packed(config: Mapping[str, Any]) -> int:
-    """How many elements of latents a patch holds in each channel."""
+    """Return how many elements of latents a patch contains in each channel."""
     patch = config.get("patch_size")
     return math.prod(patch) if isinstance(patch, (list, tuple)) else int(patch or 1) ** 2
 
 
 def _fit_latents_of_pictures(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
-    """Where latents come in next to those of a picture and a mask: twice the latents, and the mask."""
+    """Set the input channels of models that take latents of a picture and a mask: twice the latents, and the mask."""
     if isinstance(config.get("latent_channels"), int):
         toy["latent_channels"] = LATENT
         toy["in_channels"] = 2 * LATENT + _PICTURE_AND_MASK

@@ -87,7 +87,7 @@ def shrink_layers(toy: dict[str, Any]) -> None:
 
 
 def _own_settings(toy: Mapping[str, Any]) -> dict[int, Any]:
-    """What single layers have of their own, by number; settings by type of layer need no change."""
+    """Return the settings of single layers, by number; settings by type of layer need no change."""
     table = toy.get(BY_LAYER)
     keys = table if isinstance(table, dict) else {}
     return {int(key): value for key, value in keys.items() if str(key).isdigit()}
@@ -123,7 +123,7 @@ def _choose(total: int, kinds: Sequence[Any], fewest: int) -> list[int]:
 
 
 def _shortest(toy: dict[str, Any]) -> int:
-    """How many layers show one whole period; periods themselves shrink to the smallest that still alternates."""
+    """Return how many layers show one whole period; periods themselves shrink to the smallest that still alternates."""
     fewest = _FEWEST
     for key, offset in _PERIODS.items():
         period = toy.get(key)

@@ -49,7 +49,7 @@ def scaled_config(config: Mapping[str, Any], size: int, count: Callable[[Mapping
 
 
 def with_layers(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
-    """The same with its first layers alone; one of them stays dense where those before the experts are."""
+    """Return the config with its first layers alone; one stays dense if those before the experts are."""
     made = copy.deepcopy(dict(config))
     for key in _LAYERS:
         if isinstance(made.get(key), int):

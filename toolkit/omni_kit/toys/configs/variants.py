@@ -28,7 +28,7 @@ Accepts = Callable[[Mapping[str, Any]], str]
 
 
 class Extent(StrEnum):
-    """How many fields differ: one per config, as many at once as upstream accepts, or the numbers alone."""
+    """Number of fields that differ: one per config, as many at once as upstream accepts, or the numbers alone."""
 
     apart = "apart"
     together = "together"
@@ -169,7 +169,7 @@ def chosen(source: Source, accepts: Accepts, extent: Extent = Extent.apart) -> V
 
 @dataclass
 class _Choice:
-    """What upstream has been asked, and what came of it."""
+    """Configs that upstream has tried, and the outcome of each."""
 
     source: Source
     accepts: Accepts

@@ -15,7 +15,7 @@ import diffusers
 import torch
 import transformers
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.language import toy_config
@@ -375,4 +375,4 @@ def _level(values: dict[str, Any], levels: int) -> None:
 
 def told(error: Exception) -> str:
     """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return in_short(error)

@@ -16,7 +16,7 @@ def argument_names(function: ast.FunctionDef) -> list[str]:
 
 
 def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What each argument of a function is worth: given, by default, or UNKNOWN."""
+    """Return the value of each argument of a function: passed, by default, or UNKNOWN."""
     names, worth, collections = _without_arguments(init)
     scope = worth | {name: literal(one) for name, one in collections.items()}
     scope.update(zip(names, args, strict=False))

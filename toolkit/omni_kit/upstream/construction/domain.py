@@ -28,7 +28,7 @@ _PLAIN: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where code of a constructor stands.
+    """Place of a constructor's code.
 
     Attributes:
         code: the class whose method it is, or the function.
@@ -69,7 +69,7 @@ class _Super:
 
 
 class Construction(OpenDomain):
-    """What values of constructors are; `frame` builds modules and goes through methods."""
+    """Values of constructors; `frame` builds modules and goes through methods."""
 
     def __init__(self) -> None:
         super().__init__(steps=20_000_000, depth=40)
@@ -157,7 +157,7 @@ class Construction(OpenDomain):
         return literal(assigned)
 
     def _of_base(self, place: Place, name: str, frame: Any) -> Any:
-        """What `super().name` is."""
+        """Return the value of `super().name`."""
         if isinstance(place.owner, Config):
             return Native(partial(_left_over, frame, place.owner)) if name == "__post_init__" else UNKNOWN
         if name == "__init__":

@@ -44,7 +44,7 @@ class Interpreter:
         return construct(ClassRef(*found), args, kwargs)
 
     def call(self, function_name: str, kwargs: dict[str, Any]) -> Any:
-        """What a function of the file returns for named arguments; UNKNOWN where that cannot be told, or it has none.
+        """Return the result of a function of the file for named arguments; UNKNOWN if missing or not evaluable.
 
         Plain values, and tensors of which the shape counts, are what it can work with.
         """
@@ -62,7 +62,7 @@ def construct(cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module:
 
 
 def returned_by(place: Place, node: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What a method or a function returns; UNKNOWN where that cannot be told."""
+    """Return the result of a method or a function; UNKNOWN if it cannot be evaluated."""
     return opened(place).enter(place, node, args, kwargs)
 
 
@@ -90,7 +90,7 @@ class Frame(python.Frame):
         return Frame(self.domain, path, module, scope, home)
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression is worth; UNKNOWN where that cannot be told."""
+        """Return the value of an expression; UNKNOWN if it cannot be evaluated."""
         try:
             return super().value(node)
         except _UNTOLD:

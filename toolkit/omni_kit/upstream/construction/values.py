@@ -1,4 +1,4 @@
-"""What expressions of a constructor can be worth, other than plain Python values."""
+"""Values of a constructor's expressions other than plain Python values."""
 
 import ast
 from abc import ABC, abstractmethod
@@ -42,12 +42,12 @@ class Config(ABC):
     @property
     @abstractmethod
     def given(self) -> Mapping[str, Any]:
-        """What was said, without the defaults of its class."""
+        """Values that were given, without the defaults of its class."""
 
     @property
     @abstractmethod
     def model_type(self) -> str:
-        """What the config says that its model is."""
+        """Model type in the config."""
 
     @abstractmethod
     def model_class(self, source: SourceFile, name: str) -> "ClassRef | None":

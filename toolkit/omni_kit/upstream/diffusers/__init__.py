@@ -1,1 +1,1 @@
-"""What diffusers says, read without importing it: classes, pipelines and their components."""
+"""Facts about diffusers, read without importing it: classes, pipelines and their components."""

@@ -1,4 +1,4 @@
-"""What a transformer is made of as training sees it: its blocks, and the order in which attention joins streams."""
+"""Parts of a transformer that training sees: its blocks, and the order in which attention joins streams."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.names import marked, of_tree
+from omni_kit.pysource.nodes import names_in
 from omni_kit.pysource.source import Imported, SourceFile, dotted
 from omni_kit.upstream.diffusers.denoising import denoiser_calls
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
@@ -114,7 +115,7 @@ class _Divider:
         parts = _Flow(statements, self._arguments, counters, loop.iter, frames).parts(self._text)
         read = {name for body in statements.values() for one in body for name in of_tree(one).read}
         read |= {node.id for one in self._defaults() for node in ast.walk(one) if isinstance(node, ast.Name)}
-        read |= _names(loop.iter) | (_names(frames) if frames is not None else set())
+        read |= names_in(loop.iter) | (names_in(frames) if frames is not None else set())
         local = {name for one in self.function.body for name in of_tree(one).stored} | set(self._arguments)
         imported = tuple(sorted(read - local - set(dir(builtins)) - {"self"}))
         return Divided(
@@ -147,7 +148,7 @@ class _Divider:
     def _answered(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], ast.expr | None]:
         """The statements without those at the end that only answer, and what the last of them answers."""
         frames: ast.expr | None = None
-        while body and _only_answers(body[-1]):
+        while body and only_answers(body[-1]):
             frames = frames if frames is not None else _first_answer(body[-1])
             body = body[:-1]
         early = [node for one in body for node in _inner(one) if isinstance(node, ast.Return)]
@@ -156,7 +157,7 @@ class _Divider:
         return body, frames
 
     def _loop(self, body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], ast.For, list[ast.stmt]]:
-        """What stands before the loop over steps, the loop, and what stands after it."""
+        """Return the statements before the loop over steps, the loop, and the statements after it."""
         stepping = [place for place, one in enumerate(body) if _steps(one)]
         if len(stepping) != 1:
             raise self._refuse("has several loops over steps" if stepping else "has no loop over steps", self.function)
@@ -171,7 +172,7 @@ class _Divider:
         return before, node, after
 
     def _round(self, loop: ast.For) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-        """What stands before the denoiser is asked, where it is asked, and from there on."""
+        """Return the statements of an iteration before the denoiser's call, with the call, and after it."""
         body = [one for one in loop.body if not _hosts(one, loop)]
         ends = [node for one in body for node in _inner(one) if isinstance(node, _LEAVES)]
         if ends:
@@ -227,7 +228,7 @@ class _Divider:
 
 @dataclass
 class _Flow:
-    """Which variables cross from one part to another.
+    """Variables that cross from one part to another.
 
     Attributes:
         arguments: of `__call__`, which PREPARE has.
@@ -254,7 +255,7 @@ class _Flow:
         read = {one for names in takes.values() for one in names}
         found = {}
         for name, body in self.statements.items():
-            behind = read | _names(self.times) if name == PREPARE else read
+            behind = read | names_in(self.times) if name == PREPARE else read
             leaves = sorted(stored[name] & behind) if name != FINISH else []
             sure = known[name] | takes[name] | set(_certain(body))
             unsure = tuple(one for one in leaves if one not in sure)
@@ -304,7 +305,7 @@ def _certain(body: Sequence[ast.stmt]) -> Iterator[str]:
         if isinstance(node, ast.If):
             yield from set(_certain(node.body)) & set(_certain(node.orelse))
         elif isinstance(node, ast.With):
-            yield from (name for item in node.items if item.optional_vars for name in _names(item.optional_vars))
+            yield from (name for item in node.items if item.optional_vars for name in names_in(item.optional_vars))
             yield from _certain(node.body)
         elif not isinstance(node, (ast.For, ast.While, ast.Try)):
             yield from of_tree(node).stored
@@ -316,9 +317,10 @@ def _without_docstring(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return list(body[1:] if documented else body)
 
 
-def _only_answers(node: ast.stmt) -> bool:
+def only_answers(node: ast.stmt) -> bool:
+    """Return whether every branch of a statement returns."""
     if isinstance(node, ast.If):
-        return all(_only_answers(one) for one in [*node.body, *node.orelse])
+        return all(only_answers(one) for one in [*node.body, *node.orelse])
     return isinstance(node, ast.Return)
 
 
@@ -347,9 +349,9 @@ def _steps(node: ast.AST) -> bool:
 
 def _hosts(node: ast.stmt, loop: ast.For) -> bool:
     """Whether a statement of a round serves whoever runs the loop: progress, callbacks, interruption."""
-    names, text = _names(node), ast.unparse(node)
+    names, text = names_in(node), ast.unparse(node)
     if isinstance(node, ast.If):
-        tested = _names(node.test)
+        tested = names_in(node.test)
         if dotted(node.test) in _INTERRUPT and isinstance(node.body[0], ast.Continue):
             return True
         if tested and all(one.startswith(_CALLBACK) or one in _HOSTED for one in tested):
@@ -362,7 +364,7 @@ def _frees(node: ast.stmt) -> bool:
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
-    """What a loop goes through, without counting and progress."""
+    """Return the iterable of a loop, without counting and progress."""
     while isinstance(node, ast.Call) and dotted(node.func) in _WRAPPERS and node.args:
         node = node.args[0]
     return node
@@ -373,10 +375,6 @@ def _counters(loop: ast.For) -> tuple[str, str]:
     names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
     counted = isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "enumerate"
     return (names[0], names[-1]) if counted and len(names) > 1 else ("", names[-1])
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _dedented(line: str, columns: int) -> str:

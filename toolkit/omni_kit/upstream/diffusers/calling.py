@@ -1,4 +1,4 @@
-"""How a pipeline is called: its arguments, its defaults, and what it takes other than text."""
+"""Call of a pipeline: its arguments, its defaults, and its inputs other than text."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ _MEDIA = (
     "image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio",
 )  # fmt: skip
 FRAMES = ("num_frames", "frames", "video_length")
-"""What calls that make films call the number of their frames."""
+"""Names of the argument for the number of frames."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
 _NO_PICTURES = ("adapter", "latents", "embeds", "video")
 
 
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
-    """What `__call__` takes, by name, in order."""
+    """Return the arguments of `__call__`, by name, in order."""
     return arguments(pipeline.cls, "__call__")
 
 
@@ -44,7 +44,7 @@ def images_of(pipeline: Pipeline) -> list[str]:
 
 
 def frames_of(pipeline: Pipeline) -> str:
-    """What a pipeline calls the number of its frames; empty where it draws pictures."""
+    """Return the name of a pipeline's argument for the number of frames; empty if it draws pictures."""
     return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
 
 

@@ -13,7 +13,7 @@ def checkpoints(cls: ClassRef) -> bool:
 
 
 def lost_by_checkpointing(cls: ClassRef) -> str:
-    """What a block is called with, and not while it is checkpointed; empty for nothing, or for options alone."""
+    """Return an argument of a block's call that is lost under checkpointing; empty for none, or for options alone."""
     found = cls.method("forward")
     for choice in ast.walk(found[1]) if found is not None else ():
         if isinstance(choice, ast.If) and "gradient_checkpointing" in ast.unparse(choice.test):

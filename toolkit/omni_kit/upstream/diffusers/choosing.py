@@ -1,4 +1,4 @@
-"""Which pipeline of diffusers runs a transformer with the least that a training sample has to contain."""
+"""Choice of the diffusers pipeline that runs a transformer with the least input from a training sample."""
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
@@ -40,7 +40,7 @@ def _classes_asked(cls: ClassRef) -> list[str]:
 
 
 def _required(pipeline: Pipeline) -> set[str]:
-    """What a call requires, other than its prompt."""
+    """Return the required arguments of a call, except its prompt."""
     return {one.name for one in arguments(pipeline.cls, "__call__").values() if one.required} - {_PROMPT}
 
 

@@ -1,4 +1,4 @@
-"""What a diffusers exports, and where its classes stand, read without importing it."""
+"""Exports of a diffusers, and the files of its classes, read without importing it."""
 
 import ast
 import re

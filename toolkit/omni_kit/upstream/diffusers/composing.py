@@ -95,7 +95,7 @@ class Reader:
         return names, given, self._guides(given.get(_GUIDES), call)
 
     def _guides(self, value: ast.expr | None, call: ast.Call) -> str:
-        """When the pipeline asks for two answers."""
+        """Return when the pipeline requests two outputs."""
         if value is None:
             return ""
         name = (dotted(value) or "").removeprefix("self.")
@@ -122,7 +122,7 @@ class Reader:
         return found
 
     def _second(self) -> Mapping[str, ast.expr]:
-        """What the call against the prompt receives, where that is another one."""
+        """Return the arguments of the call against the prompt, if there is a second call."""
         if self.guidance.together or len(self._calls) < 2:
             return {}
         return self._arguments(self._calls[1])
@@ -136,7 +136,7 @@ class Reader:
 
     @property
     def _handed(self) -> Mapping[str, ast.expr]:
-        """What the denoiser is asked with for the prompt."""
+        """Arguments of the denoiser's call for the prompt."""
         return self._arguments(self._calls[0]) if self._calls else {}
 
     def _arguments(self, call: ast.Call) -> Mapping[str, ast.expr]:
@@ -161,7 +161,7 @@ class Reader:
         return dotted(value) or ""
 
     def _is_nothing(self, value: ast.expr, encoded: Sequence[str]) -> bool:
-        """What is None, or an option that is off by default."""
+        """Return whether a value is None, or an option that is off by default."""
         name = (dotted(value) or "").removeprefix("self.")
         given = call_arguments(self.denoising.pipeline).get(name)
         nothing = isinstance(value, ast.Constant) and value.value is None
@@ -288,7 +288,7 @@ def _calls(function: ast.FunctionDef) -> list[ast.Call]:
 
 
 def _assigned(function: ast.FunctionDef, name: str, line: int) -> ast.expr | None:
-    """What a variable is assigned last before a line."""
+    """Return the last value assigned to a variable before a line."""
     found = [
         node
         for node in ast.walk(function)

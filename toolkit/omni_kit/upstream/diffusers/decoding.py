@@ -1,4 +1,4 @@
-"""What a pipeline does between its last step and its autoencoder, and with what the autoencoder answers."""
+"""Processing of a pipeline between its last step and its autoencoder, and of the autoencoder's output."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,14 +77,14 @@ def _unpacking(function: ast.FunctionDef) -> Iterator[ast.Call]:
 
 
 def _named_arguments(method: ast.FunctionDef, call: ast.Call) -> dict[str, str]:
-    """What a method is called with, by name, but for its first argument."""
+    """Return the arguments of a method's call by name, without the first one."""
     names = [one.arg for one in method.args.args if one.arg != "self"]
     given = passed(call, names)
     return {name: ast.unparse(value) for name, value in list(given.items())[1:]}
 
 
 def _axes(cls: ClassRef) -> int:
-    """As many as the arguments of `.view(...)` on what is made of the autoencoder's mean."""
+    """Return the number of axes: the arguments of `.view(...)` on the autoencoder's mean."""
     for entry in cls.mro:
         if not isinstance(entry, ClassRef) or entry.source.path != cls.source.path:
             continue

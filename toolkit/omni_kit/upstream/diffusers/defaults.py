@@ -1,4 +1,4 @@
-"""What the conditions in a pipeline's `__call__` come to when it is called by default."""
+"""Values of the conditions in a pipeline's `__call__` when it is called by default."""
 
 import ast
 import math
@@ -49,7 +49,7 @@ class Defaults:
         return {f"{owner}{name}": value for name, value in known.items() for owner in ("", "self.", "self._")}
 
     def told(self, test: ast.expr) -> bool | None:
-        """What a condition comes to; None where that hangs on more."""
+        """Return the value of a condition; None if it depends on more."""
         return Frame(_Values(self._known, self.scheduler), Path(), "", Scope({})).decided(test)
 
 

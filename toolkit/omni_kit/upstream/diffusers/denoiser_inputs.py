@@ -1,9 +1,10 @@
-"""How a pipeline passes latents to its denoiser, what it does to the output, and which conditions change per step."""
+"""Passing of latents to a pipeline's denoiser, processing of its output, and the conditions that change per step."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from omni_kit.pysource.nodes import names_in
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.denoising import Denoising
 
@@ -12,7 +13,7 @@ _DEEPEST = 12
 
 @dataclass(frozen=True)
 class DenoiserInputs:
-    """How a pipeline passes latents to its denoiser.
+    """Processing of latents around a pipeline's denoiser.
 
     Attributes:
         unsqueezed: the axis added to latents before the call; 0 for none.
@@ -50,7 +51,7 @@ def _unsqueezing(value: ast.expr, function: ast.FunctionDef, line: int, depth: i
     for node in ast.walk(value):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
             yield from (one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, int))
-    for name in _names(value) - {"latents"} if depth < _DEEPEST else ():
+    for name in names_in(value) - {"latents"} if depth < _DEEPEST else ():
         if (last := _last(name, function, line)) is not None:
             yield from _unsqueezing(last.value, function, last.lineno, depth + 1)
 
@@ -72,10 +73,10 @@ def _changing(denoising: Denoising, loop: ast.For) -> Iterator[str]:
     line = denoising.call.lineno if denoising.call is not None else 0
     before = (node for node in ast.walk(loop) if isinstance(node, ast.Assign) and node.lineno < line)
     for node in sorted(before, key=lambda one: one.lineno):
-        if _names(node.value) & held:
+        if names_in(node.value) & held:
             held |= {name for target in node.targets for name in _targets(target)}
     apart = (denoising.latents, denoising.step)
-    yield from (name for name, value in denoising.handed.items() if name not in apart and _names(value) & held)
+    yield from (name for name, value in denoising.handed.items() if name not in apart and names_in(value) & held)
 
 
 def _targets(target: ast.expr) -> Iterator[str]:
@@ -84,7 +85,3 @@ def _targets(target: ast.expr) -> Iterator[str]:
         yield target.id
     elif isinstance(target, (ast.Tuple, ast.List)):
         yield from (name for item in target.elts for name in _targets(item))
-
-
-def _names(value: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}

@@ -1,5 +1,4 @@
-"""How a pipeline calls its denoiser, read from its `__call__`: what it passes, in which units, and what it makes of
-the answer; and how latents are scaled between its autoencoder and its denoiser."""
+"""Call of a pipeline's denoiser, read from `__call__`: its inputs and units, its output, and the scaling of latents."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ _MEAN, _DEVIATION, _SHIFT, _SCALE, _NORM = "latents_mean", "latents_std", "shift
 
 @dataclass(frozen=True)
 class LatentScale:
-    """How a pipeline scales latents.
+    """Scaling of latents in a pipeline.
 
     Attributes:
         convention: "batch-norm statistics", "mean and deviation", "shift and scale", "scale"; empty for none.
@@ -64,7 +63,7 @@ class Denoising:
 
     @property
     def where(self) -> str:
-        """Where the denoiser is called; empty where that is not seen."""
+        """Place of the denoiser's call; empty if it was not found."""
         return self.pipeline.cls.source.where(self.call) if self.call is not None else ""
 
     @cached_property
@@ -88,13 +87,13 @@ class Denoising:
 
     @property
     def conditions(self) -> list[str]:
-        """What else forward takes."""
+        """Other arguments of forward."""
         apart = (self.latents, self.step, _SWITCH)
         return [name for name in arguments(self.denoiser.cls, "forward") if name not in apart]
 
     @cached_property
     def unit(self) -> Affine | None:
-        """What the denoiser is given for a step of the scheduler; None where that cannot be read."""
+        """Value that the denoiser receives for a step of the scheduler; None if it cannot be read."""
         value = self.handed.get(self.step)
         if value is None or self.call is None:
             return None
@@ -129,7 +128,7 @@ class Denoising:
 
     @cached_property
     def scale(self) -> LatentScale:
-        """How latents are scaled, by what the pipeline reads of its autoencoder."""
+        """Scaling of latents, by the values that the pipeline reads of its autoencoder."""
         prefix = f"self.{self.autoencoder}."
         read = {
             name.removeprefix("self."): node

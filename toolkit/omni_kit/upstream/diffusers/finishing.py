@@ -16,7 +16,7 @@ _LATENTS, _TOLD = "latents", ("device", "dtype", "shape", "ndim")
 
 @dataclass
 class _End:
-    """What stands after the loop, while it is read."""
+    """State of reading the statements after the loop."""
 
     denoising: Denoising
     defaults: Defaults
@@ -86,7 +86,7 @@ class _End:
 
 
 def unusual_ends(denoising: Denoising, scheduler: str) -> list[str]:
-    """What a pipeline does after its loop that no other does, each in one line with its place.
+    """Return the unusual statements after a pipeline's loop, each in one line with its place.
 
     Args:
         scheduler: the class that steps.

@@ -1,4 +1,4 @@
-"""How a pipeline guides: which answers of its denoiser are for a prompt, which against it, and what comes of both."""
+"""Guidance of a pipeline: the denoiser outputs for a prompt and against it, and the formula that combines them."""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from omni_kit.upstream.diffusers.pipelines import Pipeline
 
 
 class Formula(StrEnum):
-    """What a pipeline makes of two answers, by its scale s."""
+    """Combination of a pipeline's two outputs, by its scale s."""
 
     none = "none"  # there is one answer
     between = "negative + s (positive - negative)"

@@ -57,7 +57,7 @@ def _taken(library: Library) -> list[str]:
 
 
 def _configs(cls: ClassRef) -> Iterator[dict[str, Any]]:
-    """As it is by default, and with one switch the other way round."""
+    """Yield the default config, and each one with one switch reversed."""
     yield {}
     for name, value in _defaults(cls).items():
         if isinstance(value, bool) and name != "enabled":

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.nodes import names_in
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
@@ -155,10 +156,10 @@ class Loop:
 
     def _made(self, name: str, depth: int) -> bool:
         values = list(self._values(self.loop.body, name))
-        return bool(values) and all(name in _names(one) or self._from_latents(one, depth + 1) for one in values)
+        return bool(values) and all(name in names_in(one) or self._from_latents(one, depth + 1) for one in values)
 
     def _values(self, body: list[ast.stmt], name: str) -> Iterator[ast.expr]:
-        """What a variable is assigned in the branches that are taken."""
+        """Yield the values assigned to a variable in the branches that are taken."""
         for node in body:
             if isinstance(node, ast.If):
                 told = self.defaults.told(node.test)
@@ -171,7 +172,7 @@ class Loop:
 
 
 def oddities(denoising: Denoising, scheduler: str) -> list[str]:
-    """What a pipeline's loop does that no standard loop does, each in one line with its place.
+    """Return the statements of a pipeline's loop that no standard loop has, each in one line with its place.
 
     Args:
         denoising: the call of the denoiser.
@@ -210,10 +211,6 @@ def _base(target: ast.expr) -> str:
 
 def _is_module(node: ast.expr) -> bool:
     return (dotted(node) or "") in ("torch", f"self.{SCHEDULER}")
-
-
-def _names(value: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
 def shown(node: ast.AST) -> str:

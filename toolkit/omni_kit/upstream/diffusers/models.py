@@ -21,7 +21,7 @@ _MOST = 2**31
 
 @dataclass(frozen=True)
 class ComponentModel:
-    """What diffusers has for one config.
+    """Class of diffusers for one config.
 
     Attributes:
         cls: the class, with the file that defines it.
@@ -34,7 +34,7 @@ class ComponentModel:
 
     @property
     def name(self) -> str:
-        """What tells it from other models: its class."""
+        """Identifier of the model: its class."""
         return self.cls.node.name
 
     @property
@@ -53,11 +53,11 @@ class ComponentModel:
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """What the constructor takes, by name, in order."""
+        """Arguments of the constructor, by name, in order."""
         return arguments(self.cls)
 
     def value(self, name: str) -> tuple[Any, str]:
-        """What an argument is, and where that was read; UNKNOWN where there is none such, or no plain default."""
+        """Return an argument's value and where it was read; UNKNOWN without such an argument or a plain default."""
         if name in self.given and name in self.arguments:
             return self.given[name], f"config.json: {name}"
         argument = self.arguments.get(name)

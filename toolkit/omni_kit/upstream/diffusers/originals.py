@@ -74,7 +74,7 @@ def _is_of(model: ComponentModel, tensors: Shapes) -> bool:
 
 
 def _told(source: SourceFile, tensors: Shapes) -> str:
-    """What diffusers' own function says; empty where none of its key names is there, and it only falls back.
+    """Return the result of diffusers' own function; empty if it only falls back, without any of its key names.
 
     Where that hangs on shapes that are not known, it is the table's own name of the keys.
     """

@@ -1,4 +1,4 @@
-"""What the constructors of a model make: its parts by name, and all classes that it is built of."""
+"""Parts that the constructors of a model make, by name, and all classes that it consists of."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _MOST_CLASSES = 200
 
 @dataclass(frozen=True)
 class Part:
-    """What a constructor assigns to an attribute of self by calling a class.
+    """Attribute of self that a constructor assigns by calling a class.
 
     Attributes:
         class_name: as written ("nn.Conv3d").
@@ -71,7 +71,7 @@ def built_classes(cls: ClassRef) -> list[tuple[ClassRef, ClassRef]]:
 
 
 def _named(cls: ClassRef) -> Iterator[str]:
-    """What the class body keeps and what the constructor calls, as far as names begin like those of classes."""
+    """Yield the class names that the class body keeps and the constructor calls, by their capital letter."""
     kept = [node for node in cls.node.body if isinstance(node, (ast.Assign, ast.AnnAssign))]
     for node in [*kept, *_constructing(cls)]:
         for inner in ast.walk(node):

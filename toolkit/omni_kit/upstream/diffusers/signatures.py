@@ -1,4 +1,4 @@
-"""What constructors and forwards of diffusers take, as their signatures say it."""
+"""Signatures of diffusers' constructors and forwards."""
 
 import ast
 from collections.abc import Iterator

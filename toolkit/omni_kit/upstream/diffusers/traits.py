@@ -91,7 +91,7 @@ def _traits(model: ComponentModel) -> Iterator[Trait]:
 
 
 def _inputs(model: ComponentModel) -> Iterator[Trait]:
-    """What forward takes: latents, the step, and what conditions them."""
+    """Yield the traits of forward's inputs: latents, the step, and the conditioning."""
     taken = list(arguments(model.cls, "forward").values())
     if not taken:
         return
@@ -112,7 +112,7 @@ def _is_data(argument: Argument) -> bool:
 
 
 def _axes(cls: ClassRef, name: str) -> list[str]:
-    """How forward calls the axes of a tensor, from `a, b, c = name.shape` before the tensor becomes another."""
+    """Return forward's names of a tensor's axes, from `a, b, c = name.shape` before the tensor is reassigned."""
     found = cls.method("forward")
     nodes = (node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)) if found is not None else ()
     for node in sorted(nodes, key=lambda node: node.lineno):
@@ -187,7 +187,7 @@ def _calls(cls: ClassRef, name: str) -> Iterator[str]:
 
 
 def _cp_plan(model: ComponentModel) -> Iterator[Trait]:
-    """How the library shares a sequence among processes: what is split, or gathered, at which module."""
+    """Yield the trait of sequence sharding: which inputs are split, or outputs gathered, at which module."""
     found = model.cls.assigned("_cp_plan")
     if found is None or not isinstance(found[1], ast.Dict):
         return

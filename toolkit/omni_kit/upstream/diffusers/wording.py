@@ -1,4 +1,4 @@
-"""What a pipeline computes, in the words of somebody else: expressions whose variables are traced back and renamed."""
+"""Translation of a pipeline's expressions into other names: variables are traced back and renamed."""
 
 import ast
 import copy
@@ -98,7 +98,7 @@ class _Teller(ast.NodeTransformer):
 
 
 def assigned_last(function: ast.FunctionDef, name: str, line: int, defaults: Defaults) -> ast.expr | None:
-    """What a variable was last assigned before a line, where no condition that is not told decides on it."""
+    """Return the last value assigned to a variable before a line, if no condition of unknown value decides on it."""
     found: list[ast.expr] = []
 
     def block(body: list[ast.stmt], sure: bool) -> None:

@@ -1,4 +1,4 @@
-"""Where the authors compute attention, and by what."""
+"""Places where the authors compute attention, and the functions that do it."""
 
 import ast
 from collections.abc import Collection, Iterator

@@ -10,7 +10,7 @@ from omni_kit.upstream.repositories.names import Defined, in_stand_ins, resolve
 
 @dataclass
 class Closure:
-    """What a class needs.
+    """Dependencies of a class.
 
     Attributes:
         definitions: what the authors wrote, each after what it needs.
@@ -32,7 +32,7 @@ class Closure:
 
 
 def _guarded_imports(node: ast.stmt) -> list[str]:
-    """What a statement imports that may not be there."""
+    """Return the imports of a statement that may fail."""
     if not isinstance(node, ast.Try | ast.If):
         return []
     plain = [alias.name for one in ast.walk(node) if isinstance(one, ast.Import) for alias in one.names]

@@ -121,7 +121,7 @@ class _Worded(Domain):
     def _handed(
         self, name: str, home: Defined, function: ast.FunctionDef
     ) -> Iterator[tuple[ast.expr, Defined, ast.FunctionDef]]:
-        """What those who make a class hand over for an argument, with the constructor in which they do."""
+        """Yield the values that makers of a class pass for an argument, each with the constructor that does so."""
         for maker in self.closure.definitions:
             names = {written for written, other in self.closure.uses[maker].items() if other == home}
             for init, call in _calls(maker, names) if names else ():
@@ -132,7 +132,7 @@ class _Worded(Domain):
 
 
 def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, ast.Call]]:
-    """Where a class makes another; whoever only derives from it, or passes it on, makes it somewhere else."""
+    """Yield the calls by which a class makes another; a class that only inherits or passes it on does not count."""
     mentioned = sum(isinstance(one, ast.Name) and one.id in names for one in ast.walk(maker.node))
     methods = [one for one in getattr(maker.node, "body", []) if isinstance(one, ast.FunctionDef)]
     found = [
@@ -145,7 +145,7 @@ def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, a
 
 
 def _given(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """What a call gives a constructor for its arguments, defaults included."""
+    """Return the arguments of a constructor call, defaults included."""
     if any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
         raise Unsupported(f"calls {ast.unparse(call)}")
     taken = signature(function)

@@ -1,4 +1,4 @@
-"""What a name in a file means: something that the authors wrote, or something that they import."""
+"""Meaning of a name in a file: a definition of the authors, or an import."""
 
 import ast
 import copy
@@ -27,12 +27,12 @@ class Defined:
         return hash((self.source.path, self.name))
 
     def __eq__(self, other: object) -> bool:
-        """The same name in the same file."""
+        """Return whether both are the same name in the same file."""
         return isinstance(other, Defined) and (self.source.path, self.name) == (other.source.path, other.name)
 
 
 def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Defined | str | None:
-    """What a dotted name in a file means.
+    """Resolve a dotted name in a file.
 
     Returns:
         A definition of the authors; else the absolute name of what is imported ("torch.nn.Linear"); None of a
@@ -53,7 +53,7 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
 
 
 def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
-    """What an assignment of a name gives another name to: `attend = F.scaled_dot_product_attention`."""
+    """Resolve an assignment that renames a definition: `attend = F.scaled_dot_product_attention`."""
     name = dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     found = resolve(source, f"{name}.{rest}" if rest else name, seen) if name else None
     plain = isinstance(found, Defined) and isinstance(found.node, ast.ClassDef | ast.FunctionDef)
@@ -76,7 +76,7 @@ def _imported(
 
 
 def _inside(source: SourceFile, head: str, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | None:
-    """What an import inside a function brings of the authors' files, or of a stand-in: others stay where they are."""
+    """Resolve an import inside a function to the authors' files or a stand-in; other imports stay."""
     imported = source.inner_imports.get(head)
     found = _imported(source, imported, head, rest, seen) if imported is not None else None
     return in_stand_ins(found) if isinstance(found, str) else found
@@ -106,7 +106,7 @@ def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) ->
 
 
 def in_stand_ins(name: str) -> Defined | None:
-    """What a stand-in defines under an absolute name ("timm.layers.Mlp"); None without one."""
+    """Return a stand-in's definition of an absolute name ("timm.layers.Mlp"); None without one."""
     parts = name.split(".")
     if parts[0] not in stand_ins():
         return None
@@ -170,7 +170,7 @@ def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     if not isinstance(node, ast.Try):
         return False
     body = [one for part in node.body for one in ast.walk(part)]
-    packages = [name.partition(".")[0] for one in body for name in _plain_modules(one)]
+    packages = [name.partition(".")[0] for one in body for name in plain_modules(one)]
     if not packages or not set(packages) <= stand_ins():
         return False
     rest = [one for part in (*node.handlers, *node.orelse) for one in ast.walk(part)]
@@ -185,7 +185,8 @@ def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     return (none and not values.keys() & _tested(tree)) or (empty and bool(values.keys() & asserted))
 
 
-def _plain_modules(node: ast.AST) -> list[str]:
+def plain_modules(node: ast.AST) -> list[str]:
+    """Return the modules of an absolute import; empty for anything else."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

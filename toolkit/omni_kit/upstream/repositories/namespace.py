@@ -151,7 +151,7 @@ def _own(target: ast.expr) -> str:
 
 
 def _callees(place: _Place, call: ast.Call) -> Iterator[tuple[_Place, int]]:
-    """What a call runs, if the authors wrote it, and how many of its arguments are given without being named."""
+    """Yield the authors' function that a call runs, and how many arguments are passed implicitly."""
     name = dotted(call.func) or ""
     if place.cls is not None and name.startswith("self.") and name.count(".") == 1:
         found = place.cls.method(name.removeprefix("self."))

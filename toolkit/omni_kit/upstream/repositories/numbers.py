@@ -83,7 +83,7 @@ def called(
     keywords: Mapping[str, Any] | None = None,
     domain: "Numbers | None" = None,
 ) -> Any:
-    """What a function returns: a number, or a list of numbers where it works with a vector.
+    """Return the result of a function: a number, or a list of numbers if it works with a vector.
 
     Raises:
         Unsupported: it does anything that is not followed here.
@@ -173,7 +173,7 @@ class Numbers(OpenDomain):
         return super().call(function, arguments, keywords, frame, node)
 
     def library(self, name: str, *arguments: Any, **keywords: Any) -> Any:
-        """What a function or a method of NumPy, torch or math gives.
+        """Return the result of a function or a method of NumPy, torch or math.
 
         Raises:
             Unsupported: it is not known here.

@@ -1,4 +1,4 @@
-"""What a repository says that its model is made of: calls of the class, presets, and configs in yaml and json."""
+"""Published configs of a repository's model: calls of the class, presets, and configs in yaml and json."""
 
 import ast
 import json
@@ -74,7 +74,7 @@ def options(repository: Repository, names: Collection[str]) -> Published | None:
 
 
 def _options(repository: Repository, file: Path) -> Published:
-    """What the parsers of a file give each option by default; `set_defaults` counts for more."""
+    """Return the default of each option in the parsers of a file; `set_defaults` takes precedence."""
     added: dict[str, Any] = {}
     set_apart: dict[str, Any] = {}
     choices: dict[str, Sequence[Any]] = {}
@@ -136,7 +136,7 @@ def _entries(node: ast.Dict) -> dict[str, Any]:
 
 
 def _argument(call: ast.Call) -> dict[str, Any]:
-    """What `add_argument` gives an option by default."""
+    """Return the default that `add_argument` gives an option."""
     given = {one.arg: literal(one.value) for one in call.keywords if one.arg}
     names = [value for one in call.args if isinstance(value := literal(one), str) and value.startswith("--")]
     switched = {"store_true": False, "store_false": True}.get(str(given.get("action")))

@@ -1,4 +1,4 @@
-"""What an integration was made from, found again from a file that says so."""
+"""Source of an integration, recovered from a file that records it."""
 
 from pathlib import Path
 

@@ -65,9 +65,7 @@ class Reference:
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """What has to be said to make one: the constructor's arguments with what it passes on, or what its dataclass
-        or its namespace holds.
-        """
+        """Arguments to make one: the constructor's with those it passes on, or the fields of its settings."""
         return {**self._own, **self.handed_on}
 
     @cached_property
@@ -90,7 +88,7 @@ class Reference:
 
     @cached_property
     def published(self) -> Published | None:
-        """What the repository says that the model is made of."""
+        """Published config of the repository for the model."""
         return published(self.repository, self.made_as, self._own, self._inner if self.hands_on else ())
 
     @property
@@ -100,15 +98,13 @@ class Reference:
 
     @cached_property
     def hands_on(self) -> str:
-        """How the constructor calls the arguments that it has no names for; empty where it takes none."""
+        """Name of the constructor's `**` parameter; empty if it has none."""
         found = self.cls.method("__init__") if self.settings is None else None
         return found[1].args.kwarg.arg if found is not None and found[1].args.kwarg is not None else ""
 
     @cached_property
     def handed_on(self) -> Mapping[str, Argument]:
-        """What the published config, or else a command line, has for the classes within: the constructor only passes
-        it on.
-        """
+        """Arguments of inner classes from the published config or a command line, which the constructor passes on."""
         if not self.hands_on:
             return {}
         said = [options(self.repository, self._looked_up) if self._looked_up else None, self.published]
@@ -124,7 +120,7 @@ class Reference:
 
     @cached_property
     def _looked_up(self) -> frozenset[str]:
-        """What constructors take out of their `**kwargs` by name, and cannot do without."""
+        """Names that constructors require from their `**kwargs`."""
         nodes = [one.node for one in self.closure.definitions if isinstance(one.node, ast.ClassDef)]
         made = [
             one for node in nodes for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"
@@ -133,7 +129,7 @@ class Reference:
 
     @cached_property
     def forward(self) -> Mapping[str, Argument]:
-        """What forward takes. Of a mapping that it reads by literal keys alone each item is one: `cond{text}`."""
+        """Arguments of forward. A mapping read by literal keys alone counts as one argument a key: `cond{text}`."""
         own = self.cls.method("forward")
         found: dict[str, Argument] = {}
         for name, one in arguments(self.cls, "forward").items():

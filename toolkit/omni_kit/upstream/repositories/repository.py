@@ -104,7 +104,7 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
 
 
 def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:
-    """How many files of the largest repository import a file by the name that it has in another."""
+    """Return a counter of the largest repository's files that import a file by its name in another one."""
     texts = [one.read_bytes() for one in whole.files[:_MOST_FILES] if one.stat().st_size <= _MOST_BYTES]
 
     def count(one: Repository) -> int:
@@ -120,7 +120,7 @@ def _without_src(root: Path) -> Path:
 
 
 def _outermost(folder: Path) -> Path:
-    """Where a repository begins: what git says, or else the outermost of a few folders that have what a root has."""
+    """Return the root of a repository: git's, or else the outermost of a few folders that look like one."""
     ends = {Path.home(), Path(tempfile.gettempdir()).resolve(), Path(folder.anchor)}  # what lies there is everybody's
     near = [*takewhile(lambda one: one not in ends, [folder, *folder.parents])][:_DEEPEST]
     if (of_git := next((one for one in near if (one / ".git").exists()), None)) is not None:
@@ -129,7 +129,7 @@ def _outermost(folder: Path) -> Path:
 
 
 def _relative_depth(file: Path) -> int:
-    """How many folders must enclose a file for its relative imports to mean anything; 0 where it has none."""
+    """Return how many folders must enclose a file for its relative imports to resolve; 0 if it has none."""
     with suppress(OSError, SyntaxError, UnicodeDecodeError):
         return max(
             (node.level for node in ast.walk(parse_file(file)[1]) if isinstance(node, ast.ImportFrom)), default=0

@@ -1,4 +1,4 @@
-"""How authors sample: the loop over steps, the schedule that it goes along, and what the model is told."""
+"""Sampling by the authors: the loop over steps, its schedule, and the model's inputs."""
 
 import ast
 import math
@@ -86,7 +86,7 @@ class Sampling:
 
     @property
     def called(self) -> tuple[str, str]:
-        """What is imported, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
+        """Import, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
         last = self._last
         owned = self.owner.given if self.owner is not None else frozenset()
         first, rest = (", ".join(f"{name}={role}" for role, name in self.roles.items() if (name in owned) == mine)
@@ -98,17 +98,11 @@ class Sampling:
 
     @property
     def _last(self) -> str:
-        """How the latents are taken of what is returned: the last of a list in which every step leaves its own."""
+        """Subscript that takes the latents from the returned value: the last of a list with one entry a step."""
         returned = [node.value.id for node in ast.walk(self.made) if isinstance(node, ast.Return)
                     and isinstance(node.value, ast.Name)]  # fmt: skip
         lists = {name for name, value in _assigned(self.made) if isinstance(value, ast.List)}
         return "[-1]" if {*returned} & lists else ""
-
-
-def sampling_of(reference: Reference) -> Sampling | None:
-    """The loop in the authors' files that samples with the class; None without one, and where several may be it."""
-    found = samplings_of(reference)
-    return found[0] if len(found) == 1 else None
 
 
 def samplings_of(reference: Reference) -> list[Sampling]:
@@ -210,7 +204,7 @@ def _is_call(value: ast.expr) -> TypeGuard[ast.Call]:
 
 
 def _roles(function: ast.FunctionDef, loop: ast.For, moved: set[str]) -> dict[str, str]:
-    """What each argument of a function is: the model that is called, the noise that is moved, and by their names."""
+    """Return the role of each argument of a function: the called model, the moved noise, and others by name."""
     given = [*function.args.posonlyargs, *function.args.args]
     names = [one.arg for one in (*given, *function.args.kwonlyargs)]
     calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and _head(one.func) in names]
@@ -244,7 +238,7 @@ def _assigned(loop: ast.AST) -> list[tuple[str, ast.expr]]:
 
 
 def _bound(loop: ast.For) -> list[tuple[set[str], ast.expr]]:
-    """What each assignment of a loop binds, and to what."""
+    """Return the names and the value of each assignment in a loop."""
     nodes = [one for one in ast.walk(loop) if isinstance(one, ast.Assign | ast.AugAssign)]
     return [({one.id for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
               for one in ast.walk(target) if isinstance(one, ast.Name)}, node.value) for node in nodes]  # fmt: skip
@@ -309,7 +303,7 @@ def _moves(name: str, value: ast.expr) -> bool | None:
 
 
 def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> Schedule | None:
-    """What is gone along: a variable of the loop's head that a function of the authors made."""
+    """Return the schedule of a loop: a variable in its head that a function of the authors made."""
     wanted = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
     for name, value in _assigned(function):
         if name not in wanted:
@@ -324,7 +318,7 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
 
 
 def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedule:
-    """What a function makes, called as the loop does; of a call that is not all literals nothing is told."""
+    """Return the schedule that a function makes, called as in the loop; without values if arguments are unknown."""
     names, steps = [one.arg for one in made.args.args], _steps_of(made)
     said = passed(call, names)
     where, more = meant.source.where(made), {name: one for name, one in said.items() if name != steps}

@@ -22,7 +22,7 @@ def sources_of(reference: Reference) -> Iterator[SourceFile]:
 
 
 def distance(reference: Reference, file: Path) -> int:
-    """How many folders are left and entered on the way from the class's file to another one."""
+    """Return how many folders separate the class's file from another one."""
     own, other = reference.cls.source.path.parent.parts, file.parent.parts
     shared = next((at for at, (one, two) in enumerate(zip(own, other, strict=False)) if one != two), None)
     return len(own) + len(other) - 2 * (min(len(own), len(other)) if shared is None else shared)

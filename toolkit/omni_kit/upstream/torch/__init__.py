@@ -1,1 +1,1 @@
-"""What torch's functions and layers compute, on NumPy arrays: small tensor code is evaluated without torch."""
+"""Operations of torch's functions and layers on NumPy arrays: small tensor code is evaluated without torch."""

@@ -23,7 +23,7 @@ from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
 _TOLERANCE = 1e-8
 _MOVE = 0.01
 _MOST = 80
-"""How many evaluations are spent on what makes a difference."""
+"""Limit of evaluations spent on finding the cause of a difference."""
 
 
 @dataclass
@@ -68,12 +68,12 @@ class Trial:
         return value
 
     def call(self, name: str, *arguments: Any) -> Tensor:
-        """What a function of torch gives, which the code is expected to come by."""
+        """Return the result of a torch function that the code is expected to compute."""
         return self.expect(call(name, arguments, {}))
 
     @contextmanager
     def reference(self) -> Iterator[None]:
-        """What is evaluated inside is what the code is compared with: its steps are expected, and not the code's."""
+        """Evaluate the expected values inside: their steps count as expected, and not as the code's."""
         values = self.values
         operations, made, steps = dict(values.operations), dict(values.made), len(values.trace)
         yield
@@ -94,7 +94,7 @@ def varied(module: Module, **given: float) -> Module:
 
 
 Comparison = Callable[[Trial], tuple[Any, Any]]
-"""What code gives, and what it is compared with."""
+"""Result of the code, and the expected result."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Difference:
 
 
 def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype = LOW) -> Difference | None:
-    """What two pieces of code differ in; None where they agree.
+    """Return the difference of two pieces of code; None if they agree.
 
     Args:
         low: the dtype of parameters; float32 where it does not count in which places they round.

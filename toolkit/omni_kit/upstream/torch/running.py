@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Place:
-    """Where code stands.
+    """Place of code.
 
     Attributes:
         cls: the class whose method it is.
@@ -162,7 +162,7 @@ class TensorValues(Domain):
         return self._parameters[id(shape)][1]
 
     def run(self, module: Module, method: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """What a method of a module gives.
+        """Return the result of a module's method.
 
         Raises:
             Unsupported: that cannot be told.
@@ -174,7 +174,7 @@ class TensorValues(Domain):
         return self._enter(self._function(node, Place(cls.source, cls, module), (module,)), arguments, keywords)
 
     def run_module(self, module: Module, *arguments: Any) -> Any:
-        """What calling a module gives.
+        """Return the result of calling a module.
 
         Raises:
             Unsupported: that cannot be told.
@@ -182,7 +182,7 @@ class TensorValues(Domain):
         return self._forward(module, list(arguments), {})
 
     def call_function(self, function: FunctionRef, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """What a function of a library gives.
+        """Return the result of a library's function.
 
         Raises:
             Unsupported: that cannot be told.
@@ -302,7 +302,7 @@ class TensorValues(Domain):
         return self._of_class(module.cls, name, module)
 
     def _assigned_by_constructor(self, module: Module, name: str) -> Any:
-        """What `__init__` gives an attribute, where that needs nothing that is known in `__init__` alone."""
+        """Return the value that `__init__` assigns to an attribute, if it does not depend on local values."""
         inits = [one.defines("__init__") for one in (module.cls.mro if module.cls else ()) if isinstance(one, ClassRef)]
         for home, init in zip(module.cls.mro if module.cls else (), inits, strict=False):
             for node in ast.walk(init) if init is not None else ():
@@ -336,7 +336,7 @@ class TensorValues(Domain):
         return Frame(self, home.source.path, home.source.module, Scope({}), Place(home.source, home)).value(value)
 
     def _of_base(self, place: Place, name: str) -> Any:
-        """What `super().name` is."""
+        """Return the value of `super().name`."""
         owner = place.owner
         if place.cls is None or owner is None or owner.cls is None:
             raise Unsupported("uses super() outside of a method")
@@ -625,7 +625,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What `torch.finfo` gives: of no dtype, because values are held in double precision."""
+    """Result of `torch.finfo`: of no dtype, because values are held in double precision."""
 
     min: float = -1e30
     max: float = 1e30

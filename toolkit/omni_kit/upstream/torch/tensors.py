@@ -29,7 +29,7 @@ class Dtype:
 
     @property
     def is_floating_point(self) -> bool:
-        """As of torch's dtypes."""
+        """Attribute of the same name in torch's dtypes."""
         return self.kind == "f"
 
     @property
@@ -93,7 +93,7 @@ class Tensor:
 
 
 def narrowed(data: Array) -> Array:
-    """What rounding leaves of values, as a smooth function: equal arguments give equal results, to the last digits."""
+    """Return rounded values as a smooth function: equal arguments give equal results, to the last digits."""
     return np.asarray(data * (1 + 1e-3 * np.sin(7 * data)))
 
 

@@ -1,1 +1,1 @@
-"""What transformers says, read without importing it: configs, models, recipes for loading."""
+"""Facts about transformers, read without importing it: configs, models, recipes for loading."""

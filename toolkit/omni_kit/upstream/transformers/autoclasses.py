@@ -1,4 +1,4 @@
-"""Which class the Auto classes of transformers build for a model_type, read from their tables."""
+"""Classes that the Auto classes of transformers build for a model_type, read from their tables."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -206,7 +206,7 @@ class _Filled(ConfigView):
 
 
 class LayerConfigs:
-    """What `config.per_layer_config` gives for a layer or a type of layers: the config with what they have instead."""
+    """Values of `config.per_layer_config` for a layer or a type of layers: the config with their values substituted."""
 
     def __init__(self, view: ConfigView, own: Mapping[Any, Mapping[str, Any]]) -> None:
         self.view = view

@@ -1,4 +1,4 @@
-"""What a config says and what its class defaults to, read without importing transformers."""
+"""Values of a config and the defaults of its class, read without importing transformers."""
 
 import ast
 import difflib
@@ -83,7 +83,7 @@ class ModelConfig:
 
     @property
     def model_type(self) -> str:
-        """What the class says that its model is."""
+        """Model type that the class declares."""
         return self.cls.model_type
 
     @property

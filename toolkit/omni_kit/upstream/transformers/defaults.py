@@ -18,7 +18,7 @@ def default_config(cls: ConfigClass) -> ModelConfig:
 
 
 def default_values(cls: ConfigClass, layers: int | None = _FEW) -> dict[str, Any]:
-    """What config.json has to say for a config of defaults with at most so many layers; None leaves their number."""
+    """Return the config.json of a default config with at most so many layers; None leaves their number."""
     values: dict[str, Any] = {}
     for name in _LAYERS if layers is not None else ():
         default = cls.defaults.get(name)

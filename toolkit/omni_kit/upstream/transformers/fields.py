@@ -1,4 +1,4 @@
-"""Which fields of its config a model's code reads, and for what: read from its source."""
+"""Config fields that a model's code reads, and their uses: read from its source."""
 
 import ast
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Use(StrEnum):
-    """What code does with the value of a field."""
+    """Use of a field's value in code."""
 
     looked_up = "looked up in a table"
     contains = "asked whether it contains a layer"
@@ -48,7 +48,7 @@ class ConfigField:
 
 @dataclass(frozen=True)
 class FieldsRead:
-    """What code reads of a config.
+    """Config fields that code reads.
 
     Attributes:
         pairs: fields that one condition depends on together.
@@ -155,7 +155,7 @@ class _Reader:
         return above
 
     def _note(self, node: ast.AST, one: ConfigField) -> None:
-        """What the expression around a read does with the value."""
+        """Note the use of a value in the expression around its read."""
         match self._parents.get(node):
             case ast.Subscript(value=ast.Name(id=table), slice=index) if index is node:
                 if table.isupper() or table.upper() == table:

@@ -36,7 +36,7 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class UpstreamModel:
-    """What transformers has for one config.
+    """Class of transformers for one config.
 
     Attributes:
         class_name: the class that the checkpoint's architecture names, else the one that its model_type leads to.
@@ -49,12 +49,12 @@ class UpstreamModel:
 
     @property
     def name(self) -> str:
-        """What tells it from other models: its model_type."""
+        """Identifier of the model: its model_type."""
         return self.config.model_type
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """What its config says, without the defaults of its class."""
+        """Values of its config, without the defaults of its class."""
         return self.config.given
 
     @cached_property
@@ -74,7 +74,7 @@ class UpstreamModel:
         return None
 
     def filled_in_at(self, *names: str) -> str:
-        """Where the config class sets the first of these that it sets when a config is built: file:line."""
+        """Return where the config class sets the first of these that it sets when a config is built: file:line."""
         source = self.config.cls.source
         node = source.classes[self.config.cls.name]
         methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
@@ -94,7 +94,7 @@ class UpstreamModel:
 
     @cached_property
     def recipe(self) -> Recipe | None:
-        """How transformers loads this model; None when it declares nothing for it."""
+        """Recipe that transformers declares for loading this model; None if there is none."""
         root = ("", self.class_name, self.config.model_type)
         return recipe_book(self.library).resolve(self.skeleton.submodels or [root], self.skeleton.base_prefix)
 

@@ -9,7 +9,7 @@ from omni_kit.upstream.transformers.defaults import as_config, sub_config
 
 
 def config_names(node: ast.ClassDef) -> Iterator[str]:
-    """What a class says of its config, the surest first."""
+    """Yield the names of a class's config, the most reliable first."""
     for item in node.body:
         if isinstance(item, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == "config_class" for target in item.targets

@@ -91,7 +91,7 @@ def _speaks(model: UpstreamModel) -> str:
 
 
 def _silent(model: UpstreamModel) -> str:
-    """Why a model with such a head does not decode text alone: it encodes, decodes what it encoded, or is recurrent.
+    """Return why a model with such a head does not decode text alone: an encoder, an encoder-decoder, or recurrent.
 
     Only what attends to its own past counts as a language model here; hybrids of attention and states do.
     """
@@ -111,7 +111,7 @@ def _has(model: UpstreamModel, *keys: str) -> str:
 
 
 def _takes(model: UpstreamModel, *names: str) -> str:
-    """Where the forward of a class that transformers lists as answering in text to media takes one of these."""
+    """Return where the forward of a listed multimodal text model takes one of these."""
     tables = (auto_table(model.library, table) for table in (IMAGE_TEXT_TABLE, MULTIMODAL_TABLE))
     forward = model.source.method(model.class_name, "forward")
     if forward is None or all(model.class_name not in table.values() for table in tables):

@@ -95,7 +95,7 @@ class DeclarationsFitModules(Rule):
 
 
 def _said(constructed: Constructed, kind: str, models: list[ClassRef]) -> Iterator[Finding]:
-    """What a run found of one kind, at the class that it is about."""
+    """Yield a run's findings of one kind, at the class that each is about."""
     lacking = [one["lacks"] for one in constructed.values() if one["lacks"]]
     if lacking and len(lacking) == len(constructed):
         raise NotApplicable(f"the run needs {lacking[0]}")

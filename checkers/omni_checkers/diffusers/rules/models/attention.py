@@ -155,7 +155,7 @@ class ProcessorsTakeBackends(Rule):
 def _not_passed(cls: ClassRef, call: ast.Call) -> Iterator[Finding]:
     for name, attribute in _PASSED.items():
         if keyword(call, name) is None:
-            yield at(cls.source, call, f"{_DISPATCH} is not given {name}={attribute}")
+            yield at(cls.source, call, f"{_DISPATCH} does not receive {name}={attribute}")
 
 
 class AttentionNamesItsProcessors(Rule):

@@ -171,7 +171,7 @@ def _entry(cls: ClassRef, key: ast.expr, path: str, value: ast.expr) -> Iterator
 
 
 def _splits_output(node: ast.expr) -> bool | None:
-    """What an entry says; None where that cannot be read."""
+    """Return the `split_output` of an entry; None if it cannot be read."""
     if not isinstance(node, ast.Call) or last_name(node.func) != "ContextParallelInput":
         return None
     given = keyword(node, "split_output")

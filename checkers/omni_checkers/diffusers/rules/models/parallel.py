@@ -63,7 +63,7 @@ def _shared(cls: ClassRef, forward: ast.FunctionDef, name: str, call: ast.Call, 
 
 
 def _planned(plan: ast.Dict) -> tuple[set[str], set[str], set[str]]:
-    """What a plan names: modules, all of whose output it shares out; arguments of blocks; those of the model itself."""
+    """Return the names in a plan: modules whose whole output it shards; arguments of blocks; the model's own."""
     modules, arguments, own = set[str](), set[str](), set[str]()
     for key, value in zip(plan.keys, plan.values, strict=True):
         path = getattr(key, "value", None)
@@ -141,7 +141,7 @@ def _taken_as(cls: ClassRef, forward: ast.FunctionDef, name: str) -> set[str]:
 
 
 def _handed(call: ast.Call, loop: ast.For) -> int:
-    """How many places the arguments of a block are moved by: one where the block itself is passed."""
+    """Return by how many places a block's arguments are shifted: one if the block itself is passed."""
     return int(bool(call.args) and dotted(call.args[0]) in {one.id for one in _names(loop.target)})
 
 

@@ -137,7 +137,7 @@ def _text(cls: ClassRef, name: str) -> str:
 
 
 def _mapping(source: SourceFile) -> ast.expr | None:
-    """What a file has as the table of its pipelines."""
+    """Return the pipeline table of a file."""
     return next((value for name, value in source.constants.items() if name.endswith(_MAPPING)), None)
 
 

@@ -53,7 +53,7 @@ class RowsStayWithTheirPrompt(Rule):
 
 
 def _tiled(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:
-    """What is repeated as a whole for each prompt, with the name of what does it."""
+    """Yield whole tensors that are repeated per prompt, with the name of the repeating function."""
     for call in (node for node in walked(function) if isinstance(node, ast.Call)):
         name = last_name(call.func)
         if name in ("repeat", "tile") and isinstance(call.func, ast.Attribute):
@@ -70,7 +70,7 @@ def _tiled(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _many_times(node: ast.expr) -> ast.expr | None:
-    """What stands for each prompt in a list: `[x] * n` and `[x for _ in range(n)]`; None for another list."""
+    """Return the element repeated per prompt: `[x] * n` or `[x for _ in range(n)]`; None for another list."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
         return node.left.elts[0] if len(node.left.elts) == 1 and _per_prompt(node.right) else None
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
@@ -146,7 +146,7 @@ def _cut(node: ast.expr) -> bool:
 
 
 def _values(function: ast.FunctionDef, name: str, before: int) -> Iterator[ast.expr]:
-    """What a variable was assigned before a line, in order."""
+    """Yield the values assigned to a variable before a line, in order."""
     found = [
         (node.lineno, node.value)
         for node in walked(function)

@@ -62,6 +62,6 @@ def _reached(call: ast.FunctionDef, name: str) -> bool:
 
 
 def _aliases(call: ast.FunctionDef, name: str) -> set[str]:
-    """What else a callback is called here: a variable, or an attribute of the pipeline."""
+    """Return the aliases of a callback: a variable, or an attribute of the pipeline."""
     assigned = (node for node in walked(call) if isinstance(node, ast.Assign) and dotted(node.value) == name)
     return {held for node in assigned for target in node.targets if (held := dotted(target))}

@@ -60,7 +60,7 @@ class GeneratorReachesEveryDraw(Rule):
 
 
 def _draw(source: SourceFile, call: ast.Call) -> str:
-    """What is drawn; empty where nothing is."""
+    """Return the name of a random draw; empty if the call draws nothing."""
     name = source.origin(call.func)
     package, _, last = name.rpartition(".")
     if last == "randn_tensor" or (package == "torch" and last in _DRAWS | _LIKE):
@@ -72,7 +72,7 @@ def _draw(source: SourceFile, call: ast.Call) -> str:
 
 
 def _kept_from(cls: ClassRef, call: ast.Call) -> str:
-    """What takes a generator and is called without; empty where it gets one, or is told not to draw."""
+    """Return a callee that takes a generator and gets none; empty if it gets one, or an option not to draw."""
     name = dotted(call.func) or ""
     own = name.startswith("self.") and name.count(".") == 1
     found = cls.method(last_name(call.func)) if own else None

@@ -40,7 +40,7 @@ _MAYBE = ("        prompt_embeds=None,\n", "        prompt_embeds=None,\n       
 
 @dataclass(frozen=True)
 class _Encoded:
-    """What a pipeline's own function makes of prompts.
+    """Prompt embeddings that a pipeline's own function returns.
 
     Attributes:
         node: the assignment of what it gives.
@@ -142,7 +142,7 @@ def _denoisers(cls: ClassRef) -> Mapping[str, list[str]]:
 def _withheld(
     cls: ClassRef, call: ast.FunctionDef, component: str, taken: list[str], found: list[_Encoded]
 ) -> Findings:
-    """What a denoiser takes and is never passed, though it is there: one finding for each answer."""
+    """Yield, for each output, the denoiser input that exists and is never passed."""
     asked = [one for function in methods(cls.node) for one in calls(function, component) if _own(one, component)]
     if not asked or any(map(unpacks, asked)):
         return

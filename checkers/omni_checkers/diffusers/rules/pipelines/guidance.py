@@ -105,7 +105,7 @@ def _against(name: str) -> bool:
 
 
 def _orders(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
-    """What is put together, or taken apart, in another order than the first that was put together."""
+    """Yield joins and splits in another order than the first join."""
     joined = [(call, first) for call in calls(function, *_JOINS) if (first := _negative_first(call)) is not None]
     found = sorted(joined, key=lambda one: one[0].lineno)
     if not found:

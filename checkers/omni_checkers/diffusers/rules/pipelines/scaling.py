@@ -76,7 +76,7 @@ def _turned(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _told(node: ast.expr) -> str:
-    """What an operand is called, under the calls that only move it: `x.to(device)`, `x.view(1, -1, 1, 1)`."""
+    """Return an operand's name, under the calls that only move it: `x.to(device)`, `x.view(1, -1, 1, 1)`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value
     if isinstance(node, ast.BoolOp):

@@ -157,7 +157,7 @@ def _number(value: Any) -> float | None:
 
 
 def _twice(node: ast.expr) -> str:
-    """What is joined with itself, also where that depends on guidance."""
+    """Return the name of a tensor that is joined with itself, even if that depends on guidance."""
     node = node.body if isinstance(node, ast.IfExp) else node
     if not isinstance(node, ast.Call) or last_name(node) not in ("cat", "concat") or not node.args:
         return ""

@@ -144,7 +144,7 @@ def _marks(decorator: ast.expr) -> bool:
 
 
 def _published(function: ast.FunctionDef) -> Iterator[str]:
-    """What a test loads from the hub that is not said to be small."""
+    """Yield the hub models that a test loads without a name that marks them as small."""
     for call in calls(function, *_LOADS):
         given = call.args[0] if call.args else None
         found = _HUB.match(given.value) if isinstance(given, ast.Constant) and isinstance(given.value, str) else None

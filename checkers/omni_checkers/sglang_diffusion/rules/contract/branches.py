@@ -62,7 +62,7 @@ class BranchesAreNotExchanged(Rule):
 
 
 def _reads(home: ClassRef, function: ast.FunctionDef) -> list[Use]:
-    """What a callback reads of its request itself, but for sizes."""
+    """Return a callback's own reads of its request, except for sizes."""
     if not request_parameter(function):
         return []
     uses = uses_of(home, (function.name,))

@@ -69,7 +69,7 @@ class CallbacksFitTheDenoiser(Rule):
 
 
 def _asked(serving: Serving, denoiser: ClassRef, home: ClassRef, forward: ast.FunctionDef) -> Iterator[Finding]:
-    """What DenoisingStage always gives has to be taken, by its name."""
+    """Require the arguments that DenoisingStage always passes, by name."""
     read = words_read(forward)
     if read is None or not serving.is_own(home):
         return

@@ -115,7 +115,7 @@ class CallbacksAnswerWhatStagesTake(Rule):
 
 
 def _said(constructed: Constructed, kind: str, serving: Serving) -> Iterator[Finding]:
-    """What a run found of one kind, at the class or the method that it is about."""
+    """Yield a run's findings of one kind, at the class or the method that each is about."""
     classes = {
         "pipeline": serving.cls, "config": serving.config, "sampling": serving.sampling, "arch": serving.arch_config,
     }  # fmt: skip

@@ -104,7 +104,7 @@ def _is(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _autoencoder(serving: Serving, config: ClassRef) -> Iterator[Finding]:
-    """What the autoencoder's architecture computes of mean and deviation, under the names that SGLang reads."""
+    """Yield wrong values of mean and deviation in the autoencoder's architecture, under the names that SGLang reads."""
     arch = serving.factory(config, "arch_config")
     home = arch.method("__post_init__") if arch is not None else None
     if arch is None or home is None or not serving.is_own(home[0]):

@@ -308,7 +308,7 @@ class TimestepsKeepTheirType(Rule):
 
 
 def _rounded(node: ast.expr, function: ast.FunctionDef, depth: int) -> str:
-    """What rounds an expression on its way; empty for nothing."""
+    """Return the operation that rounds an expression; empty for none."""
     if isinstance(node, ast.Name) and depth < 6:
         found = (
             _rounded(value, function, depth + 1) for value in assigned(function, node.id) if dotted(value) != node.id

@@ -84,7 +84,7 @@ def _derived(cls: ClassRef) -> set[str]:
 
 
 def _names_read(arch: ClassRef, denoiser: ClassRef | None) -> tuple[set[str], set[str]]:
-    """What is read of a config in the files of both classes: what has to be there, and what may be absent.
+    """Return the names read of a config in the files of both classes: required ones, and those that may be absent.
 
     An attribute of anything else, and a text, say nothing of the config.
     """

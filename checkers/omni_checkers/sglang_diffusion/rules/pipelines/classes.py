@@ -184,7 +184,7 @@ def _constructor(dit: ClassRef) -> Iterator[Finding]:
 
 
 def _value(cls: ClassRef, name: str) -> ast.expr | None:
-    """What a class attribute is set to; an annotation alone is no value."""
+    """Return the value of a class attribute; an annotation alone is not a value."""
     for entry in own_classes(cls):
         for item in entry.node.body:
             targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
@@ -261,4 +261,4 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
 
 
 _SPELLED = frozenset({"dtype"})
-"""What SGLang gives by name to the callbacks of a config."""
+"""Arguments that SGLang passes by name to the callbacks of a config."""

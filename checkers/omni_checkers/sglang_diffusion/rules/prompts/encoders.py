@@ -119,7 +119,7 @@ def _in(node: ast.AST, source: SourceFile) -> Iterator[EncoderCall]:
 
 
 def _held(node: ast.expr, around: ast.AST) -> Iterator[str]:
-    """What a positional argument holds, by its name or the attribute that it comes from."""
+    """Yield the content of a positional argument, by its name or the attribute that it comes from."""
     text = (
         last_name(node.func.value)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)

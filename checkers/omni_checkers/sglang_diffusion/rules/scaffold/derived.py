@@ -97,7 +97,7 @@ class _Former(ast.NodeTransformer):
 
 
 def _differences(was: ast.AST, now: ast.AST, lines: list[str], name: str) -> Iterator[tuple[ast.AST, str]]:
-    """Where two bodies differ, and those of what both define."""
+    """Yield the differences of two bodies, and those of the definitions in both."""
     yield from _statements(_plain(was), _plain(now), now, name)
     before = {one.name: one for one in _body(was) if isinstance(one, _DEFINES)}
     for one in (one for one in _body(now) if isinstance(one, _DEFINES) and one.name in before):

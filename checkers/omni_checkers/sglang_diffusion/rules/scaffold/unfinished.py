@@ -60,7 +60,7 @@ class NothingIsUnfinished(Rule):
 
 
 def _left_open(function: ast.FunctionDef) -> Iterator[str]:
-    """Why a function is still to be written; nothing for one that does something, or is meant to be overridden."""
+    """Yield why a function is unfinished; nothing for one that does something, or is meant to be overridden."""
     if any(last_name(one).startswith("abstract") or last_name(one) == "overload" for one in function.decorator_list):
         return
     body = [item for item in function.body if not isinstance(item, (ast.Expr, ast.Delete, ast.Pass))]

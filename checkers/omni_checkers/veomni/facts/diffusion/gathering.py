@@ -1,4 +1,4 @@
-"""Where a forward gathers a sequence, and whether it removes the padding that made the parts equal."""
+"""Places where a forward gathers a sequence, and whether it removes the padding that made the parts equal."""
 
 import ast
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from omni_checkers.symbolic import UNKNOWN, Call, Modelled, Opaque, Value, show
 
 LEVEL = 0.25
-"""What any sigma or timestep is taken to be."""
+"""Value assumed for any sigma or timestep."""
 _LEVELS = ("sigma", "timestep", "alpha")
 
 
 class _Noisy(Modelled):
-    """What mixtures and levels have in common: only arithmetic changes them."""
+    """Shared part of mixtures and levels: only arithmetic changes them."""
 
     def attribute(self, name: str) -> Value:
         """See `Modelled`."""

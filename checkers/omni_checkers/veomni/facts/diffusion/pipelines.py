@@ -1,4 +1,4 @@
-"""How the pipelines of diffusers call a transformer."""
+"""Calls of a transformer by the pipelines of diffusers."""
 
 import ast
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""How a forward shares a sequence between processes: what it slices, and where it gathers."""
+"""Sharding of a sequence in a forward: its slices and its gathers."""
 
 import ast
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def sliced(node: ast.FunctionDef) -> Iterator[tuple[ast.expr, int | None, int]]:
 
 
 def _part(flows: Flows, item: ast.Subscript) -> tuple[ast.expr, int | None] | None:
-    """What a subscript by the rank takes from, and on which dimension: a slice, or one of several chunks."""
+    """Return the tensor and dimension of a subscript by the rank: a slice, or one of several chunks."""
     parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
     by_rank = [number for number, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)]
     if any(isinstance(parts[number], ast.Slice) for number in by_rank):
@@ -79,7 +79,7 @@ def _part(flows: Flows, item: ast.Subscript) -> tuple[ast.expr, int | None] | No
 
 
 def _narrowed(flows: Flows, call: ast.Call) -> tuple[ast.expr, int | None] | None:
-    """What a call takes the part of a rank from, and on which dimension."""
+    """Return the tensor and dimension that a call takes the rank's part from."""
     if last_name(call) not in _PARTS:
         return None
     tensor, first = operand(call)

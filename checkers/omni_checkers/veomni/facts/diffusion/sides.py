@@ -37,7 +37,7 @@ class Side:
 
     @property
     def place(self) -> tuple[Path, int]:
-        """Where the key is registered."""
+        """File and line of the first registration of the key."""
         first = next(iter(self.registered.values()))
         return first.path, first.line
 

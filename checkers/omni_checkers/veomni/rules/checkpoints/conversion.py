@@ -92,7 +92,7 @@ class ConverterMakesWhatRecipeMakes(Rule):
 
 
 def _complaints(rehearsal: Rehearsal, program: Program) -> Iterator[str]:
-    """What is wrong with the tensors that a converter makes."""
+    """Yield the faults of the tensors that a converter makes."""
     trial = rehearsal.run(program, [pair for case in rehearsal.cases for pair in case.disk])
     if trial.refused:
         keys, first = counted(trial.refused, "key"), trial.refused[0]

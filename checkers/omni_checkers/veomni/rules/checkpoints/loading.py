@@ -156,7 +156,7 @@ def _defensive(file: File | None, line: int) -> Iterator[Edit]:
 
 
 def _failure(factory: Factory, program: Program, config: ConfigClass) -> Outcome | None:
-    """How calling the factory with a model of this config fails, if it does on every path."""
+    """Return the failure of calling the factory with a model of this config, if it fails on every path."""
     failures = []
     try:
         for outcome in explore(lambda oracle: _called(factory.callee, program, oracle, config)):

@@ -74,7 +74,7 @@ def _leading(node: ast.ClassDef) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _parts(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> set[str] | None:
-    """What the class and those above it set; None where one of them stands elsewhere, or sets what cannot be read."""
+    """Return the attributes that a class and its bases set; None if a base is elsewhere, or sets unreadable ones."""
     found = attributes_set(node)
     for base in node.bases:
         name = (dotted(base) or "").rpartition(".")[2]

@@ -142,7 +142,7 @@ def _handed_over(one: Override) -> bool:
 
 
 def _answers(function: ast.FunctionDef) -> set[int]:
-    """How many values a function returns, return by return; 0 where a return does not say so."""
+    """Return the number of values in each return of a function; 0 if a return does not show it."""
     inner = {
         n for node in walked(function)[1:] if isinstance(node, (ast.FunctionDef, ast.Lambda)) for n in walked(node)
     }

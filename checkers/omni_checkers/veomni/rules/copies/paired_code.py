@@ -78,5 +78,5 @@ class TwinsAreChanged(Rule):
 
 
 def _members(item: Generated) -> set[str]:
-    """What a file says `self.` of."""
+    """Return the attributes of `self` in a file."""
     return {node.attr for node in within(item.source.tree, ast.Attribute) if dotted(node.value) == "self"}

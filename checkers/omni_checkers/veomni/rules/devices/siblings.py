@@ -311,7 +311,7 @@ def _methods(one: Generated, other: Generated, name: str) -> Iterator[tuple[str,
 
 
 def _difference(one: ast.FunctionDef, other: ast.FunctionDef) -> str:
-    """How the parameters of two methods differ; annotations do not count."""
+    """Return the difference in the parameters of two methods; annotations do not count."""
     ours, theirs = (list(named(signature(function))) for function in (one, other))
     if added := [name for name in ours if name not in theirs]:
         return f"takes '{added[0]}'" if not double_star(signature(other)) else ""

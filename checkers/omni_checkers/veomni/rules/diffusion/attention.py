@@ -80,7 +80,7 @@ def _is_self(kernel: Kernel) -> bool:
 
 
 def _module_says(diffusion: Diffusion, kernel: Kernel) -> bool | None:
-    """What `is_causal` of the module is that the kernel gets; None where nothing is said."""
+    """Return the `is_causal` of the module that the kernel gets; None if nothing sets it."""
     first = kernel.call.args[0] if kernel.call.args else None
     if first is None:
         return None

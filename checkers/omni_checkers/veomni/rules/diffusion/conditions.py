@@ -125,7 +125,7 @@ def _read(model: Class) -> Iterator[tuple[str, int]]:
 
 
 def _attributes(diffusion: Diffusion, config: Class) -> set[str] | None:
-    """What a config's instances have; None where some of it cannot be seen."""
+    """Return the attributes of a config's instances; None if some of them cannot be seen."""
     found: set[str] = set()
     for one in diffusion.lineage(config):
         if not isinstance(one, Class):

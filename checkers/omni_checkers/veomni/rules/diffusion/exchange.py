@@ -116,7 +116,7 @@ def _partly(kernel: Kernel) -> Iterator[str]:
     here = [bool(set(IN) & flows.called_on_the_way(one, one.lineno + 1)) for one in streams]
     if any(here) and not all(here):
         lost = ast.unparse(next(one for one, way in zip(streams, here, strict=True) if not way))
-        yield f"'{lost}' is joined to what is gathered, and is not gathered itself"
+        yield f"'{lost}' is joined with a gathered tensor, but is not gathered itself"
     elif any(ways) and not all(ways):
         lost = ", ".join(name for name, one in zip(("query", "key", "value"), ways, strict=True) if not one)
         yield f"{lost} is not gathered, but the others are"
@@ -132,7 +132,7 @@ def _joined(flows: Flows, state: ast.expr, line: int) -> list[ast.expr]:
 
 
 def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str]]:
-    """What is left to VeOmni's attention functions, by function of the package."""
+    """Yield the kernels left to VeOmni's attention functions, by function of the package."""
     for function in dict.fromkeys(kernel.function for kernel in found):
         own = [kernel for kernel in found if kernel.function is function]
         table = [kernel for kernel in own if kernel.kind == "table"]

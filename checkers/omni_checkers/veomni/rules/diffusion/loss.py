@@ -84,7 +84,7 @@ def _told(answer: Answer) -> bool:
 
 
 def _wrong(diffusion: Diffusion, answer: Answer) -> Iterator[tuple[str, Severity | None]]:
-    """What is wrong with one answer, and how bad it is."""
+    """Yield the faults of one output, and their severity."""
     if not answer.output:
         yield "forward does not return a ModelOutput: the trainer reads its field `loss`", None
         return

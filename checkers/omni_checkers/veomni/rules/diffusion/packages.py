@@ -81,7 +81,7 @@ def _callable(diffusion: Diffusion) -> Iterator[Finding]:
 
 
 def _named(diffusion: Diffusion, model_dir: ModelDir) -> Iterator[Finding]:
-    """What the transformer's config names is there, and makes conditions."""
+    """Require the class that the transformer's config names to exist and to make conditions."""
     side = diffusion.transformer
     config = side.config if side is not None else None
     if side is None or config is None:

@@ -98,7 +98,7 @@ def _gathers(file: File, node: ast.FunctionDef) -> Iterator[Finding]:
 
 
 def _planned(diffusion: Diffusion, file: File, node: ast.FunctionDef) -> Iterator[Finding]:
-    """What diffusers' plan splits, and this forward does not."""
+    """Yield the outputs that diffusers' plan splits and this forward does not."""
     plan = plan_of(diffusion.upstream) if diffusion.upstream is not None else []
     parts = list(sliced(node))
     names = {name for value, _, _ in parts for name in names_in(value)}

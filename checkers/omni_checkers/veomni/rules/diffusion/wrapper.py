@@ -111,7 +111,7 @@ def _constructor(init: Method, upstream: ClassRef) -> Iterator[Finding]:
         return
     build = builds[0]
     if begins and begins[0].lineno > build.lineno:
-        yield Finding("PreTrainedModel's constructor comes after diffusers' and throws its modules away", *here)
+        yield Finding("PreTrainedModel's constructor runs after diffusers' and discards its modules", *here)
     elif begins and not any(_deletes(node) and line_of(node) < build.lineno for node in walked(init.node)):
         message = "_internal_dict still contains the config when diffusers' constructor stores its own there"
         yield Finding(message, init.path, build.lineno)

@@ -74,7 +74,7 @@ def _declared(item: Generated, owner: str) -> ConfigClass | None:
 
 
 def _added(file: File) -> Iterator[str]:
-    """What config classes of the directory itself, registered in place of upstream's, also define."""
+    """Yield the names that the directory's own config classes, registered in place of upstream's, also define."""
     for node in file.nodes(ast.ClassDef):
         if node.name.endswith("Config"):
             yield from (name for item in node.body for name in (*_bound(item), getattr(item, "name", "")))

@@ -77,7 +77,7 @@ def _added(times: str) -> dict[str, str]:
 
 
 def _helped(times: str) -> dict[str, str]:
-    """As `_added`, by a function that receives what the tower gave."""
+    """Return an example of `_added` with a function that receives the tower's output."""
     return {GPU_CONFIG: patch_config(_HELPED.format(times=times))}
 
 
@@ -203,7 +203,7 @@ class EveryWayKeepsWhatIsAdded(Rule):
 
 
 def _left_early(function: ast.FunctionDef) -> Iterator[tuple[int, str, str]]:
-    """Where a function ends early with an argument alone; and another that it adds to that one afterwards."""
+    """Yield where a function returns early with one argument alone, and the argument that it later adds to that one."""
     arguments = parameters(function) - {"self"}
     for place, node in enumerate(function.body):
         match node:
@@ -226,7 +226,7 @@ def _adds(node: ast.AST, kept: str, left: str) -> bool:
 
 
 def _whole_added(function: ast.FunctionDef) -> Iterator[tuple[int, str]]:
-    """Where the mean or the sum of all of one tensor is added to another, and its text."""
+    """Yield where the mean or the sum of a whole tensor is added to another, and its text."""
     for node in walked(function):
         match node:
             case ast.Assign([ast.Name(target)], ast.BinOp(ast.Name(kept), ast.Add(), added)) if target == kept:

@@ -159,7 +159,7 @@ def _changes_logits(node: ast.Assign | ast.AugAssign) -> bool:
 
 
 def _attributes(node: ast.AST) -> Iterator[str]:
-    """What is read of the model or its config: the last names."""
+    """Yield the attributes read of the model or its config: the last names."""
     holders = {id(inner.value) for inner in walked(node) if isinstance(inner, ast.Attribute)}
     for inner in walked(node):
         if isinstance(inner, ast.Attribute) and id(inner) not in holders and (dotted(inner) or "").startswith("self."):

@@ -223,7 +223,7 @@ def _texts(node: ast.expr | None, loops: dict[str, list[str]]) -> list[str]:
 
 
 def _partial(item: Generated, toy: dict[str, Any]) -> str:
-    """Why a model of this file is no full-rotary model; empty where it is, or where that is not known."""
+    """Return why a model of this file does not rotate whole heads; empty if it does, or if that is unknown."""
     for name in item.classes:
         cls = item.config_class(name)
         for config in _configs(cls, toy) if cls is not None else ():
@@ -234,7 +234,7 @@ def _partial(item: Generated, toy: dict[str, Any]) -> str:
 
 
 def _factor(config: ModelConfig) -> float:
-    """Which share of each head is rotated: what the config says, else what its class falls back to."""
+    """Return the rotated share of each head: the config's, else the default of its class."""
     rope = config.get("rope_parameters", "rope_scaling")
     said = rope.get("partial_rotary_factor") if isinstance(rope, dict) else None
     said = said or config.get("partial_rotary_factor")

@@ -75,7 +75,7 @@ class OwnAttributesAreSet(Rule):
 
 
 def _dropped(item: Generated, owner: str, function: ast.FunctionDef) -> Iterator[ast.Attribute]:
-    """What upstream's `__init__` sets and a patched one does not, where another method reads it first of all."""
+    """Yield attributes that upstream's `__init__` sets and a patched one does not, though another method reads them."""
     theirs = upstream_function(item, owner, "__init__") if function.name == "__init__" else None
     node = item.source.classes.get(owner)
     if theirs is None or node is None:
@@ -126,7 +126,7 @@ def _reads(function: ast.FunctionDef) -> Iterator[ast.Attribute]:
 
 
 def _attributes(source: SourceFile, class_name: str) -> set[str] | None:
-    """What a class and those above it have; None where one of them cannot be read, or answers for any name."""
+    """Return the attributes of a class and its bases; None if one cannot be read, or accepts any name."""
     found: set[str] = set()
     todo, seen = [(source, class_name)], set[tuple[Path, str]]()
     while todo:
@@ -153,7 +153,7 @@ def _attributes(source: SourceFile, class_name: str) -> set[str] | None:
 
 @cache
 def _torch_class(name: str) -> set[str] | None:
-    """What a class of torch that is read here has, with those above it."""
+    """Return the attributes of a class of torch in the files read here, with those of its bases."""
     try:
         root = find_library("torch").root
     except MissingRequirement:

@@ -273,7 +273,7 @@ def _parts(source: SourceFile, owner: str) -> dict[str, ast.AST]:
 
 
 def _unpicklable(node: ast.AST, values: dict[str, ast.AST], seen: set[str]) -> str:
-    """What in a value cannot be pickled; empty where nothing is known to be so."""
+    """Return the part of a value that cannot be pickled; empty if none is known."""
     if isinstance(node, ast.Lambda):
         return "a lambda"
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -197,7 +197,7 @@ def _scattered(function: ast.FunctionDef) -> Iterator[tuple[str, ast.If]]:
 
 
 def _made_up(function: ast.FunctionDef) -> set[str]:
-    """What a method assigns from a call where it is None."""
+    """Return the names that a method assigns from a call if they are None."""
     found = set()
     for node in walked(function):
         if isinstance(node, ast.If):

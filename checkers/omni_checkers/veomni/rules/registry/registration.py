@@ -179,7 +179,7 @@ def _elsewhere(model_dir: ModelDir) -> Findings:
 
 
 def _reached_from(model_dir: ModelDir, key: str) -> tuple[Path, int]:
-    """Where a call stands that is never reached; for one in a package inside, the file that forgets to import it."""
+    """Return the place of a call that is never reached; in an inner package, the file that does not import it."""
     file, line = place_of(model_dir, key)
     top = model_dir.path / "__init__.py"
     return (file, line) if file == top else (top, 1)

@@ -13,7 +13,7 @@ def tensors(place: Path) -> dict[str, torch.Tensor]:
 
 
 def same(one: torch.Tensor | None, other: torch.Tensor) -> bool:
-    """The same dtype, shape and bits."""
+    """Return whether dtype, shape and bits are the same."""
     return one is not None and one.dtype == other.dtype and torch.equal(one, other)
 
 

@@ -41,7 +41,7 @@ class Initialise(Step[list[str]]):
 
 @dataclass(frozen=True)
 class Drop(Step[dict[str, Shares]]):
-    """What a model of the config drops by chance, in training and in evaluation; nothing is dropped in fact."""
+    """Measures the dropout of a model of the config, in training and in evaluation; nothing is really dropped."""
 
     config_dir: Path
     inputs: Path

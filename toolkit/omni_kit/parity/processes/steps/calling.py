@@ -86,7 +86,7 @@ class RunScenarios(Step[list[dict[str, str]]]):
 
 @dataclass(frozen=True)
 class Branches(Step[dict[str, str]]):
-    """What code the integration has for devices that are not here; answers as `Branching.branches`."""
+    """Reads the integration's code for absent devices; answers as `Branching.branches`."""
 
     checkpoint: Path
 
@@ -97,7 +97,7 @@ class Branches(Step[dict[str, str]]):
 
 @dataclass(frozen=True)
 class RunOnDevice(Step[list[dict[str, str]]]):
-    """As `RunScenarios`, of the checkpoint loaded once more by the code for another device."""
+    """Runs scenarios as `RunScenarios` does, on the checkpoint reloaded by another device's code."""
 
     branch: str
     checkpoint: Path
@@ -123,7 +123,7 @@ class RunOnDevice(Step[list[dict[str, str]]]):
 
 @dataclass(frozen=True)
 class RunWithCallFault(Step[list[dict[str, str]]]):
-    """As `RunScenarios`, while the model makes a mistake; by its name among `CALL_FAULTS`."""
+    """Runs scenarios as `RunScenarios` does, while the model makes a mistake named in `CALL_FAULTS`."""
 
     place: Path
     out: Path

@@ -62,7 +62,7 @@ class Derive(Step[dict[str, Any]]):
 
 
 def _heads(model: nn.Module, config: dict[str, Any]) -> Iterator[int]:
-    """How many heads the model may have: as its config or its modules say."""
+    """Yield possible numbers of heads, from the model's config and its modules."""
     named = [value for name, value in config.items() if "head" in name]
     held = [value for module in model.modules() for name, value in vars(module).items() if "head" in name]
     found = [one for one in (*named, *held) if isinstance(one, int) and not isinstance(one, bool) and one > 0]
@@ -74,7 +74,7 @@ def _heads(model: nn.Module, config: dict[str, Any]) -> Iterator[int]:
 
 
 def _disproved(text: str, name: str, found: Solution, state: dict[str, torch.Tensor]) -> str:
-    """What the function computes differently from the findings; empty where nothing is."""
+    """Return what the function computes differently from the findings; empty for nothing."""
     scope: dict[str, Any] = {}
     exec(compile(text, f"{name}.py", "exec"), scope)
     converted = scope[name](state)

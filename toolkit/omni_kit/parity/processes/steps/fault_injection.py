@@ -15,7 +15,7 @@ from omni_kit.targets.sides import Renaming
 
 @dataclass(frozen=True)
 class Places(Step[list[dict[str, Any]]]):
-    """Where faults can be injected in the loaded model."""
+    """Finds the places for faults in the loaded model."""
 
     inputs: Path
 
@@ -30,7 +30,7 @@ class Places(Step[list[dict[str, Any]]]):
 
 @dataclass(frozen=True)
 class RunWithFault(Step[dict[str, bool]]):
-    """As `Run`, `Trace` and `Replay`, with a fault in the model; writes what it then holds, too.
+    """Runs `Run`, `Trace` and `Replay` with a fault in the model, and writes the model's tensors.
 
     Answers whether the place was `reached`, whether it `changed` anything, and whether it was `unfit`.
     """
@@ -53,7 +53,7 @@ class RunWithFault(Step[dict[str, bool]]):
 
 @dataclass(frozen=True)
 class CompleteFaults(Step[None]):
-    """As `Replay`, each module given what it is not passed, with a fault in the model."""
+    """Replays as `Replay` does, each module given the arguments it was not passed, with a fault in the model."""
 
     number: int
     inputs: Path
@@ -69,7 +69,7 @@ class CompleteFaults(Step[None]):
 
 @dataclass(frozen=True)
 class Mistakes(Step[list[dict[str, Any]]]):
-    """Which mistakes the candidate's stages can make on purpose, each a `StageFault`."""
+    """Lists the mistakes that the candidate's stages can make on purpose, each a `StageFault`."""
 
     inputs: Path
 
@@ -81,7 +81,7 @@ class Mistakes(Step[list[dict[str, Any]]]):
 
 @dataclass(frozen=True)
 class RunMistaken(Step[None]):
-    """As `Run`, while the candidate's stages make a mistake."""
+    """Runs as `Run` does, while the candidate's stages make a mistake."""
 
     kind: str
     inputs: Path

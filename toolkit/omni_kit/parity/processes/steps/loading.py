@@ -100,7 +100,7 @@ class SaveToy(Step[None]):
 
 @dataclass(frozen=True)
 class SaveVariant(Step[None]):
-    """As `SaveToy`, of a toy that another is compared on; refuses one that upstream itself loads otherwise."""
+    """Saves a toy's variant as `SaveToy` does; refuses one that upstream itself loads differently."""
 
     source: str
     out: Path

@@ -32,7 +32,7 @@ class Run(Step[dict[str, list[str]]]):
 
 @dataclass(frozen=True)
 class RunNudged(Step[None]):
-    """As `Run`, with every weight moved to the next float32 number, and tables rounded: what rounding alone can do.
+    """Runs as `Run` does, with every weight moved to the next float32 number and tables rounded: rounding alone.
 
     Attributes:
         salt: another number moves other weights up and others down.

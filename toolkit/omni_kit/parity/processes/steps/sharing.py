@@ -27,7 +27,7 @@ class Slots(Step[list[dict[str, Any]]]):
 
 @dataclass(frozen=True)
 class RunWith(Step[list[str]]):
-    """As `Run`, of the checkpoint loaded once more with a kernel in a slot; answers the slot's calls."""
+    """Runs as `Run` does, on the checkpoint reloaded with a kernel in a slot; answers the slot's calls."""
 
     checkpoint: Path
     slot: str
@@ -46,7 +46,7 @@ class RunWith(Step[list[str]]):
 
 @dataclass(frozen=True)
 class LostArguments(Step[list[str]]):
-    """What of a training step's arguments does not arrive where it is needed; see `Slotted.lost_arguments`."""
+    """Finds the arguments of a training step that do not arrive where needed; see `Slotted.lost_arguments`."""
 
     checkpoint: Path
     inputs: Path
@@ -59,7 +59,7 @@ class LostArguments(Step[list[str]]):
 
 @dataclass(frozen=True)
 class Meshes(Step[list[dict[str, Any]] | str]):
-    """What a level of several processes runs on, as the fields of a `Mesh`; or why it makes no sense for this model."""
+    """Lists the meshes of a level of several processes, as the fields of a `Mesh`; or why the level does not apply."""
 
     level: str
     config_dir: Path

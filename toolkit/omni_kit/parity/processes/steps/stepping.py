@@ -71,7 +71,7 @@ class _Training:
         return wrong if mine[0].equal(theirs[0]) else ["loss", *wrong]
 
     def _resumed(self, file: Path) -> "_Training":
-        """The same from disk: whatever is neither a parameter, a buffer nor the optimizer's is lost on the way."""
+        """Return the training resumed from disk: only parameters, buffers and the optimizer's state survive."""
         save_tensors({name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}, file)
         again = _Training(self._side, self._checkpoint, self._batch)
         again.model.load_state_dict(load_tensors(file))

@@ -30,8 +30,8 @@ class FusedRMSNorm(nn.Module):
 
 
 class MixedFusedLayerNorm(FusedLayerNorm):
-    """As FusedLayerNorm."""
+    """FusedLayerNorm for mixed dtypes."""
 
 
 class MixedFusedRMSNorm(FusedRMSNorm):
-    """As FusedRMSNorm."""
+    """FusedRMSNorm for mixed dtypes."""

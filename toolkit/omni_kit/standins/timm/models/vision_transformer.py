@@ -1,4 +1,4 @@
-"""Where timm's vision transformer has its layers."""
+"""Location of the layers of timm's vision transformer."""
 
 from ..layers import Attention as Attention
 from ..layers import DropPath as DropPath

@@ -40,7 +40,7 @@ _SAYS = {
 
 @dataclass(frozen=True)
 class Input:
-    """What a block takes: a name, the type as written or empty, and the default as written."""
+    """Input of a block: a name, the type as written or empty, and the default as written."""
 
     name: str
     hint: str = ""
@@ -107,14 +107,14 @@ class Blocks:
 
     @cached_property
     def sequence(self) -> list[Block]:
-        """Those that follow each other."""
+        """Blocks in order."""
         before = [self._leaf(part, self.flow.before(place)) for place, part in enumerate(self.division.before)]
         after = self._leaf(self.division.after, self.flow.after(), self.division.answers)
         return [*before, self._loop(), after]
 
     @cached_property
     def rounds(self) -> list[Block]:
-        """Those that each round of the loop runs."""
+        """Blocks of each iteration of the loop."""
         return [self._round(part) for part in self.division.loop.parts]
 
     def _leaf(self, part: Part, passed: Passed, answers: dict[str, str] | None = None) -> Block:
@@ -188,7 +188,7 @@ class Blocks:
 
     @cached_property
     def _arguments(self) -> dict[str, Input]:
-        """What `__call__` takes."""
+        """Arguments of `__call__`."""
         given = self.opened.call.node.args
         positional = [*given.posonlyargs, *given.args]
         defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]

@@ -13,6 +13,7 @@ from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import names, together, tree
 from omni_kit.targets.diffusers.modular.opened import Opened
 from omni_kit.targets.diffusers.porting.syntax import after_docstring
+from omni_kit.upstream.diffusers.call_parts import only_answers
 from omni_kit.upstream.diffusers.guiders import COMPONENT
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
 
@@ -38,7 +39,7 @@ class Part:
 
     @cached_property
     def names(self) -> Names:
-        """What they do to names."""
+        """Names that they read and bind."""
         return together(self.statements)
 
 
@@ -63,20 +64,20 @@ class Looped:
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """What the loop counts by: `i` and `t`."""
+        """Loop variables: `i` and `t`."""
         found = ast.walk(ast.parse(cst.Module([]).code_for_node(self.loop.target)))
         return tuple(node.id for node in found if isinstance(node, ast.Name))
 
     @cached_property
     def around(self) -> Names:
-        """What the statement does outside of the blocks."""
+        """Names that the statement reads and binds outside of the blocks."""
         rest = [*self.before, *self.after]
         kept = self.loop.with_changes(body=cst.IndentedBlock(rest or [cst.parse_statement("pass")]))
         return names(self.statement.deep_replace(self.loop, kept))
 
     @property
     def whole(self) -> Names:
-        """What all of it does."""
+        """Names that the whole statement reads and binds."""
         return names(self.statement)
 
 
@@ -122,7 +123,7 @@ class Divider:
     def _answered(self, statements: list[cst.BaseStatement]) -> tuple[list[cst.BaseStatement], dict[str, str]]:
         """The statements without those at the end that only answer, and what they answer."""
         answers: dict[str, str] = {}
-        while statements and (found := tree(statements[-1]).body[0]) and _only_answers(found):
+        while statements and (found := tree(statements[-1]).body[0]) and only_answers(found):
             answers = answers or _answer(found)
             statements = statements[:-1]
         early = [node for one in statements for node in ast.walk(tree(one)) if isinstance(node, ast.Return)]
@@ -133,16 +134,12 @@ class Divider:
 
     def _loop(self, statements: Sequence[cst.BaseStatement]) -> tuple[int, cst.For]:
         """The place of the statement with the loop over steps, and the loop."""
-        found = [(place, loop) for place, one in enumerate(statements) for loop in _loops(one) if self._steps(loop)]
+        found = [(place, loop) for place, one in enumerate(statements) for loop in _loops(one) if self._step(loop)]
         if not found or len({place for place, _ in found}) > 1:
             many = "several loops" if found else "no loop"
             raise Refusal(f"{self._name()} has {many} over steps of its {SCHEDULER} and cannot be split into blocks",
                           "pass a pipeline with one loop over steps")  # fmt: skip
         return found[0]
-
-    def _steps(self, loop: cst.For) -> bool:
-        calls = (node for node in ast.walk(tree(loop)) if isinstance(node, ast.Call))
-        return any(dotted(node.func) == f"self.{SCHEDULER}.step" for node in calls)
 
     def _prepared(self, statements: Sequence[cst.BaseStatement]) -> Iterator[Part]:
         """The parts before the loop: each begins with what the statements that it is named after need."""
@@ -161,7 +158,7 @@ class Divider:
                 yield Part(name if counted[name] == 1 else f"{name}_{counted[name]}", tuple(statements[start:end]))
 
     def _groups(self, statements: Sequence[cst.BaseStatement]) -> list[tuple[str, int, int]]:
-        """What statements do, with the first and the last that do it in a row."""
+        """Return what statements do, with the first and the last of each run that does it."""
         groups: list[tuple[str, int, int]] = []
         for place, one in enumerate(statements):
             kind = self._kind(one)
@@ -174,7 +171,7 @@ class Divider:
         return groups
 
     def _begin(self, statements: Sequence[cst.BaseStatement], earliest: int, first: int, last: int) -> int:
-        """Where a part begins: with the first statement that what it is called after needs."""
+        """Return the beginning of a part: the first statement that its defining statements need."""
         needed = set(together(statements[first : last + 1]).read)
         begin = first
         for place in range(first - 1, earliest - 1, -1):
@@ -185,7 +182,7 @@ class Divider:
         return begin
 
     def _kind(self, statement: cst.BaseStatement) -> str:
-        """What a statement does: encode prompts, set steps or draw latents; empty for anything else."""
+        """Return what a statement does: encode prompts, set steps or draw latents; empty for anything else."""
         parsed = tree(statement)
         reached = list(self._reached(parsed, set()))
         encoders = {one.name for one in self._opened.pipeline.components if one.role in _ENCODERS}
@@ -254,7 +251,7 @@ class Divider:
         guiders = {name for name in denoisers | held if COMPONENT in name}
         return any(name in denoisers | held or name.rpartition(".")[0] in guiders for name in called)
 
-    def _step(self, statement: cst.BaseStatement) -> bool:
+    def _step(self, statement: cst.CSTNode) -> bool:
         calls = (node for node in ast.walk(tree(statement)) if isinstance(node, ast.Call))
         return any(dotted(node.func) == f"self.{SCHEDULER}.step" for node in calls)
 
@@ -291,18 +288,12 @@ def _while(body: Sequence[cst.CSTNode], holds: Callable[[cst.CSTNode], bool]) ->
 
 
 def _behind(body: Sequence[cst.CSTNode], statement: cst.BaseStatement) -> list[cst.BaseStatement]:
-    """What a round ends with, from the first statement on that needs what the loop stands in: its progress bar."""
+    """Return the end of an iteration, from the first statement that needs the loop's context, its progress bar."""
     around = {item.asname.name.value for item in getattr(statement, "items", ())
               if item.asname is not None and isinstance(item.asname.name, cst.Name)}  # fmt: skip
     statements = [one for one in body if isinstance(one, cst.BaseStatement)]
     first = next((place for place, one in enumerate(statements) if names(one).all & around), len(statements))
     return statements[first:]
-
-
-def _only_answers(node: ast.stmt) -> bool:
-    if isinstance(node, ast.If):
-        return all(_only_answers(one) for one in [*node.body, *node.orelse])
-    return isinstance(node, ast.Return)
 
 
 def _answer(node: ast.stmt) -> dict[str, str]:

@@ -19,7 +19,7 @@ _HALF = 0.5
 
 
 def faults_of(modular: Any, standard: Any) -> Sequence[StageFault]:
-    """Those that there is a place for, each with the first stage at which it can be seen."""
+    """Return the faults that apply here, each with the first stage that shows it."""
     found = []
     if hasattr(standard.scheduler, "sigmas"):
         found.append(StageFault(SIGMAS, "every sigma is shifted by one step", ("sigmas", "timesteps")))

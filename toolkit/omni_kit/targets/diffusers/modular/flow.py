@@ -1,4 +1,4 @@
-"""Which names cross from one block to another, and what each block takes and gives."""
+"""Names that cross from one block to another: inputs and outputs of each block."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from omni_kit.targets.diffusers.modular.names import tree
 
 @dataclass(frozen=True)
 class Passed:
-    """What a block takes and gives.
+    """Inputs and outputs of a block.
 
     Attributes:
         inputs: names that come from outside of it, in alphabetical order.
@@ -67,25 +67,25 @@ class Flow:
         return frozenset(found)
 
     def before(self, place: int) -> Passed:
-        """What a part before the loop takes and gives."""
+        """Return the inputs and outputs of a part before the loop."""
         part = self._division.before[place]
         return self._passed(part.statements, part.names, self._read_behind(place + 1), self._known(place))
 
     def loop(self) -> Passed:
-        """What the loop as a whole takes and gives."""
+        """Return the inputs and outputs of the whole loop."""
         one = self._division
         return self._passed([one.loop.statement], one.loop.whole, self._last, self._known(len(one.before)))
 
     def around(self) -> tuple[str, ...]:
-        """What the loop itself takes, other than its blocks."""
+        """Return the inputs of the loop itself, without those of its blocks."""
         return self._taken(self._division.loop.around, self._known(len(self._division.before)))
 
     def round(self, part: Part) -> tuple[str, ...]:
-        """What a block of the loop takes from outside of the loop."""
+        """Return the inputs of a loop block from outside of the loop."""
         return self._taken(part.names, self._known(len(self._division.before)))
 
     def after(self) -> Passed:
-        """What the last part takes; it gives the answers."""
+        """Return the inputs of the last part; its outputs are the results."""
         one = self._division
         names = Names(self._last, one.after.names.stored, *[frozenset[str]()] * 2)
         known = self._known(len(one.before)) | one.loop.whole.stored
@@ -96,11 +96,11 @@ class Flow:
         return self._pieces[-1].read
 
     def _read_behind(self, place: int) -> frozenset[str]:
-        """What pieces from a place on read."""
+        """Return the names that pieces from a place on read."""
         return frozenset(name for piece in self._pieces[place:] for name in piece.read) | self._handed
 
     def _known(self, place: int) -> frozenset[str]:
-        """What is there before a part: arguments, and what parts before it assign."""
+        """Return the names that exist before a part: arguments, and assignments of earlier parts."""
         stored = (name for part in self._division.before[:place] for name in part.names.stored)
         return self._arguments | frozenset(stored)
 

@@ -37,7 +37,7 @@ class ByGuider(cst.CSTTransformer):
         self.checked = 0
 
     def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
-        """What checks its arguments is told that the other scales were left out: they are no arguments any more."""
+        """Collect the calls that check arguments, because the other scales are no longer arguments."""
         self.checked += _checks(node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
@@ -46,7 +46,7 @@ class ByGuider(cst.CSTTransformer):
         return updated_node
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:  # noqa: N802
-        """What replaces a scale that was left out: a guider has one."""
+        """Remove the replacement of an omitted scale: a guider has one."""
         body = tree(original_node).body[0]
         stored = {dotted(node.targets[0]) for node in getattr(body, "body", ()) if isinstance(node, ast.Assign)}
         return cst.RemoveFromParent() if stored and stored <= self.more else updated_node
@@ -60,7 +60,7 @@ class ByGuider(cst.CSTTransformer):
         return updated_node.with_changes(keyword=original_node.keyword)
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
-        """So does that of an attribute."""
+        """Keep the name of an attribute."""
         return updated_node.with_changes(attr=original_node.attr)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
@@ -73,7 +73,7 @@ class ByGuider(cst.CSTTransformer):
         return cst.parse_expression(place) if place else updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:  # noqa: N802
-        """What a scale is chosen by chooses its guider."""
+        """Choose the guider where upstream chooses a scale."""
         value, target = original_node.value, original_node.targets[0].target
         own = isinstance(target, cst.Name) and target.value == self.chosen and isinstance(value, cst.Name)
         guider = self.guiders.get(value.value) if own and isinstance(value, cst.Name) else None

@@ -230,7 +230,7 @@ class _Change:
         yield from self._combined(guider)
 
     def _guarded(self, other: str) -> str:
-        """What the second call is given: more than a variable is worked out only where the pipeline guides."""
+        """Return the argument of the second call: more than a variable is computed only if the pipeline guides."""
         return other if other.isidentifier() else f"{other} if {ast.unparse(self.pair.test)} else None"
 
     def _combined(self, guider: str) -> Iterator[str]:
@@ -298,7 +298,7 @@ class _Held(ast.NodeTransformer):
         self.answer = answer
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """It is an attribute."""
+        """Replace the name of the output by an attribute of the guider's state."""
         held = ast.Attribute(ast.Name("guider_state_batch", ast.Load()), "noise_pred", ast.Load())
         return held if node.id == self.answer else node
 

@@ -1,4 +1,4 @@
-"""What diffusers does with a pipeline that it has: blocks of a modular pipeline are proposed."""
+"""Handler of diffusers for a pipeline that it has: proposes the blocks of a modular pipeline."""
 
 from pathlib import Path
 

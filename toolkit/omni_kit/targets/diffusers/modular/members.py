@@ -1,4 +1,4 @@
-"""What a pipeline keeps on itself: which of it a modular pipeline has, too, and which its own class must bring."""
+"""Members of a pipeline: those that a modular pipeline also has, and those that its own class must bring."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ Member = Method | Made
 
 @dataclass(frozen=True)
 class Reached:
-    """What code needs of a pipeline, with all that it calls.
+    """Members of a pipeline that code needs, with all that it calls.
 
     Attributes:
         parts: components.
@@ -63,7 +63,7 @@ class Members:
         return None if name in source.imports or name in source.functions else found
 
     def reached(self, nodes: Iterable[ast.AST]) -> Reached:
-        """What pieces of code need."""
+        """Return the members that pieces of code need."""
         seen: set[str] = set()
         todo, settings = list(nodes), list[str]()
         while todo:
@@ -85,7 +85,7 @@ class Members:
 
     @cached_property
     def made(self) -> dict[str, list[ast.stmt]]:
-        """What the constructor assigns: attribute -> statements that end with its value, in the words of a property."""
+        """Assignments of the constructor: attribute -> statements that end with its value, written as a property."""
         body = [one for one in self._opened.constructor if not _registers(one)]
         names = {name for node in body for name in of_tree(node).kept}
         return {name: self._property(name, body) for name in sorted(names)}
@@ -134,7 +134,7 @@ class Members:
         return any(one is not None and _has(one, name) for one in classes)
 
     def own(self, reached: Reached) -> tuple[dict[str, Member], list[str]]:
-        """What the class of the modular pipeline brings, and names that nothing gives.
+        """Return the members that the class of the modular pipeline brings, and names without a source.
 
         Returns:
             Name -> a member; literals become class attributes.
@@ -185,7 +185,7 @@ class _Words(ast.NodeTransformer):
         return ast.parse(f"{where}{node.id}", mode="eval").body if where else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """What is made here, assigned or read again."""
+        """Replace an attribute that is assigned here by its variable."""
         own = dotted(node.value) == "self" and node.attr in self._made
         return ast.Name(node.attr, node.ctx) if own else self.generic_visit(node)  # type: ignore[return-value]
 

@@ -16,12 +16,12 @@ def tree(node: cst.CSTNode) -> ast.Module:
 
 @cache
 def names(node: cst.CSTNode) -> Names:
-    """What a statement does to names; those that a comprehension or a function binds for itself are left out."""
+    """Return the names that a statement reads and binds, without those local to a comprehension or a function."""
     return of_tree(tree(node))
 
 
 def together(nodes: Sequence[cst.CSTNode]) -> Names:
-    """What several statements do."""
+    """Return the names that several statements read and bind."""
     found = [names(node) for node in nodes]
     return Names(
         read=frozenset(name for one in found for name in one.read),

@@ -54,12 +54,12 @@ class Method:
 
     @property
     def nodes(self) -> list[ast.FunctionDef]:
-        """It and its setters."""
+        """Definitions of the property and its setters."""
         return [self.node, *(node for node, _ in self.setters)]
 
     @property
     def decorators(self) -> list[str]:
-        """What it is decorated with, dotted names only."""
+        """Names of its decorators, dotted names only."""
         names = (one.func if isinstance(one, ast.Call) else one for one in self.node.decorator_list)
         return [name for one in names if (name := dotted(one))]
 
@@ -154,7 +154,7 @@ class Opened:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """What its config has other than components: name -> the default, as written."""
+        """Config values other than components: name -> the default, as written."""
         init = self.method("__init__")
         if init is None:
             return {}

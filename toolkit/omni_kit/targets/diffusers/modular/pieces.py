@@ -39,7 +39,7 @@ class Piece:
 
 @dataclass
 class Around:
-    """What stands above the blocks of one file.
+    """Code above the blocks of one file.
 
     Attributes:
         imports: lines.
@@ -74,7 +74,7 @@ class Collector:
         self._homes: dict[str, str] = {}
 
     def around(self, file: str, pieces: Sequence[Piece]) -> Around:
-        """What pieces of one file need above them."""
+        """Return the code that pieces of one file need above them."""
         found, todo, seen = Around(), list(pieces), set[tuple[str, str]]()
         while todo:
             piece = todo.pop(0)
@@ -109,7 +109,7 @@ class Collector:
         return []
 
     def _home(self, name: str, source: SourceFile) -> SourceFile:
-        """Where a name is copied from: the file of another standard pipeline that it is imported from, or this file.
+        """Return the file that a name is copied from: another standard pipeline that it is imported from, or this one.
 
         Classes stay where they are: what a pipeline is given is of that very class.
         """

@@ -80,7 +80,7 @@ class Placed:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What is exported."""
+        """Exported names."""
         return f"{self.prefix}Blocks", f"{self.prefix}ModularPipeline"
 
     def edits(self) -> Iterator[Edit]:
@@ -103,7 +103,7 @@ class Placed:
         return f"local: {_PAGES}" in (self.checkout.root / TOCTREE).read_text(encoding="utf-8")
 
     def todo(self) -> tuple[Todo, ...]:
-        """What no edit can do."""
+        """Return the steps that no edit can do."""
         listed = self.checkout.has_pages and self._has_siblings
         return () if listed else (Todo(TOCTREE, 1, "add its page to the table of contents"),)
 

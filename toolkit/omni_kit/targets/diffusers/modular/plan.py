@@ -45,7 +45,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
 
 
 def prefix_of(request: Request) -> str:
-    """What the names of classes begin with."""
+    """Return the prefix of the class names."""
     return "".join(part[:1].upper() + part[1:] for part in request.name.split("_"))
 
 
@@ -81,7 +81,7 @@ class Proposal:
 
     @cached_property
     def prefix(self) -> str:
-        """What the names of classes begin with."""
+        """Prefix of the class names."""
         return prefix_of(self.request)
 
     @cached_property
@@ -96,7 +96,7 @@ class Proposal:
 
     @cached_property
     def members(self) -> Members:
-        """What it keeps on itself."""
+        """Members that the pipeline keeps on itself."""
         return Members(self.opened)
 
     @cached_property
@@ -174,7 +174,7 @@ class Proposal:
 
     @property
     def _lib(self) -> str:
-        """How diffusers is imported from."""
+        """Prefix of imports from diffusers."""
         return "diffusers." if self.placed is None else "..."
 
     @property

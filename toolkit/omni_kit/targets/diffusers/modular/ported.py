@@ -14,7 +14,7 @@ from omni_kit.upstream.diffusers.classes import PIPELINES, TRANSFORMERS
 from omni_kit.upstream.diffusers.pipelines import find_pipeline
 
 FOLDER = "modular"
-"""Where the blocks lie, in the integration's own package."""
+"""Folder of the blocks in the integration's own package."""
 _TEMPLATES = "modular/"
 
 

@@ -17,7 +17,7 @@ _SCOPES = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What rewriting has to know.
+    """Settings of a rewrite.
 
     Attributes:
         crossing: names that are the state's.
@@ -109,7 +109,7 @@ class _Rewriter(cst.CSTTransformer):
 
 
 def _own(node: cst.CSTNode) -> frozenset[str]:
-    """What a scope in an expression or a nested function binds."""
+    """Return the names that a scope in an expression or a nested function binds."""
     if isinstance(node, cst.FunctionDef):
         return own_names(tree(node).body[0])
     return own_names(ast.parse(f"({cst.Module([]).code_for_node(node)})", mode="eval").body)

@@ -67,7 +67,7 @@ class ModularBuilder(PipelineBuilder):
         return noted.named(scenario.name, guidance.together, guidance.negative_first and not alone, picture)
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Those that blocks can make."""
+        """Return the faults that the blocks support."""
         return faults_of(self._modular, self._pipeline)
 
     @contextmanager
@@ -82,7 +82,7 @@ class ModularBuilder(PipelineBuilder):
 
 
 def _package(folder: Path) -> str:
-    """What a package is imported as: one of a checkout of diffusers next to those that the installed one has."""
+    """Import path of a package: in a checkout of diffusers, next to those of the installed one."""
     inside = folder.parent.name == "modular_pipelines" and package_root(folder) is not None
     if not inside:
         sys.path.insert(0, str(folder.parent))

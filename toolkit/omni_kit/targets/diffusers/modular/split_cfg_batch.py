@@ -94,7 +94,7 @@ def _target(node: ast.Assign) -> str:
 
 
 def _halved(node: ast.stmt) -> str:
-    """What `one, other = both.chunk(2)` divides; empty for other statements."""
+    """Return the variable that `one, other = both.chunk(2)` splits; empty for other statements."""
     match node:
         case ast.Assign(
             targets=[ast.Tuple(elts=[ast.Name(), ast.Name()])],
@@ -115,7 +115,7 @@ class _Undoubling:
 
     @property
     def test(self) -> str:
-        """When the pipeline guides."""
+        """Condition under which the pipeline guides."""
         return ast.unparse(self.combine.test)
 
     @cached_property
@@ -232,7 +232,7 @@ def _tested(function: ast.FunctionDef, test: str) -> Iterator[tuple[list[ast.stm
 
 
 def _joined(node: ast.stmt, test: str, *, within: bool) -> _Joined | None:
-    """What a statement doubles: of two variables, or one of itself."""
+    """Return the tensor that a statement doubles: from two variables, or from itself."""
     if not isinstance(node, ast.Assign) or not (name := _target(node)):
         return None
     value = node.value

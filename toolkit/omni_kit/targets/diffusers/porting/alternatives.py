@@ -110,7 +110,7 @@ def _text(body: list[ast.stmt]) -> str:
 
 
 def _kernels(body: list[ast.stmt]) -> frozenset[str]:
-    """What statements attend by: kernels whose names say so, or "own" where it is written out."""
+    """Return the attention kernels of statements: by name, or "own" if attention is written out."""
     calls = [node for one in body for node in ast.walk(one) if isinstance(node, ast.Call)]
     names = [ast.unparse(call.func) for call in calls]
     found = {name for name in names if not name.startswith("self.") and _KERNEL.search(name.lower())}
@@ -138,7 +138,7 @@ def _refuses(body: list[ast.stmt]) -> bool:
 
 
 def _decided(test: ast.expr, home: Defined) -> bool | None:
-    """What a test comes to where neither packages that may not be there nor a GPU are; None where that is not told."""
+    """Return the value of a test without optional packages and GPU; None if it is unknown."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         said = _decided(test.operand, home)
         return None if said is None else not said
@@ -172,7 +172,7 @@ def _value(node: ast.expr, home: Defined) -> object:
 
 
 def _flag(name: str, meant: Defined) -> object:
-    """What a flag is where torch alone is installed."""
+    """Return the value of a flag when torch alone is installed."""
     body = [meant.node]
     if isinstance(meant.node, ast.Try):
         imports = any(isinstance(one, ast.Import | ast.ImportFrom) for one in ast.walk(meant.node))

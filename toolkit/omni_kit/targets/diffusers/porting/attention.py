@@ -39,7 +39,7 @@ _OWN_METHOD = "self.processor"
 
 @dataclass
 class Attended:
-    """What became of attention.
+    """Result of rewriting attention.
 
     Attributes:
         projections: class -> what its layers are called now.
@@ -89,7 +89,7 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
 
 
 def parts_name(parts: Parts, one: Defined) -> str:
-    """What a definition is called in the file."""
+    """Return the name of a definition in the file."""
     part = parts.of(one)
     return part.name if part is not None else one.name
 
@@ -230,7 +230,7 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
     try:
         told = [in_words_of_config(one, home, forward, closure) if one else "-1" for one in (order.heads, order.size)]
     except Unsupported as error:
-        why = f"how many heads {found.fused} has is not given by the model's arguments: {error}"
+        why = f"the number of heads of {found.fused} does not follow from the model's arguments: {error}"
         return Projections(out=found.out, unsure=[why])
     return replace(found, groups=(told[0], told[1]))
 
@@ -301,7 +301,7 @@ def _ending(init: cst.FunctionDef, line: str) -> cst.FunctionDef:
 
 
 class _SelfIs(cst.CSTTransformer):
-    """What was the module's own is now that of an argument; the backend is the processor's."""
+    """Replaces the module's own attributes by those of an argument; the backend stays the processor's."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What ruff finds wrong in a file that was written: repaired where that is safe, else a to-do at its line."""
+"""Repairs of what ruff reports in a written file where that is safe, else a to-do at its line."""
 
 import ast
 import json

@@ -216,7 +216,7 @@ class _HandedOn(cst.CSTTransformer):
         self.names = names
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
-        """Those that it does not name itself."""
+        """Pass the keyword arguments that the class does not name itself."""
         spread = [one for one in updated_node.args if one.star == "**" and code(one.value) == self.kwargs]
         if not spread:
             return updated_node
@@ -246,7 +246,7 @@ def _without(init: cst.FunctionDef, names: Collection[str]) -> cst.FunctionDef:
 
 
 def _flat(fields: Sequence[Argument]) -> cst.Parameters:
-    """What a dataclass holds, as arguments; those without a default come first."""
+    """Return a dataclass's fields as arguments; those without a default come first."""
     ordered = sorted(fields, key=lambda one: not one.required)
     return cst.Parameters(params=[cst.Param(cst.Name("self")), *map(_parameter, ordered)])
 

@@ -22,7 +22,7 @@ _DROPS = ("drop", "dropout", "drop_rate", "proj_drop")
 
 @dataclass(frozen=True)
 class Layers:
-    """What the authors call the two layers of one feed-forward."""
+    """Authors' names of the two layers of one feed-forward."""
 
     first: str
     second: str
@@ -30,7 +30,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class _Made:
-    """How a feed-forward is made, as written."""
+    """Construction of a feed-forward, as written."""
 
     layers: Layers
     dim: str
@@ -92,7 +92,7 @@ def _assigning(node: cst.BaseStatement, attribute: str, made: _Made) -> cst.Base
 
 
 def _made(part: Part, attribute: str, parts: Parts) -> _Made | None:
-    """How the attribute is made, where that can be said by the library's class."""
+    """Return the construction of the attribute, if the library's class can express it."""
     tree = ast.parse(code(part.node)).body[0]
     init = _method(tree, "__init__")
     calls = [node.value for node in init.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
@@ -186,7 +186,7 @@ def _here(text: str, told: Mapping[str, str], usual: Mapping[str, str]) -> str:
 def _activation(
     value: ast.expr | None, given: Mapping[str, ast.expr], usual: Mapping[str, str], lambdas: Mapping[str, ast.expr]
 ) -> str | None:
-    """What the library calls an activation; None for anything else."""
+    """Return the library's name of an activation; None for anything else."""
     if not isinstance(value, ast.Call):
         return None
     name = ast.unparse(value.func)

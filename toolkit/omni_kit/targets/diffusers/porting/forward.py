@@ -39,7 +39,7 @@ _OUTPUT = "Transformer2DModelOutput"
 
 @dataclass
 class Forward:
-    """What became of a forward.
+    """Result of rewriting a forward.
 
     Attributes:
         names: what the authors call an argument -> what it is called here.
@@ -53,7 +53,7 @@ class Forward:
 
 
 def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = False) -> dict[str, str]:
-    """What the authors call an argument -> diffusers' name for it; those that it has no name for stay.
+    """Map the authors' argument names to diffusers' names; arguments without one keep theirs.
 
     Args:
         labels: the argument that is a class label; empty without one.

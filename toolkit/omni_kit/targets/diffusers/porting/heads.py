@@ -74,7 +74,7 @@ class _Turned(cst.CSTTransformer):
         self.names = names
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:  # noqa: N802
-        """Where a variable is made."""
+        """Drop the rearrangement where a variable is assigned."""
         if code(updated_node.targets[0].target) not in self.names:
             return updated_node
         assert isinstance(updated_node.value, cst.Call)
@@ -82,7 +82,7 @@ class _Turned(cst.CSTTransformer):
         return updated_node.with_changes(value=updated_node.value.func.value)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """Where it is turned back."""
+        """Drop the call that reverses it."""
         base = updated_node.func.value if isinstance(updated_node.func, cst.Attribute) else None
         again = isinstance(base, cst.Name) and base.value in self.names and code(updated_node).endswith(_TURN)
         return base if again and base is not None else updated_node
@@ -150,7 +150,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _sizes(call: str) -> str | None:
-    """How many heads there are, and how wide they are."""
+    """Return the number and the width of heads."""
     tree = ast.parse(call, mode="eval").body
     assert isinstance(tree, ast.Call)
     given = list(tree.args)
@@ -169,7 +169,7 @@ def _sizes(call: str) -> str | None:
 
 
 def _names(target: str, following: list[cst.BaseStatement]) -> tuple[list[str], int]:
-    """What the three are called, and how many of the statements that follow say so."""
+    """Return the names of the three, and how many following statements define them."""
     if target.startswith("(") or "," in target:
         names = [one.strip() for one in target.strip("()").split(",")]
         return (names, 0) if len(names) == _THREE and all(one.isidentifier() for one in names) else ([], 0)

@@ -9,6 +9,7 @@ from omni_kit.pysource.signatures import passed
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import of_self
 
 _EMBEDDING = "torch.nn.Embedding"
 _TOKENS = re.compile(r"ids|tokens|mask|pos|time|step")
@@ -17,7 +18,7 @@ _SCALE = re.compile(r"(cfg|guidance|scale)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of the labels.
+    """Facts about the labels.
 
     Attributes:
         argument: of forward, as the authors call it.
@@ -35,7 +36,7 @@ class Labels:
         return f"self.transformer.config.{self.classes}" + ("" if self.more else " - 1")
 
     def null_of(self, values: Mapping[str, object]) -> int | None:
-        """The same in a config."""
+        """Return the label of no class for a config."""
         count = values.get(self.classes)
         return count - (not self.more) if isinstance(count, int) and count > 0 else None
 
@@ -73,7 +74,7 @@ def labels_of(reference: Reference) -> Labels | None:
     made = dict(_made(init))
     home = Defined(reference.cls.source, reference.class_name, reference.cls.node)
     for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
-        name, given = _own(call.func), call.args[0] if call.args else None
+        name, given = of_self(call.func), call.args[0] if call.args else None
         if name not in made or not isinstance(given, ast.Name) or given.id not in reference.forward:
             continue
         size = _size(made[name], home, reference.closure)
@@ -158,7 +159,7 @@ class _Told(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """`self.in_channels`, where the config says it."""
-        if _own(node) in self.reference.arguments:
+        if of_self(node) in self.reference.arguments:
             return ast.parse(f"self.transformer.config.{node.attr}", mode="eval").body
         return self.generic_visit(node)
 
@@ -177,7 +178,7 @@ def _body(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
-    """How many rows a table of embeddings has that a call makes, or that a class has which it makes."""
+    """Return the number of rows in an embedding table that a call, or the class it constructs, makes."""
     if absolute(home.source, call.func) == _EMBEDDING:
         return next(iter(_given(call, ("num_embeddings",))), None)
     held = closure.uses[home].get(ast.unparse(call.func)) if home in closure.uses else None
@@ -208,21 +209,16 @@ def _given(call: ast.Call, names: Sequence[str]) -> Iterator[ast.expr]:
 def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> str:
     """The argument of the constructor that a number of rows is made of."""
     names = [node.id for node in ast.walk(size) if isinstance(node, ast.Name)]
-    names += [name for node in ast.walk(size) if (name := _own(node))]
+    names += [name for node in ast.walk(size) if (name := of_self(node))]
     return next((name for name in names if name in reference.arguments), "")
 
 
 def _made(init: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(init):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and (name := _own(node.targets[0])):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and (name := of_self(node.targets[0])):
             yield name, node.value
 
 
 def _method(node: ast.stmt, name: str) -> ast.FunctionDef | None:
     body = node.body if isinstance(node, ast.ClassDef) else []
     return next((one for one in body if isinstance(one, ast.FunctionDef) and one.name == name), None)
-
-
-def _own(node: ast.AST) -> str:
-    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr if own and isinstance(node, ast.Attribute) else ""

@@ -54,7 +54,7 @@ class _WithDropout(cst.CSTTransformer):
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
-        """Where it is made, and where a variable would be assigned to itself."""
+        """Remove its construction, and assignments of a variable to itself."""
         small = original_node.body[0]
         target = code(small.targets[0].target) if isinstance(small, cst.Assign) else ""
         changed = updated_node.body[0]
@@ -62,7 +62,7 @@ class _WithDropout(cst.CSTTransformer):
         return cst.RemoveFromParent() if target and (target == self.name or same) else updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """Where it is asked."""
+        """Replace a call of it by its argument."""
         if code(original_node.func) == self.name:
             return updated_node.args[0].value
         if code(updated_node) == "nn.Dropout(0.0)":
@@ -118,7 +118,7 @@ class _Part(cst.CSTTransformer):
         self.times = times
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
-        """That argument."""
+        """Simplify that argument."""
         return updated_node.with_changes(value=_without(updated_node.value, self.times))
 
 
@@ -135,7 +135,7 @@ def _without(node: cst.BaseExpression, times: str) -> cst.BaseExpression:
 
 
 class _Layers(cst.CSTTransformer):
-    """Where the layers are asked for."""
+    """Renames the layers where they are used."""
 
     def __init__(self, found: Projections) -> None:
         self.found = found

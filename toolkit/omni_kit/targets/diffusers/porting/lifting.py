@@ -146,7 +146,7 @@ def _methods(node: cst.ClassDef) -> Iterator[cst.FunctionDef]:
 
 
 def _kernel(node: cst.CSTNode, functions: set[str]) -> str:
-    """What a call computes attention by: one of the functions, or torch's kernel; empty for any other."""
+    """Return the function by which a call computes attention, or torch's kernel; empty for any other call."""
     name = chain(node.func) if isinstance(node, cst.Call) else ""
     return name if name in functions else SDPA if name.endswith(SDPA) else ""
 
@@ -164,6 +164,6 @@ class _Asking(cst.CSTTransformer):
         self.module = module
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
-        """The same arguments."""
+        """Call the module with the same arguments."""
         asked = _kernel(updated_node, {self.kind}) == self.kind
         return updated_node.with_changes(func=cst.parse_expression(self.module)) if asked else updated_node

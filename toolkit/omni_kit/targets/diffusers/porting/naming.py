@@ -1,4 +1,4 @@
-"""What the modules of a model are called in diffusers, by the part that each plays."""
+"""Names of a model's modules in diffusers, by the part that each plays."""
 
 import ast
 import re
@@ -261,7 +261,7 @@ def _has_attention(name: str, classes: Mapping[str, _Class], depth: int = 0) -> 
 
 
 def _answers(forward: ast.FunctionDef | None) -> int:
-    """How many things a forward answers."""
+    """Return the number of a forward's outputs."""
     values = [one.value for one in ast.walk(forward) if isinstance(one, ast.Return)] if forward is not None else []
     counts = {len(one.elts) if isinstance(one, ast.Tuple) else 1 for one in values if one is not None}
     return counts.pop() if len(counts) == 1 else 0

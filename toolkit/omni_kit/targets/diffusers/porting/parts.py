@@ -106,7 +106,7 @@ def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str
 
 
 def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
-    """How an imported thing is written in the file, and the line that imports it."""
+    """Return the spelling of an import in the file, and the line that imports it."""
     for whole, short in _USUAL:
         if absolute.startswith(whole):
             written = short + absolute.removeprefix(whole)
@@ -191,7 +191,7 @@ class _Written(cst.CSTTransformer):
         self.bound: list[set[str]] = []
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        """What a function binds is its own."""
+        """Note the names that a function binds."""
         self.bound.append(_bound(node))
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
@@ -250,7 +250,7 @@ class _Written(cst.CSTTransformer):
 
 
 def _bound(function: cst.FunctionDef) -> set[str]:
-    """What a function's body binds: its arguments, and what it assigns."""
+    """Return the names that a function's body binds: its arguments and assignments."""
     given = function.params
     every = [*given.posonly_params, *given.params, *given.kwonly_params, given.star_kwarg, given.star_arg]
     found = {one.name.value for one in every if isinstance(one, cst.Param)}

@@ -1,4 +1,4 @@
-"""Where in a model a class of the authors stands, as patterns of the names of its parameters."""
+"""Positions of an author's class in a model, as patterns of the names of its parameters."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ _Held = dict[tuple[str, str], list[str]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a class stands.
+    """Position of a class.
 
     Attributes:
         pattern: of the authors' path, with a group for every number or name in it.
@@ -29,7 +29,7 @@ class Place:
 
     @property
     def groups(self) -> int:
-        """How many groups the pattern has."""
+        """Number of groups in the pattern."""
         return re.compile(self.pattern).groups
 
     def below(self, attribute: str, name: str, inside: str = "") -> "Place":
@@ -96,7 +96,7 @@ def _appended(call: ast.Call) -> str:
 
 
 def _inside(value: ast.expr) -> str:
-    """What stands between an attribute and a module that it holds in a container."""
+    """Return the part of a path between an attribute and a module in its container."""
     kinds = [_last(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
     within = [kind for kind in kinds if kind in _CONTAINERS]
     return "".join(_NAME if kind == "ModuleDict" else _NUMBER for kind in within)

@@ -140,7 +140,7 @@ def _without_method(part: Part, name: str) -> None:
 
 @dataclass(frozen=True)
 class _Inside:
-    """Where classes stand, and which feed-forwards are the library's."""
+    """Places of classes, and the feed-forwards that become the library's."""
 
     places: Mapping[str, list[Place]]
     layers: Mapping[str, Mapping[str, Layers]]
@@ -195,7 +195,7 @@ def _taken(library: Library) -> set[str]:
 
 
 def _methods(library: Library) -> set[str]:
-    """What a model of the library can do by itself."""
+    """Return the methods of the library's models."""
     files = (library.root / place for place in _OWN)
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -271,7 +271,7 @@ def _without(line: str, given: Collection[str]) -> str:
 
 
 def _from(package: str, module: str) -> str:
-    """How a module of the library is imported: by its own name, or from models/transformers."""
+    """Return the import path of a module of the library: absolute, or relative to models/transformers."""
     if package:
         return f"{package}.{module}"
     return f"..{module.removeprefix('models.')}" if module.startswith("models.") else f"...{module}"

@@ -1,4 +1,4 @@
-"""Which linear layers of a class with attention make queries, keys and values, and which takes its answer."""
+"""Linear layers of an attention class that make queries, keys and values, and the one that projects its output."""
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from omni_kit.upstream.repositories.attending import Attending
 from omni_kit.upstream.repositories.names import absolute
+from omni_kit.upstream.repositories.sampler_step.members import of_self
 
 _THREE = 3
 _BY_NAME = (("q", "query", "queries"), ("k", "key", "keys"), ("v", "value", "values"))
@@ -14,7 +15,7 @@ _PARTS = ("to_q", "to_k", "to_v")
 
 @dataclass(frozen=True)
 class Order:
-    """How the rows of a fused layer follow each other: queries, keys and values in turn, or in turn within groups.
+    """Order of rows in a fused layer: queries, keys and values in turn, or in turn within groups.
 
     Attributes:
         heads: how many groups there are; None where it is not said.
@@ -83,7 +84,7 @@ def projections_of(
             return Projections(out=out, unsure=[f"{name} is not three times as wide"])
         order = _order(forward, name)
         if order is None or not _known_before(order, forward, name):
-            return Projections(out=out, unsure=[f"in which order {name} holds its rows could not be read"])
+            return Projections(out=out, unsure=[f"the order of {name}'s rows could not be read"])
         return Projections(fused=name, order=order, out=out)
     if all(len(one) == 1 for one in inputs) and inputs[1] == inputs[2] != inputs[0]:
         name = next(iter(inputs[1]))
@@ -104,7 +105,7 @@ def _queries_keys_values(call: ast.Call) -> list[ast.expr]:
 
 
 def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
-    """What a constructor assigns to `self` by calling something."""
+    """Return the attributes of `self` that a constructor assigns by calling something."""
     found = {}
     for node in ast.walk(init):
         targets = (
@@ -112,7 +113,7 @@ def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
         )
         for target in targets:
             value = getattr(node, "value", None)
-            if (name := _of_self(target)) and isinstance(value, ast.Call):
+            if (name := of_self(target)) and isinstance(value, ast.Call):
                 found[name] = value
     return found
 
@@ -130,7 +131,7 @@ def _wide(made: ast.Call, times: int) -> ast.expr | None:
 
 
 def _order(forward: ast.FunctionDef, name: str, count: int = _THREE) -> Order | None:
-    """How queries, keys and values follow each other in the rows of a fused layer; None where it cannot be read.
+    """Return the order of queries, keys and values in the rows of a fused layer; None if it cannot be read.
 
     Args:
         count: how many of them it makes.
@@ -253,18 +254,13 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     return [(target.id, value)] if isinstance(target, ast.Name) else []
 
 
-def _of_self(node: ast.AST) -> str:
-    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr if own and isinstance(node, ast.Attribute) else ""
-
-
 def _called(node: ast.AST) -> str:
     """`x` of `self.x(...)`."""
-    return _of_self(node.func) if isinstance(node, ast.Call) else ""
+    return of_self(node.func) if isinstance(node, ast.Call) else ""
 
 
 class _Flow:
-    """What flows where in a forward, by the order of its lines."""
+    """Data flow in a forward, by the order of its lines."""
 
     def __init__(self, forward: ast.FunctionDef, call: ast.Call, linear: Collection[str]) -> None:
         self.forward = forward

@@ -1,4 +1,4 @@
-"""What became of the names of parameters, as rows of the table that the conversion script has."""
+"""Renamings of parameters, as rows of the table in the conversion script."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def rows_of(
 
 
 def _then(place: Place, name: str) -> str:
-    """What a row's pattern ends with, below a name at a place."""
+    """Return the end of a row's pattern, below a name at a place."""
     between = f".{name}." if name else "."
     return f"{place.path}{between}\\{place.groups + 1}"
 

@@ -1,4 +1,4 @@
-"""What flows where in a forward: which modules it calls in which order, and what they receive."""
+"""Data flow in a forward: the modules it calls in order, and what they receive."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from omni_kit.targets.diffusers.porting.projections import assigned
 
 RETURNED = "return"
-"""Where what is answered goes, in the place of a variable."""
+"""Key for returned values, in place of a variable."""
 _SURROUNDINGS = frozenset({"dtype", "device", "shape", "size", "ndim"})
 
 
@@ -16,7 +16,7 @@ def own_calls(function: ast.FunctionDef) -> list[str]:
 
 
 def _in_turn(node: ast.AST) -> Iterator[str]:
-    """What receives to a call comes before it."""
+    """Yield the modules called in an expression, inner calls first."""
     for child in ast.iter_child_nodes(node):
         yield from _in_turn(child)
     if isinstance(node, ast.Call) and (name := _own(node.func)):

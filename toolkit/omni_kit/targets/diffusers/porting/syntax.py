@@ -59,7 +59,7 @@ def with_method(node: cst.ClassDef, name: str, change: Callable[[cst.FunctionDef
 
 
 def after_docstring(body: Sequence[cst.BaseStatement]) -> int:
-    """Where the statements of a body begin."""
+    """Return the index of the first statement after the docstring."""
     first = body[0] if body else None
     if isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[0], cst.Expr):
         return int(isinstance(first.body[0].value, cst.SimpleString | cst.ConcatenatedString))
@@ -67,7 +67,7 @@ def after_docstring(body: Sequence[cst.BaseStatement]) -> int:
 
 
 def parameters(function: cst.FunctionDef) -> list[cst.Param]:
-    """What a function takes by name, in order, `self` left out."""
+    """Return a function's named parameters in order, without `self`."""
     given = function.params
     return [*given.posonly_params, *given.params, *given.kwonly_params][1:]
 

@@ -196,7 +196,7 @@ class _OnAnyDevice(cst.CSTTransformer):
 
 
 def _conjuncts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """What must all be true."""
+    """Return the operands of `and`."""
     if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.And):
         return [*_conjuncts(node.left), *_conjuncts(node.right)]
     return [node]

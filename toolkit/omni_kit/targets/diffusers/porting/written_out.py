@@ -44,7 +44,7 @@ def as_calls(closure: Closure) -> Closure:
 
 @dataclass
 class _Scores:
-    """What softmax is taken of.
+    """Argument of softmax.
 
     Attributes:
         bias: what is added to the scaled products; None without one.
@@ -59,7 +59,7 @@ class _Scores:
 
     @property
     def more(self) -> list[ast.keyword]:
-        """What the kernel is told next to queries, keys and values."""
+        """Arguments of the kernel other than queries, keys and values."""
         told = {"attn_mask": self.bias, "dropout_p": self.dropout, "scale": self.scale}
         return [ast.keyword(name, one) for name, one in told.items() if one is not None]
 
@@ -104,7 +104,7 @@ def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> boo
 
 
 def _attends_at_once(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
-    """The same where weights have no name of their own."""
+    """Return whether a function attends without a variable for the weights."""
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             left = node.left
@@ -132,7 +132,7 @@ def _adds(node: ast.stmt) -> TypeGuard[ast.AugAssign]:
 
 
 def _value(node: ast.stmt) -> ast.expr:
-    """What a statement assigns, in terms of what stood there before."""
+    """Return the value that a statement assigns, in terms of the earlier ones."""
     if isinstance(node, ast.AugAssign):
         return ast.BinOp(ast.Name(ast.unparse(node.target), ast.Load()), node.op, node.value)
     assert isinstance(node, ast.Assign)
@@ -228,7 +228,7 @@ def _softmaxed(weights: ast.expr) -> ast.Call | None:
 
 
 def _scores(weights: ast.expr, dropouts: Mapping[str, ast.expr]) -> _Scores | None:
-    """What is attended with: None where there is more than a softmax over keys of scaled products."""
+    """Return the scores; None for more than a softmax over keys of scaled products."""
     if isinstance(weights, ast.Call) and (share := dropouts.get(ast.unparse(weights.func))) is not None:
         found = _scores(weights.args[0], {}) if len(weights.args) == 1 else None
         return replace(found, dropout=share) if found is not None else None

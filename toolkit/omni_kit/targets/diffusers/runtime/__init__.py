@@ -1,1 +1,1 @@
-"""What runs in processes of their own: the candidate's side."""
+"""Candidate side, which runs in processes of its own."""

@@ -50,7 +50,7 @@ class Change(ast.NodeTransformer):
         return changed or node
 
     def changed(self, node: ast.AST) -> ast.AST | None:
-        """What becomes of it; None where it stays."""
+        """Return the replacement of a node; None if it stays."""
         raise NotImplementedError
 
 
@@ -82,7 +82,7 @@ class Tiled(Change):
     """Rows are repeated as a whole for each prompt: p0 p1 p0 p1 for p0 p0 p1 p1."""
 
     def changed(self, node: ast.AST) -> ast.AST | None:
-        """What repeats: `repeat_interleave`, a `repeat` that is folded into the rows, or a list of both loops."""
+        """Rewrite repetition: `repeat_interleave`, a `repeat` that is folded into the rows, or a list of both loops."""
         if isinstance(node, ast.ListComp) and len(node.generators) == 2:
             rows, times = node.generators
             counted = isinstance(times.iter, ast.Call) and any(map(_per_prompt, times.iter.args))

@@ -108,11 +108,11 @@ class DrawingBuilder(ConvertedBuilder):
         return found
 
     def notes(self) -> list[str]:
-        """What was passed because the pipeline could not make it of stand-ins."""
+        """Return what it passed because the pipeline could not make it from stand-ins."""
         return list(self._notes)
 
     def _drawn(self, run: Drawn, told: Mapping[str, Any], output: str = "latent") -> torch.Tensor:
-        """What the pipeline answers to a run, when it is told the prompts so."""
+        """Return the pipeline's output for a run, with the prompts passed in this form."""
         rows, columns = run.noise.shape[-2:]
         factor = self._pipeline.vae_scale_factor
         drawn: torch.Tensor = self._pipeline(
@@ -122,7 +122,7 @@ class DrawingBuilder(ConvertedBuilder):
         return drawn
 
     def _decoded(self, run: Drawn) -> torch.Tensor:
-        """What the autoencoder receives; where there is none, what it should be."""
+        """Return the autoencoder's input; without an autoencoder, the expected one."""
         vae = getattr(self._pipeline, _VAE, None)
         if vae is None:
             self._notes[_NO_AUTOENCODER] = None
@@ -150,12 +150,12 @@ class DrawingBuilder(ConvertedBuilder):
         return {"prompt": text, "negative_prompt": against, **dict.fromkeys(self._many(), run.each)}
 
     def _many(self) -> list[str]:
-        """What the pipeline calls the number of pictures of a prompt."""
+        """Return the pipeline's names of the argument for pictures per prompt."""
         taken = inspect.signature(self._pipeline_class.__call__).parameters
         return [name for name in _MANY if name in taken]
 
     def _unencoded(self, run: Drawn) -> str:
-        """Why a prompt does not come to the embedding that the text encoder has for it; empty where it does."""
+        """Return why a prompt does not lead to its text encoder's embedding; empty if it does."""
         if not self._many():
             return "it has no num_images_per_prompt argument"
         one = Drawn(run.name, run.noise[:1], run.text[:1], run.against[:1], 1, run.scale)
@@ -168,7 +168,7 @@ class DrawingBuilder(ConvertedBuilder):
         return "" if torch.equal(said, self._drawn(one, _embedded(one))) else "its encoding changes them"
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
-        """Those that the pipeline has a place for, each with the first stage at which it can be seen."""
+        """Return the faults that the pipeline supports, each with the first stage that shows it."""
         call = self._pipeline_class.__call__
         found = []
         if "prompt_embeds" in inspect.signature(call).parameters:
@@ -206,7 +206,7 @@ class DrawingBuilder(ConvertedBuilder):
         return anywhere({self._pipeline_class}, change)
 
     def _wrong(self, kind: str) -> Sequence[tuple[Any, str, Any]]:
-        """Whose attributes become what."""
+        """Return the attributes to replace for a kind of fault: the object, the name and the new value."""
         cls, scheduler = self._pipeline_class, self._pipeline.scheduler
         if kind == _ROWS or kind in LATENTS_SCALES:
             return list(self._places(kind))
@@ -224,7 +224,7 @@ class DrawingBuilder(ConvertedBuilder):
 
 
 def _embedded(run: Drawn) -> Mapping[str, Any]:
-    """What a pipeline is told where nothing is left to encode."""
+    """Return the pipeline's arguments when nothing is left to encode."""
     if not run.text.is_floating_point():
         return {LABELS: run.text.tolist()}
     return {"prompt_embeds": run.text, "negative_prompt_embeds": run.against}

@@ -1,4 +1,4 @@
-"""Which plan shares a model's tokens out over devices: watched in runs, and proven in two processes."""
+"""Derivation of a plan that shards a model's tokens over devices: observed in runs, verified in two processes."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ Split = tuple[int, int]  # an axis, and how many there are
 
 @dataclass(frozen=True)
 class Plan:
-    """How tokens are shared out.
+    """Sharding of tokens.
 
     Attributes:
         inputs: module -> argument -> how it is split; several where it is a tuple of tensors, None for one that is not.
@@ -40,7 +40,7 @@ class Plan:
     output: tuple[str, Split]
 
     def text(self) -> str:
-        """As it stands in a class."""
+        """Return the source text of the plan in a class."""
         lines = ["_cp_plan = {"]
         for module, given in self.inputs.items():
             told = ", ".join(f'"{name}": {_said(split)}' for name, split in given.items())
@@ -50,7 +50,7 @@ class Plan:
         return "\n".join(lines)
 
     def made(self) -> dict[str, Any]:
-        """As the library takes it."""
+        """Return the plan as objects of the library."""
         from diffusers.models._modeling_parallel import ContextParallelInput, ContextParallelOutput
 
         def one(split: Any) -> Any:
@@ -89,7 +89,7 @@ def derive(path: Path) -> str:
 
 
 def proposed(model: nn.Module, runs: Sequence[Sequence[Call]]) -> Plan:
-    """What two runs of different sizes say.
+    """Derive a plan from two runs of different sizes.
 
     Raises:
         Refusal: they say nothing; why.
@@ -129,7 +129,7 @@ def _axis(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> int | N
 
 
 def _beside(one: Call, other: Call, carried: Sequence[str], counts: set[Split]) -> dict[str, Any]:
-    """How what a block is told next to its tokens is split: where it has as many of something as there are tokens."""
+    """Return the split of a block's other inputs: those with as many of something as there are tokens."""
     found: dict[str, Any] = {}
     for name in [name for name in one.given if name not in carried and name in other.given]:
         splits: list[Split | None] = []
@@ -182,7 +182,7 @@ def _run(rank: int, environment: Mapping[str, str], candidate: Candidate, store:
 
 @torch.no_grad()
 def _compared(model: Any, samples: Sequence[Tensors], plan: Plan) -> str:
-    """Why the plan will not do; empty where it does."""
+    """Return why the plan does not work; empty if it does."""
     from diffusers import ContextParallelConfig
 
     alone = [ask(model, sample) for sample in samples]

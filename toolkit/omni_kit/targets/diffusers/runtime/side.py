@@ -95,7 +95,7 @@ class ConvertedBuilder:
         (out / "config.json").write_text((checkpoint / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """As the authors' side: each sample in a call of its own, by the names that arguments have here."""
+        """Run each sample in a call of its own, as on the authors' side, with the argument names of this side."""
         cast_ = {name: t.to(model.dtype) if t.is_floating_point() else t for name, t in inputs.items()}
         return denoised(samples_of(cast_), lambda sample: ask(model, self._named(sample)))
 

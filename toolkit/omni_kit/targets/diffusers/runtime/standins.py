@@ -1,4 +1,4 @@
-"""What is next to a ported transformer while its pipeline draws: an encoder of known prompts, and an autoencoder."""
+"""Stand-ins next to a ported transformer while its pipeline draws: an encoder of known prompts, and an autoencoder."""
 
 import typing
 from collections.abc import Iterator, Sequence
@@ -31,12 +31,12 @@ class KnownPrompts(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the embeddings."""
+        """Dtype of the embeddings."""
         return torch.float32
 
     @property
     def device(self) -> torch.device:
-        """That of the embeddings."""
+        """Device of the embeddings."""
         return torch.device("cpu")
 
     def know(self, embeddings: torch.Tensor, said: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the modules of a model are given and answer, in the order in which they are called."""
+"""Inputs and outputs of a model's modules, in the order in which they are called."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

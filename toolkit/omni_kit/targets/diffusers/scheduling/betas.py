@@ -1,4 +1,4 @@
-"""Which of diffusers' schedules of betas the authors' numbers are: found by comparing numbers, never by names."""
+"""Match of the authors' numbers with diffusers' beta schedules, by comparing numbers, never by names."""
 
 import inspect
 import math
@@ -46,7 +46,7 @@ def _alike(name: str) -> str:
 
 @cache
 def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
-    """What a scheduler is made with to have these numbers; None where no schedule has them."""
+    """Return the arguments with which a scheduler has these numbers; None if no schedule has them."""
     ends = {_START: _short(1 - kept[0]), _END: _short(1 - kept[-1] / kept[-2])}
     for schedule in told(_SCHEDULE):
         said = {_SCHEDULE: schedule, _COUNT: len(kept)}
@@ -70,7 +70,7 @@ def _same(own: Sequence[float], kept: Sequence[float]) -> bool:
 
 @cache
 def _numbers(name: str, config: tuple[tuple[str, Any], ...]) -> list[float]:
-    """What a scheduler leaves of a picture, step by step; nothing where it does not have that schedule."""
+    """Return the shares of a picture that a scheduler leaves, step by step; empty if it does not have that schedule."""
     try:
         found: list[float] = schedulers()[name](**dict(config)).alphas_cumprod.tolist()
     except (NotImplementedError, ValueError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""What does the step of a new pipeline: a scheduler that is there and does the same, or one that is written."""
+"""Choice of the scheduler of a new pipeline: an existing one that computes the same, or a new one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from omni_kit.upstream.repositories.sampling import Sampling
 
 @dataclass(frozen=True)
 class Stepping:
-    """What was decided.
+    """Decision on the scheduler.
 
     Attributes:
         installed: the scheduler that does the same.
@@ -39,11 +39,11 @@ class Stepping:
 
 
 NOTHING = Stepping()
-"""Where no loop was found."""
+"""Decision without a loop."""
 
 
 def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, str], shift: float | None) -> Stepping:
-    """What does the step of a loop.
+    """Choose the scheduler for a loop.
 
     Args:
         order: the arguments of the model.
@@ -63,7 +63,7 @@ def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, st
         if not plain and (found := installed_for(loop, settings, shift)) is not None:
             config = ", ".join(f"{name}={value}" for name, value in found.config.items())
             return Stepping(
-                found, reason=f"it goes where {sampling.function} goes, worked out side by side; {config}".rstrip("; ")
+                found, reason=f"it takes the steps of {sampling.function}, computed side by side; {config}".rstrip("; ")
             )
         made = Made(loop, noising_of(loop, settings))
         made.tried()

@@ -17,7 +17,7 @@ from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import bent
 
 FIRST = "FlowMatchEulerDiscreteScheduler"
-"""What is asked first, and stays where nothing is known of the loop."""
+"""Default scheduler, which stays if nothing is known of the loop."""
 _TRAINED = 1000
 _COUNTS = (4, 7)
 _NOISE = 0.8
@@ -64,7 +64,7 @@ class Installed:
 
     @property
     def unit(self) -> int:
-        """What its steps are divided by before the model is told them."""
+        """Divisor of the steps before the model receives them."""
         return 1 if self.whole else int(self.config.get("num_train_timesteps", _TRAINED))
 
 

@@ -72,7 +72,7 @@ class Made:
 
     @property
     def after(self) -> str:
-        """What the authors do after the last step; empty where they answer the latents."""
+        """Authors' statements after the last step; empty if they return the latents."""
         rest = [node for node in self.loop.after if not isinstance(node, ast.Return) or node.value is None
                 or ast.unparse(node.value) != self.loop.latents_name]  # fmt: skip
         return "; ".join(ast.unparse(node) for node in rest)
@@ -89,12 +89,12 @@ class Made:
 
     @property
     def kept_attribute(self) -> str:
-        """Where the levels are kept."""
+        """Attribute that keeps the levels."""
         return self._own(self.loop.levels).attr
 
     @property
     def keyword(self) -> str:
-        """What levels are given as; empty where none can be."""
+        """Argument that passes levels; empty if there is none."""
         return ("timesteps" if _TIMES.search(self.loop.levels) else "sigmas") if self.loop.levels else ""
 
     def _closed(self) -> None:
@@ -108,7 +108,7 @@ class Made:
         found.definitions.remove(root)
         used = {root: found.foreign.pop(root)}
         if found.definitions and not isinstance(found.definitions[-1].node, ast.stmt):
-            raise Unsupported("needs what cannot be copied")
+            raise Unsupported("needs code that cannot be copied")
         self._imports, self._functions = lines_of(root, used[root]), copied(found)
         packages = {n.partition(".")[0] for names in (*used.values(), *found.foreign.values()) for n in names.values()}
         if more := sorted(packages - _AT_HAND):
@@ -116,7 +116,7 @@ class Made:
 
     @property
     def imports(self) -> list[str]:
-        """What the file imports, other than what every scheduler does."""
+        """Imports of the file beyond those of every scheduler."""
         return sorted({*self._imports, *self._functions[0]} - {"import torch", "import math"}) + (
             ["import math"] if "import math" in {*self._imports, *self._functions[0]} else []
         )
@@ -128,7 +128,7 @@ class Made:
 
     @property
     def start(self) -> str:
-        """What `set_timesteps` does: the authors' own statements; levels that are given take the place of theirs."""
+        """Body of `set_timesteps`: the authors' own statements; levels that are passed replace theirs."""
         told: list[str] = []
         last = max((place for place, node in enumerate(self._prelude) if self.loop.levels in binds(node)), default=-1)
         for place, node in enumerate(self._prelude):
@@ -143,7 +143,7 @@ class Made:
 
     @property
     def along(self) -> str:
-        """What is gone along."""
+        """Iterable of the loop."""
         return self._text(self._configured.visit(copy.deepcopy(self.loop.along)), self._start)
 
     @property
@@ -178,12 +178,12 @@ class Made:
 
     @property
     def factor(self) -> str:
-        """What noise is multiplied by; empty for nothing."""
+        """Factor of the initial noise; empty for none."""
         return self._text(self.loop.factor, self._start) if self.loop.factor is not None else ""
 
     @property
     def order(self) -> int:
-        """How often a step asks its model."""
+        """Number of model calls per step."""
         return len(self.loop.asks)
 
     @property
@@ -204,7 +204,7 @@ class Made:
 
     @property
     def scaled(self) -> dict[str, object]:
-        """What is done before the model is asked."""
+        """Statements before the model is called."""
         body = "\n".join(self._text(node, self._step) for node in self.loop.before)
         sample = self._text(self.loop.asks[0].sample, self._step)
         return {"body": body, "sample": sample, "left": self.loop.left, "latents": self.loop.latents_name,
@@ -212,7 +212,7 @@ class Made:
 
     @property
     def stages(self) -> Iterator[dict[str, object]]:
-        """What is done after each answer."""
+        """Statements after each output of the model."""
         for _, stage in sorted(self.loop.stages.items()):
             body = "\n".join(self._text(node, self._step) for node in stage.body)
             yield {"sample": stage.sample, "answer": stage.answer, "kept": stage.kept, "body": body,

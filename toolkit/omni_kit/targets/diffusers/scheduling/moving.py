@@ -71,7 +71,7 @@ def lines_of(root: Defined, used: Mapping[str, str]) -> list[str]:
 
 
 def copied(closure: Closure) -> tuple[list[str], str]:
-    """What is needed of the authors: the lines that it imports, and its text.
+    """Return the import lines and the source text that are needed of the authors' code.
 
     Raises:
         Unsupported: it cannot be extracted from its file.

@@ -1,4 +1,4 @@
-"""How clean latents are noised, where the authors' loop shows it: it goes back the way on which they came."""
+"""Noising of clean latents, where the authors' loop shows it: the inverse of their denoising."""
 
 import math
 from collections.abc import Mapping

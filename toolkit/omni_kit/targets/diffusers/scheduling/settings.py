@@ -1,4 +1,4 @@
-"""What a scheduler is configured by: the settings of the authors' loop, and of what makes its levels."""
+"""Config of a scheduler: the settings of the authors' loop, and of the code that makes its levels."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class Settings:
         return self.values.setdefault(name, value) == value and type(self.values[name]) is type(value)
 
     def lines(self) -> Iterator[str]:
-        """As parameters."""
+        """Yield the settings as parameters."""
         for name, value in self.values.items():
             kind = "float | None" if value is None else type(value).__name__
             yield f"{name}: {kind} = {value!r}"
@@ -87,7 +87,7 @@ def _setting(name: str) -> ast.keyword:
 
 
 def config_of(name: str) -> ast.expr:
-    """How a setting is read."""
+    """Return the expression that reads a setting."""
     return ast.Attribute(ast.Attribute(ast.Name("self", ast.Load()), "config", ast.Load()), name, ast.Load())
 
 

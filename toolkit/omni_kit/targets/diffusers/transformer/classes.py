@@ -19,7 +19,7 @@ _VARIANCE = re.compile(r"learn(ed)?_(sigma|variance)|pred_sigma")
 
 @dataclass(frozen=True)
 class ClassFacts:
-    """What is known of a pipeline by labels.
+    """Facts about a pipeline with class labels.
 
     Attributes:
         size, frames: the arguments of the transformer for the size of latents and the number of frames; else empty.
@@ -37,7 +37,7 @@ class ClassFacts:
     learned: str
 
     def context(self, values: Mapping[str, object], draws: bool, keeps_variance: bool) -> dict[str, object]:
-        """What the templates are told.
+        """Return the variables of the templates.
 
         Args:
             values: of a small model.
@@ -55,7 +55,7 @@ class ClassFacts:
 
 
 def class_facts(reference: Reference, labels: Labels, guided: Guided | None, names: Mapping[str, str]) -> ClassFacts:
-    """What the pipeline of a model by labels is derived from."""
+    """Collect the facts for the pipeline of a model with class labels."""
 
     def argument(pattern: re.Pattern[str]) -> str:
         return next((name for name in reference.arguments if pattern.match(name)), "")
@@ -76,7 +76,7 @@ def _drops_half(reference: Reference) -> bool:
 
 
 def _axes(reference: Reference, latents: str) -> list[str]:
-    """What the authors call the axes of latents, where forward takes their shape apart."""
+    """Return the authors' names of the axes of latents, if forward unpacks their shape."""
     found = reference.cls.method("forward")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):

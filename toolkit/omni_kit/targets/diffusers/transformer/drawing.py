@@ -1,4 +1,4 @@
-"""What diffusers does with the file of a ported pipeline: it is compared with the authors' own sampling."""
+"""Handler of diffusers for the file of a ported pipeline: compares it with the authors' own sampling."""
 
 import ast
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Drawing:
 
     @property
     def module(self) -> str:
-        """How the file is imported."""
+        """Import name of the file."""
         package = f"diffusers.pipelines.{self.found.name}" if self.found.in_tree else self.found.name
         return f"{package}.{self.file.stem}"
 

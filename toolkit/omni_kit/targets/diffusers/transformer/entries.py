@@ -1,4 +1,4 @@
-"""What a new model and its pipeline are entered into in a checkout of diffusers."""
+"""Entries of a new model and its pipeline in a checkout of diffusers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _DUMMY = """class {name}(metaclass=DummyObject):
 
 @dataclass(frozen=True)
 class Entered:
-    """What is entered.
+    """Values to enter.
 
     Attributes:
         name: the integration's.
@@ -43,7 +43,7 @@ class Entered:
 
 
 def stand_in(name: str, backends: str) -> str:
-    """What takes the place of a class where what it needs is not installed."""
+    """Return the dummy that replaces a class where its dependencies are not installed."""
     return _DUMMY.format(name=name, backends=backends)
 
 

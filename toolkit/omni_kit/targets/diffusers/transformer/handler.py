@@ -1,4 +1,4 @@
-"""What diffusers does with a diffusion transformer of its authors' repository."""
+"""Handler of diffusers for a diffusion transformer from its authors' repository."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
+"""Facts that the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
 
 import ast
 import re
@@ -62,7 +62,7 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What is known.
+    """Facts about a pipeline.
 
     Attributes:
         channels: the argument of the transformer that says how many channels latents have; empty where none does.
@@ -105,7 +105,7 @@ class PipelineFacts:
 
     @property
     def raises(self) -> str:
-        """Why the pipeline has no denoising steps, and raises where they are to be written; empty where it has them."""
+        """Reason why the pipeline has no denoising steps and raises instead; empty if it has them."""
         if self.process is None and (self.sampling is None or self.stepping.unmoved):
             return "The authors' sampling loop could not be analysed: write the denoising steps here."
         if self.unknown:
@@ -114,14 +114,14 @@ class PipelineFacts:
         return ""
 
     def decision(self) -> Decision:
-        """Which scheduler, and why."""
+        """Return the decision on the scheduler, with its reason."""
         if self.stepping.reason:
             where = self.sampling.where if self.sampling is not None else ""
             where = self.process.where if self.process is not None else where
             return Decision("scheduler", self.stepping.name or "a new class", self.stepping.reason, where)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
-            reason = f"it goes along the sigmas that it is given: those of {found.function}, which is copied"
+            reason = f"it uses the sigmas that it receives: those of {found.function}, which is copied"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
         if found is None or found.shift is None:
             return Decision(
@@ -132,7 +132,7 @@ class PipelineFacts:
 
 
 def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
-    """What the pipeline of a class is derived from."""
+    """Collect the facts for the pipeline of a class."""
     names = ported.forward.names
     by_class = class_facts(reference, ported.labels, ported.guided, names) if ported.labels is not None else None
     found = samplings_of(reference)
@@ -178,7 +178,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
 
 
 def _guidance(reference: Reference) -> Iterator[str]:
-    """What to do about guidance that the authors wrote into the model, and that no pipeline has."""
+    """Yield the to-dos for guidance that the authors wrote into the model and that pipelines lack."""
     for one, _ in guiding_methods(reference):
         where = reference.cls.source.where(one)
         yield f"compare the guidance with {one.name} ({where}): this pipeline guides all channels at every step alike"
@@ -189,19 +189,19 @@ def _authors(names: Mapping[str, str], wanted: str) -> str:
 
 
 def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
-    """How wide the embedding of a prompt is in a toy; a guess of ours where no argument says it."""
+    """Return the width of prompt embeddings in a toy; a default if no argument gives it."""
     found = (toy.get(name) for name in reference.arguments if TEXT_WIDTH.search(name))
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_WIDTH)
 
 
 def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
-    """How many tokens a prompt has in a toy: as many as an argument fixes, else any number."""
+    """Return the number of prompt tokens in a toy: as many as an argument fixes, else a default."""
     found = (toy.get(name) for name in reference.arguments if _LENGTH.search(name))
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_LENGTH)
 
 
 def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
-    """What to do where several functions may be the one that samples, or none was found."""
+    """Return the to-do if several functions may sample, or none was found."""
     if not found:
         files = len(reference.repository.files)
         return [f"write the denoising steps: of {files} files none has a loop that calls a model as this one is called"]
@@ -214,7 +214,7 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
 
 
 def _unread(found: Sampling) -> str:
-    """Why a loop cannot be read without being divided; empty where it may be."""
+    """Return why a loop cannot be read without splitting it; empty if it may be."""
     stepped = [dotted(one.func) or "" for one in ast.walk(found.loop) if isinstance(one, ast.Call)]
     scheduler = next((name for name in stepped if name.endswith("scheduler.step")), "")
     if scheduler:
@@ -239,7 +239,7 @@ def _todo(
         )
         todo.append(f"{what}: the loop of {sampling.where} {_unread(sampling) or stepping.unmoved}")
     if sampling is not None and stepping.made is not None and stepping.made.after:
-        todo.append(f"do after the last step what {sampling.function} does: {stepping.made.after}")
+        todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:

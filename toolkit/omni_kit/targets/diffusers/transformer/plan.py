@@ -67,7 +67,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
 
 @dataclass(frozen=True)
 class _Planner:
-    """What the parts of a plan are derived from."""
+    """Inputs of the parts of a plan."""
 
     given: str
     reference: Reference
@@ -83,7 +83,7 @@ class _Planner:
 
     @cached_property
     def blocks(self) -> Placed | None:
-        """Where the blocks lie in a checkout; None where none are made, or in the integration's own package."""
+        """Location of the blocks in a checkout; None without blocks, or in the integration's own package."""
         return Placed(self.request, self.prefix, self.base) if self.both and self.in_tree else None
 
     @cached_property
@@ -184,7 +184,7 @@ class _Planner:
 
     @property
     def _by_class(self) -> dict[str, object]:
-        """What the pipeline of a model by labels is told next to the rest."""
+        """Extra variables for the pipeline of a model with class labels."""
         facts = self.pipeline.by_class
         if facts is None:
             return {"labels": None, "video": False, "guided": None, "draws": self._draws}
@@ -364,7 +364,7 @@ class _Planner:
     def todo(self) -> Iterator[Todo]:
         _, unknown = self._toy_values
         for name in unknown:
-            yield Todo(self._toy_file, 1, f"give {name} a value: the constructor has none")
+            yield Todo(self._toy_file, 1, f"set {name}: the constructor has no default")
         if self.in_tree and not self.checkout.has_pages:
             yield Todo("docs/source/en/_toctree.yml", 1, "list both pages: this checkout has no table of contents")
         yield from self.blocks.todo() if self.blocks is not None else ()

@@ -1,1 +1,1 @@
-"""What runs SGLang itself: in processes of its own, in the environment that has it."""
+"""Code that runs SGLang itself, in processes of its own and in the environment that has it."""

@@ -76,7 +76,7 @@ def open_pipeline(
 
 
 def _encoders(checkpoint: Path) -> int:
-    """How many text encoders the config of the checkpoint's pipeline has."""
+    """Return the number of text encoders in the config of the checkpoint's pipeline."""
     from sglang.multimodal_gen import registry
 
     name = read_json(checkpoint / INDEX)["_class_name"]

@@ -25,7 +25,7 @@ _CONDITIONS = ("prepare_pos_cond_kwargs", "prepare_neg_cond_kwargs")
 
 @dataclass(frozen=True)
 class Served:
-    """What faults are made in.
+    """Objects that faults are injected into.
 
     Attributes:
         config: SGLang's PipelineConfig, whose callbacks the stages ask.
@@ -47,7 +47,7 @@ class Served:
 
 
 def faults_of(served: Served) -> Iterator[StageFault]:
-    """Those that can be made in this pipeline, each with the first stage at which it can be seen."""
+    """Yield the faults that this pipeline supports, each with the first stage that shows it."""
     told = (f"positive {served.step}", "step ")
     if hasattr(served.scheduler, "set_timesteps"):
         yield StageFault("sigma-off-by-one", "every sigma is shifted by one step", ("sigmas", "timesteps"))
@@ -81,7 +81,7 @@ def made(served: Served, kind: str) -> Iterator[None]:
 
 
 def _patches(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str, Any]]:
-    """Whose attributes become what."""
+    """Yield the attributes to replace for a fault: the object, the name and the new value."""
     config = served.config
     if name == "sigma-off-by-one":
         yield served.scheduler, "set_timesteps", _rolled(served.scheduler.set_timesteps)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from omni_kit.upstream.diffusers.pipelines import INDEX
 
 
 class _NotServed(OmniKitError):
-    """Why SGLang has no model for it, in words."""
+    """Raised when SGLang has no model for a component; the message gives the reason."""
 
 
 class _Said(logging.Handler):
@@ -69,7 +69,7 @@ def load(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reach(pipeline: Path, component: str) -> _Reached:
-    """What SGLang's loader is about to build for a component.
+    """Return the class that SGLang's loader is about to build for a component, with its arguments.
 
     Raises:
         _NotServed: it never comes to a class of its own.
@@ -123,7 +123,7 @@ def _given(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _sent(key: str, tensor: torch.Tensor, mapping: Any, valid: set[str]) -> tuple[str, int, int]:
-    """Where SGLang sends a key: the parameter, and which part of how many; an empty name where it is dropped."""
+    """Return SGLang's target of a key: the parameter, and which part of how many; an empty name if it is dropped."""
     from sglang.multimodal_gen.runtime.loader.utils import hf_to_custom_state_dict
 
     _, back = hf_to_custom_state_dict({key: tensor}, mapping, valid_target_names=valid)

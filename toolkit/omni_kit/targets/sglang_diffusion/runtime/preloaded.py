@@ -1,4 +1,4 @@
-"""What every run imports: SGLang on the CPU, with stand-ins for what needs an accelerator."""
+"""Imports of every run: SGLang on the CPU, with stand-ins for accelerator packages."""
 
 import importlib
 import os

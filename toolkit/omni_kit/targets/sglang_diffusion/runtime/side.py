@@ -53,7 +53,7 @@ class SGLangPipelineBuilder:
         return {"library": "sglang", "version": version("sglang")}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Those of the denoiser, which SGLang builds from the config that it finds."""
+        """Return the shapes of the denoiser's tensors, which SGLang builds from the config that it finds."""
         return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
@@ -127,7 +127,7 @@ class SGLangPipelineBuilder:
         return list(faults_of(self._served()))
 
     def _faults_of(self, stage: Any, scenario: Scenario) -> list[StageFault]:
-        """As `faults`: conditions are what the denoiser's forward receives other than latents, step and switches."""
+        """Return the faults of the pipeline's own stage: the denoiser's inputs except latents, step and switches."""
         noted, _ = self._noted(self._denoiser(), scenario)
         taken = inspect.signature(self._denoiser().forward).parameters
         apart = (next(iter(taken)), self._served().step)
@@ -152,7 +152,7 @@ class SGLangPipelineBuilder:
         return Served(config, self._denoiser(), scheduler, step, self._conditions, stage, _decodes(opened))
 
     def notes(self) -> list[str]:
-        """What stands in for a package that is not there, and which classes ran."""
+        """Return the stubs of missing packages, and the classes that ran."""
         opened = self._require()
         lines = [
             f"a stub was imported for {name}, which is not installed and was not called" for name in opened.stand_ins
@@ -196,7 +196,7 @@ class SGLangPipelineBuilder:
 
 
 def _withheld(upstream: type, noted: Noted) -> str:
-    """What the denoiser was not passed when it was asked last, which may be why it failed."""
+    """Return the arguments missing from the denoiser's last call, which may explain its failure."""
     if not noted.calls:
         return ""
     taken = list(inspect.signature(upstream.forward).parameters)[1:]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What the templates of a model of conditions are rendered with."""
+"""Variables for the templates of a condition model."""
 
 import ast
 import math
@@ -72,7 +72,7 @@ class ConditionContext:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is known of how a transformer is asked.
+    """Facts about the call of a transformer.
 
     Attributes:
         pipeline: one that has it as its denoiser; None where there is none that asks with a prompt alone.

@@ -1,4 +1,4 @@
-"""What VeOmni does with diffusion transformers: wrappers over classes of diffusers, with models of their conditions."""
+"""Handler of VeOmni for diffusion transformers: wrappers over classes of diffusers, with their condition models."""
 
 from dataclasses import replace
 from pathlib import Path

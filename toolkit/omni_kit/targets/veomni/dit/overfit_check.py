@@ -1,4 +1,4 @@
-"""What a model of conditions teaches a transformer, asked as VeOmni's trainer asks it, next to diffusers' own pipeline.
+"""Check of a condition model: trains a transformer as VeOmni's trainer does, then draws with diffusers' own pipeline.
 
 A transformer that has learned its targets by heart must draw, in that pipeline, the picture that it was taught.
 """
@@ -33,7 +33,7 @@ from omni_kit.upstream.diffusers.signatures import STEP_NAMES
 GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"
 Fault = tuple[str, str]
 IN_FULL = {"torch_dtype_of_encoders": "float32"}
-"""What configs of conditions that `new-model` makes are told, so that rounding excuses nothing."""
+"""Arguments of condition configs that `new-model` makes, in full precision so that rounding excuses nothing."""
 _DRAWS, _MORE_DRAWS = 12, 3000  # of noise, by which times and noise levels are told: at last nearly all there are
 _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a hundred times as much
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
@@ -50,7 +50,7 @@ _TARGET, _CLEAN = "training_target", "latents"
 
 @dataclass
 class TrainingBatch:
-    """What a trainer received.
+    """Batch that a trainer received.
 
     Attributes:
         pipeline: diffusers' own, of the same parts.
@@ -78,7 +78,7 @@ class TrainingBatch:
 
     @cached_property
     def step(self) -> str:
-        """What forward calls the time."""
+        """Name of the time argument of forward."""
         return next(name for name in self.arguments if name in STEP_NAMES)
 
     def noisy(self, ready: Mapping[str, Any]) -> torch.Tensor:
@@ -104,7 +104,7 @@ def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
 
 @torch.no_grad()
 def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
-    """So many draws of noise for the same conditions, without those of which the first sample got next to none.
+    """Return `count` draws of noise for the same conditions, without those that hardly change the first sample.
 
     Such a sample's target cannot be told from its latents: schedules that end at noise level 0 draw it now and then.
     """
@@ -116,7 +116,7 @@ def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], coun
 
 
 def faults_of(taught: TrainingBatch, condition: Any, wrapper: Any) -> Iterator[Fault]:
-    """What is wrong with it: latents, noise and targets, and what the transformer answers to both.
+    """Yield the faults of its latents, noise and targets, and of the transformer's outputs for both.
 
     Args:
         wrapper: the transformer that is trained, with the weights of the pipeline's.
@@ -193,7 +193,7 @@ def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
 
 
 def _off_overlap(found: torch.Tensor, expected: torch.Tensor) -> str:
-    """How the part differs that both tensors have; empty where it agrees, and for single numbers."""
+    """Return the difference in the part that both tensors share; empty if it agrees, and for single numbers."""
     if expected.dim() == 0:
         return ""
     if found.dim() != expected.dim():
@@ -223,7 +223,7 @@ def chosen_distribution(condition: Any) -> str:
 def _off_distribution(
     taught: TrainingBatch, condition: Any, given: Mapping[str, Any], times: np.ndarray, levels: np.ndarray
 ) -> str:
-    """How the distribution of noise levels over many draws differs from the pipeline's own; empty where they agree.
+    """Return how the distribution of noise levels in many draws differs from the pipeline's; empty if they agree.
 
     The measure is that of Kolmogorov and Smirnov.
     """
@@ -239,7 +239,7 @@ def _off_distribution(
 
 
 def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
-    """How times and noise levels differ from those of the pipeline's own loop at several sizes; empty where they agree.
+    """Return how times and noise levels differ from the pipeline's own loop at several sizes; empty if they agree.
 
     Looked at where clean latents and noise are mixed by a noise level, as in flow matching.
     """
@@ -264,7 +264,7 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
 
 
 def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
-    """How many steps of a short schedule are drawn; empty where all are, or where the config sets no length."""
+    """Return how many steps of a short schedule are drawn; empty if all are, or if the config sets no length."""
     if not hasattr(condition.config, _LENGTH):
         return ""
     with replaced(condition.config, _LENGTH, _FEW_STEPS), torch.no_grad():
@@ -331,7 +331,7 @@ def _turned(told: float, step: float, level: float) -> bool:
 def _learned(
     taught: TrainingBatch, condition: Any
 ) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], float]:
-    """What a transformer that has learned its targets by heart answers to noisy latents of the first sample at a time.
+    """Return a transformer that has learned its targets by heart, as its output for noisy latents of the first sample.
 
     A target is a sum of noisy and clean latents, each with a weight that goes with the time; also, how close that is.
 
@@ -402,7 +402,7 @@ def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
 
 
 def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
-    """How what the pipeline decodes is not what was encoded of the first sample; empty where it is."""
+    """Return how the latents that the pipeline decodes differ from the encoded first sample; empty if they agree."""
     found, expected = decoded_latents(taught.pipeline, changed), taught.encoded[0]
     if found.numel() != expected.numel():
         return f"{list(found.shape)} instead of {list(expected.shape)}"
@@ -412,7 +412,7 @@ def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float 
 
 @torch.no_grad()
 def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
-    """What the wrapper makes of a whole batch, next to diffusers' model on each of its samples."""
+    """Yield the differences of the wrapper's output for a whole batch from diffusers' model on each sample."""
     ready = taught.ready[0]
     answer = wrapper.eval()(**ready)
     if not getattr(answer, "loss", None):
@@ -464,12 +464,12 @@ def _first(values: Any) -> torch.Tensor:
 
 
 def _front(whole: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
-    """What comes first of a transformer's input, as much of it as there is of clean latents, whatever its batch."""
+    """Return the front of a transformer's input, of the size of the clean latents except the batch."""
     return whole[:, *(slice(length) for length in clean.shape[1:])]
 
 
 def _behind(whole: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
-    """What follows in it."""
+    """Return the rest of that input."""
     axis = next((place for place in range(1, clean.dim()) if whole.shape[place] != clean.shape[place]), 1)
     return whole.narrow(axis, clean.shape[axis], whole.shape[axis] - clean.shape[axis])
 

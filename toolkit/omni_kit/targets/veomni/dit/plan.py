@@ -51,7 +51,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
 
 @dataclass(frozen=True)
 class _Planner:
-    """What the parts of a plan are derived from."""
+    """Inputs of the parts of a plan."""
 
     subject: Subject
     request: Request
@@ -100,7 +100,7 @@ class _Planner:
 
     @property
     def _configs(self) -> tuple[str, str]:
-        """What the names of the training files begin with, and where the JSON file of the model goes."""
+        """Prefix of the training files, and the path of the model's JSON file."""
         name = self.request.name
         if self.in_tree:
             return f"configs/dit/{name}", f"configs/model_configs/{name}/{name}.json"

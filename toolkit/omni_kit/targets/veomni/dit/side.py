@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from omni_kit.errors import MissingRequirement
+from omni_kit.errors import MissingRequirement, in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import read_pipeline
 from omni_kit.targets.sides import KernelChoice, Mesh, TrainingRun
@@ -27,13 +27,13 @@ from omni_kit.targets.veomni.dit.overfit_check import (
 )
 from omni_kit.targets.veomni.dit.runs import DitRuns
 from omni_kit.targets.veomni.dit.small_pipeline import SIZES, ConditionsNotTested, drawn_shape, toy
-from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
+from omni_kit.targets.veomni.dit.train import processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
 from omni_kit.targets.veomni.runtime.kernels import attention_choice, bring_kernels
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
-from omni_kit.targets.veomni.runtime.train import begin, shard
+from omni_kit.targets.veomni.runtime.train import begin, in_low_precision, shard
 from omni_kit.toys.batches.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
 from omni_kit.toys.batches.protocol import Batch, CallScenario
 from omni_kit.toys.batches.scenarios import answered_whole
@@ -119,7 +119,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         except ImportError:
             raise
         except Exception as error:  # the integration's own
-            return [(GET, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")]
+            return [(GET, in_short(error))]
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
         """Return what can compute attention; torch's is what diffusers takes."""
@@ -182,7 +182,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return found
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
-        """As for language models; in low precision where attention over several processes takes no other."""
+        """Return the meshes of a language model; in low precision if distributed attention supports no other."""
         model = self._build(config_dir, None, "meta")
         if level == "sp" and not shares_sequences(model):
             return "not applicable: the integration has no plan to share a sequence"
@@ -215,7 +215,7 @@ def _pipeline(built: Any) -> Pipeline | None:
 
 
 def _loaded_by_itself(built: Any, denoiser: Path, batch: TrainingBatch) -> Iterator[str]:
-    """What is wrong with the model that the wrapper's own from_pretrained gives."""
+    """Yield the faults of the model that the wrapper's own from_pretrained returns."""
     given = type(built).from_pretrained(str(denoiser)).train()
     yield from answers_off(batch, given)
     theirs, mine = ({type(one).__name__ for one in processors_of(model)} for model in (built, given))
@@ -247,6 +247,6 @@ def _taken(model: nn.Module, samples: Sequence[Tensors]) -> dict[str, Any]:
 
 
 def _lists(samples: Sequence[Tensors]) -> dict[str, list[Any]]:
-    """What VeOmni's pipeline passes on: for each argument, the values of all samples."""
+    """Return the arguments as VeOmni's pipeline passes them: for each, the values of all samples."""
     fed = [{**as_arguments(sample), TARGET: sample[TARGET], _LATENTS: clean_latents(sample)} for sample in samples]
     return {name: [one[name] for one in fed] for name in fed[0]}

@@ -142,7 +142,7 @@ def _levels_wanted(pipeline: Any) -> dict[str, Any]:
 
 
 def _patches_wanted(config: Mapping[str, Any], scale: int) -> dict[str, Any]:
-    """The same of one that takes patches of pixels, and as many channels of each."""
+    """Return the settings of an autoencoder that takes patches of pixels, and as many channels of each."""
     own = config.get("scale_factor_spatial")
     if "patch_size" not in config or not isinstance(own, int) or scale % own or scale == own:
         return {}

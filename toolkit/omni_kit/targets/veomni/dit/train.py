@@ -1,7 +1,6 @@
 """One training step of a diffusion transformer in one process of several, as VeOmni's DiTTrainer takes it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,14 +12,6 @@ from omni_kit.toys.batches.protocol import Batch
 from omni_kit.toys.tensors import Tensors
 
 _NO_CLIPPING = 1e30
-_LOW = "bfloat16"  # the only kind of number that wrappers let flash attention have
-
-
-def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
-    """All meshes but the first, and next to it one process in low precision, whose error is the measure."""
-    alone, *others = meshes
-    low = replace(alone, name=f"{alone.name} in {_LOW}", dtype=_LOW)
-    return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]
 
 
 def processors_of(model: Any) -> list[Any]:

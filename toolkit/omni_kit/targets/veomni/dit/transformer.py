@@ -1,4 +1,4 @@
-"""What the templates of a transformer are rendered with."""
+"""Variables for the templates of a transformer."""
 
 import ast
 import builtins
@@ -115,7 +115,7 @@ def has_plan(model: ComponentModel) -> bool:
 
 
 def why_not_shared(model: ComponentModel) -> str:
-    """Why sequences of a model cannot be shared among processes; empty where they can."""
+    """Return why a model's sequences cannot be sharded; empty if they can."""
     if not has_plan(model):
         return "the class has no _cp_plan, so its sequence cannot be sharded"
     if DISPATCH not in attention_kernels(model):

@@ -1,4 +1,4 @@
-"""What the module for media of an integration is rendered with."""
+"""Variables for the media module of an integration."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,14 +81,14 @@ def _modules_called(model: UpstreamModel, owner: str, name: str, before: frozens
 
 
 def _assigned(method: ast.FunctionDef | None) -> Iterator[str]:
-    """What a method assigns, as it is written."""
+    """Yield the names that a method assigns, as written."""
     for node in ast.walk(method) if method is not None else ():
         if isinstance(node, ast.Assign):
             yield from (dotted(target) or "" for target in node.targets)
 
 
 def _attributes(model: UpstreamModel, merging: Merging) -> Iterator[tuple[str, str]]:
-    """What `__init__` takes from the config, and the method for positions reads from the model."""
+    """Yield the attributes that `__init__` takes from the config and the method for positions reads."""
     method = model.source.method(merging.owner, POSITIONS) if merging.positions else None
     init = model.source.method(merging.owner, "__init__")
     if method is None or init is None:

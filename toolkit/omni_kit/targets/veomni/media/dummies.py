@@ -38,7 +38,7 @@ class Dummy:
 
 
 def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
-    """Those of a class; a kind whose inputs are not known is left out."""
+    """Return the dummies of a class; a kind with unknown inputs is left out."""
     placed = [one for one in merging.features if one.placed is not None]
     found = [(one, dict(_inputs(model, one))) for one in placed]
     return [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 Held = tuple[ast.stmt, frozenset[str]]
 """A plain statement, and the places that hold what the call returned, or what was made of it, when it runs."""
 _ABOUT = {"shape", "dtype", "device", "size", "numel", "ndim", "dim"}
-"""What is read of a tensor without its values."""
+"""Attributes of a tensor that do not read its values."""
 _ADDS = {"append", "extend", "update", "insert"}
 
 

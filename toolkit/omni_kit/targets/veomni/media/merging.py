@@ -153,7 +153,7 @@ def refuse_attention_of_its_own(model: UpstreamModel) -> None:
 
 
 def mask_dropped(model: UpstreamModel) -> Obstacle | None:
-    """Where a tower makes no mask for flash attention, which then needs bounds that VeOmni's does not get."""
+    """Find a tower that makes no mask for flash attention, which then needs bounds that VeOmni's does not get."""
     for source in _tower_sources(model):
         for node in ast.walk(source.tree):
             asks = isinstance(node, ast.If) and "is_flash_attention_requested" in ast.unparse(node.test)

@@ -12,7 +12,7 @@ from omni_kit.targets.veomni.text.patches import Patch
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 IMPORTED = ("collate_infos", "collate_metadata", "from_pipeline", "positions_of", "sounds_of", "tower_arguments")
-"""What the generated module takes from the integration's `media` module."""
+"""Names that the generated module imports from the integration's `media` module."""
 
 
 def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> Iterator[Patch]:
@@ -67,7 +67,7 @@ config.get_text_config(decoder=True).tie_word_embeddings = config.tie_word_embed
 
 
 def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision]:
-    """What becomes of each kind of media, and of positions."""
+    """Yield the decisions on each kind of media, and on positions."""
     if (dropped := mask_dropped(model)) is not None:
         yield Decision("tower attention", "torch attention", *dropped)
     where, dummies = model.source.where, {one.kind: one for one in dummies_of(model, merging)}

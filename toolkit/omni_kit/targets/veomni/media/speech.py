@@ -1,4 +1,4 @@
-"""What a generated file leaves out: code that only produces speech, which training never builds."""
+"""Omissions of a generated file: code that only produces speech, which training never builds."""
 
 import ast
 

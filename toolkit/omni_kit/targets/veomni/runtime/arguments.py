@@ -1,4 +1,4 @@
-"""How VeOmni's data pipeline passes a sample to its models: with positions and placeholder masks made beforehand."""
+"""Samples as VeOmni's data pipeline passes them to its models: with precomputed positions and placeholder masks."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -38,7 +38,7 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
 
 
 def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
-    """As `arguments`, and the model makes the positions itself, from types of tokens where its forward takes them."""
+    """Return the result of `arguments` without positions, which the model makes itself, from types of tokens if it can."""
     fed = {name: value for name, value in arguments(model, inputs).items() if name != "position_ids"}
     return fed | {name: value for name, value in as_named(model, inputs).items() if name == _KINDS}
 

@@ -38,7 +38,7 @@ def use_packed_attention(model: nn.Module) -> str:
 
 @contextmanager
 def packed_attention_used(model: nn.Module) -> Iterator[None]:
-    """As `use_packed_attention`, while this is entered."""
+    """Use packed attention while this is entered."""
     before = [(config, config._attn_implementation) for config in _configs(model)]
     use_packed_attention(model)
     try:
@@ -87,7 +87,7 @@ def packed_attention(
     max_length_k: int | None = None,
     **_: Any,
 ) -> torch.Tensor:
-    """What flash attention computes, sequence by sequence: no token attends to another sequence's.
+    """Compute flash attention sequence by sequence: no token attends to another sequence's.
 
     Args:
         query, key, value: [batch, tokens, heads, width]; fewer heads in key and value are shared.
@@ -136,7 +136,7 @@ def _check(bounds: torch.Tensor | None, length: int, longest: int | None) -> Non
     if ends[0] != 0 or ends[-1] != length or min(lengths, default=0) < 0:
         raise ValueError(f"the bounds of packed sequences, {ends}, do not divide {length} tokens")
     if longest is not None and int(longest) < max(lengths):
-        raise ValueError(f"the longest packed sequence has {max(lengths)} tokens, and {int(longest)} are said")
+        raise ValueError(f"the longest packed sequence has {max(lengths)} tokens, but the maximum is {int(longest)}")
 
 
 def _places(bounds: torch.Tensor | None, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

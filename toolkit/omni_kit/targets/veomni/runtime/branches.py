@@ -1,4 +1,4 @@
-"""What an integration does on devices that are not here: VeOmni's constants that name one, assumed to be true."""
+"""Behaviour of an integration on absent devices: VeOmni's constants that name one, assumed to be true."""
 
 import importlib.util
 import inspect
@@ -60,7 +60,7 @@ def lacking(functions: Mapping[str, Register], constant: str, architecture: str 
 
 
 def registry_faults(model: Any) -> tuple[list[str], list[str]]:
-    """What the registered functions give for every class that does a task, and for none, on each branch.
+    """Call the registered functions for every class with a task, and for none, on each branch, and return their faults.
 
     Returns:
         The branches that could not be tried, each with the reason; and what is wrong.
@@ -82,7 +82,7 @@ def known_tasks(model: Any) -> list[str]:
 
 
 def _misnamed(key: str, register: Register) -> Iterator[str]:
-    """Who asks for a class that the function knows is given it."""
+    """Yield requested classes that the function knows and does not return."""
     for architecture in _classes(key):
         try:
             given = register(architecture)
@@ -103,7 +103,7 @@ def _misnamed(key: str, register: Register) -> Iterator[str]:
 
 
 def _otherwise(functions: Mapping[str, Register], constant: str) -> Iterator[str]:
-    """What a branch gives differently from the one that this machine takes."""
+    """Yield the results of a branch that differ from the branch that this machine takes."""
     for key, register in functions.items():
         for architecture in (*_classes(key), None):
             here = _outcome(register, architecture)
@@ -136,7 +136,7 @@ def _knows(register: Register, name: str) -> bool:
 
 
 def _hooks(given: type) -> set[str]:
-    """What a class has beyond any model of transformers: that is there for VeOmni."""
+    """Return a class's own attributes beyond any model of transformers: those made for VeOmni."""
     from transformers import GenerationMixin, PreTrainedModel
 
     theirs = {*dir(PreTrainedModel), *dir(GenerationMixin)}
@@ -156,7 +156,7 @@ def _classes(key: str) -> Sequence[str]:
 
 
 def architecture_of(model: Any) -> str:
-    """What a model's config calls its class."""
+    """Return the class name in a model's config."""
     return next(iter(getattr(model.config, "architectures", None) or []), type(model).__name__)
 
 

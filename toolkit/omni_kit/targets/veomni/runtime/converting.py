@@ -14,7 +14,7 @@ _AT_LAYER = re.compile(r"layers\\?\.\d")
 
 
 def converter_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
-    """What is wrong with what a converter keeps, and with what it does to the keys of prediction layers.
+    """Yield the faults of a converter: tensors that it keeps, and keys of prediction layers that it changes.
 
     Args:
         model: built by VeOmni, on the meta device.
@@ -32,7 +32,7 @@ def converter_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
 
 
 def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
-    """What a converter makes of the keys of layers that predict further tokens, which fill no parameter.
+    """Yield the faults of a converter with the keys of layers that predict further tokens, which fill no parameter.
 
     Args:
         made: another converter, unused.

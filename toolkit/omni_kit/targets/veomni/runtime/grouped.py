@@ -111,7 +111,7 @@ def _spans(ends: torch.Tensor, experts: int) -> list[tuple[int, int]]:
 
 
 def expert_histogram(indices: torch.Tensor, num_bins: int) -> torch.Tensor:
-    """How many tokens each expert has, int32 [experts]."""
+    """Return the number of tokens of each expert, int32 [experts]."""
     return torch.bincount(indices.flatten(), minlength=num_bins).to(torch.int32)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from omni_kit.isolation.failures import one_line
+from omni_kit.errors import in_short
 from omni_kit.targets.veomni.runtime.branches import known_tasks
 
 _CLOSE = 1e-4
@@ -49,7 +49,7 @@ def _called(build: Callable[[], Any], name: str, labels: Callable[[torch.Tensor]
     try:
         model = build()
     except Exception as error:  # the integration's own
-        return f"{name} cannot be built: {one_line(error)}"
+        return f"{name} cannot be built: {in_short(error, 160)}"
     ids = torch.arange(3, 3 + _ROWS * _LENGTH, device=next(model.parameters()).device).view(_ROWS, _LENGTH)
     given = {"attention_mask": torch.ones_like(ids), "use_cache": False}
     embedded = {"inputs_embeds": model.get_input_embeddings()(ids).detach(), **given}
@@ -73,7 +73,7 @@ def _off_upstream(model: Any, name: str, inputs: Mapping[str, Any]) -> str:
     try:
         found = model(**inputs)
     except Exception as error:  # the integration's own
-        return f"{called} ends in {one_line(error)}"
+        return f"{called} ends in {in_short(error, 160)}"
     if lost := [key for key in expected if found.get(key) is None]:
         return f"{called} returns no {', '.join(lost)}, and upstream does"
     off = [
@@ -92,7 +92,7 @@ def _step(model: Any, inputs: Mapping[str, Any]) -> str:
             return f"gives {type(loss).__name__} as its loss, not a differentiable scalar"
         torch.autograd.backward(loss)
     except Exception as error:  # the integration's own
-        return f"ends in {one_line(error)}"
+        return f"ends in {in_short(error, 160)}"
     return ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from omni_kit.errors import in_short
 from omni_kit.targets.veomni.runtime.branches import registry_faults
 from omni_kit.targets.veomni.runtime.converting import converter_faults, prediction_faults
 from omni_kit.upstream.places import INDEX_SUFFIX
@@ -41,11 +42,11 @@ def faults_of(model: Any, checkpoint: Path) -> tuple[list[str], list[Fault]]:
                 continue
             wrong += [(name, said) for said in found]
         except Exception as error:  # the hook's own
-            wrong.append((name, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"))
+            wrong.append((name, in_short(error)))
         called.append(name)
     after = model.config.to_dict()
     if changed := [key for key, value in config.items() if after.get(key) != value]:
-        wrong.append(("the config", f"a hook changes its {changed[0]}: the model goes on with another, and saves it"))
+        wrong.append(("the config", f"a hook changes its {changed[0]}: the model keeps and saves the change"))
     untried, faults = registry_faults(model)
     called.append("what is registered" + (f", but for {', '.join(untried)}" if untried else ""))
     return called, [*wrong, *(("what is registered", said) for said in faults)]
@@ -116,13 +117,13 @@ def _unpicklable(model: Any, names: list[str]) -> Iterator[str]:
         try:
             pickle.loads(pickle.dumps(answer))  # our own dumps, of our own process
         except Exception as error:
-            yield f"{name}: what it returns cannot be handed to a worker of the data loader: {error}"
+            yield f"{name}: what it returns cannot be sent to a worker of the data loader: {error}"
         if callable(answer) and (said := _misfit(answer, name.removeprefix("get_"))):
             yield f"{name}: VeOmni's collator cannot call what it returns: {said}"
 
 
 def _misfit(function: Callable[..., Any], name: str) -> str:
-    """Why the calls of VeOmni's collator do not fit; empty where they do, or where it calls in several ways."""
+    """Return why the calls of VeOmni's collator do not fit; empty if they do, or if it calls in several ways."""
     ways = _ways_of_calling(name)
     try:
         if len(ways) == 1:
@@ -134,7 +135,7 @@ def _misfit(function: Callable[..., Any], name: str) -> str:
 
 @cache
 def _ways_of_calling(name: str) -> frozenset[int]:
-    """How many arguments, all by their place, VeOmni's collator gives to a function that it keeps under this name."""
+    """Return the argument counts of VeOmni's collator for a function kept under this name, all positional."""
     from veomni.data import data_collator
 
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(data_collator))) if isinstance(node, ast.Call)]
@@ -195,7 +196,7 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
     if not experts:
         return None
     if not hasattr(model, "_convert_lora_targets_to_parameters"):
-        return iter([f"it is not there: LoRA on {', '.join(_TARGETS)} leaves out {experts[0]}, which is a stack"])
+        return iter([f"it is missing: LoRA on {', '.join(_TARGETS)} leaves out {experts[0]}, which is a stack"])
     from veomni.lora.target_mapping import resolve_fused_moe_lora_targets
 
     found = resolve_fused_moe_lora_targets(model, {"lora_modules": list(_TARGETS)})
@@ -203,7 +204,7 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
     if not named:
         return iter(["it translates none of gate_proj, up_proj and down_proj into a parameter"])
     left = [name for name in experts if name not in _matching(named, experts)]
-    lost = [f"asked for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left))]
+    lost = [f"for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left))]
     return iter([*lost, *_exchanged(model, experts)])
 
 
@@ -217,7 +218,7 @@ def _exchanged(model: Any, experts: Sequence[str]) -> Iterator[str]:
         found = resolve_fused_moe_lora_targets(model, {"lora_modules": [target]})
         given = _matching(list(found.get("target_parameters") or []), experts)
         if own and given and not set(own) & set(given):
-            yield f"asked for {target} alone, it returns {_any_layer(given[0])}"
+            yield f"for {target} alone, it returns {_any_layer(given[0])}"
 
 
 def _matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -251,7 +252,7 @@ def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
 
 
 def _loading(model: Any, checkpoint: Path) -> Iterator[str] | None:
-    """What a whole checkpoint has and the model has not is dropped by its hook for loading, all of it or nothing."""
+    """Yield the keys that a loading hook drops only in part: a whole checkpoint has them and the model does not."""
     import torch
 
     hooks = list(model._load_state_dict_pre_hooks.values())

@@ -35,7 +35,7 @@ _NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
 
 
 def choices_of(model: nn.Module, slots: Sequence[Slot]) -> list[KernelChoice]:
-    """What the settings can choose for a model.
+    """Return the kernel settings that apply to a model.
 
     Args:
         slots: of the model, as `find_slots` gives them.
@@ -102,7 +102,7 @@ def _defaults() -> dict[str, str]:
 
 
 def _registered(operation: str, variant: str) -> Iterator[Bindable]:
-    """What VeOmni's registry has for an operation, as its settings call it."""
+    """Yield the kernels of VeOmni's registry for an operation, by their names in settings."""
     from veomni.ops.kernel_registry import KERNEL_REGISTRY
 
     for name, spec in KERNEL_REGISTRY._specs.get((operation, variant), {}).items():
@@ -111,7 +111,7 @@ def _registered(operation: str, variant: str) -> Iterator[Bindable]:
 
 
 def _missing(spec: Any) -> str:
-    """Why a kernel cannot be tried on this machine; empty where it can."""
+    """Return why a kernel cannot run on this machine; empty if it can."""
     if not spec.hardware.is_satisfied():
         return f"needs {spec.hardware.device_type}{_capability(spec.hardware)}"
     try:
@@ -136,7 +136,7 @@ def _attentions() -> list[Bindable]:
 
 
 def _attention_missing(name: str) -> str:
-    """Why transformers, or VeOmni over it, cannot compute attention so on this machine."""
+    """Return why transformers, or VeOmni over it, cannot compute this attention on this machine."""
     from transformers import utils
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
     from veomni.utils import import_utils

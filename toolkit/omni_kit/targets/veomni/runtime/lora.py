@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from omni_kit.counting import counted
+from omni_kit.errors import in_short
 
 _RANK, _ALPHA = 4, 8
 # What the fused experts of every model are called in a training configuration.
@@ -41,7 +42,7 @@ class Adapters:
     stored: Sequence[str] = ()
 
     def tried(self) -> tuple[list[str], list[str]]:
-        """What was done with which adapters; and what is wrong."""
+        """Train and reload each kind of adapters; return what was tried, and the faults."""
         stacks = _stacks(self._first)
         ways: Mapping[str, bool | None] = (
             {"one adapter an expert": False, "one for all experts": True} if stacks else {"linear layers": None}
@@ -51,7 +52,7 @@ class Adapters:
             try:
                 found, count = self._way(shared, stacks, self.folder / way.replace(" ", "_"))
             except Exception as error:  # VeOmni's, or the model's
-                found, count = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"], 0
+                found, count = [f"{in_short(error, 300)} {_raised(error)}"], 0
             said.append(f"{way}: {counted(count, 'adapter')}")
             wrong += [one for one in found if one not in wrong]
         chosen = [] if wrong else _few(self._first, stacks)  # a fault of all of them need not be said for each
@@ -59,7 +60,7 @@ class Adapters:
             try:
                 found = [*self._only(names, stacks)]
             except Exception as error:
-                found = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"]
+                found = [f"{in_short(error, 300)} {_raised(error)}"]
             wrong += [f"{' and '.join(names)} alone: {one}" for one in found]
         said += [f"{counted(chosen, 'choice')} of one projection or two"] if chosen else []
         if own := _with_own_forward(self._first):
@@ -67,7 +68,7 @@ class Adapters:
         return said, wrong
 
     def _only(self, names: Sequence[str], stacks: list[str]) -> Iterator[str]:
-        """What is wrong where adapters are asked for these projections and no others."""
+        """Yield the faults of adapters that are requested for these projections and no others."""
         from veomni.lora import VeOmniLoraConfig, VeOmniLoraModel, resolve_fused_moe_lora_targets
 
         model = copy.deepcopy(self._first)
@@ -155,7 +156,7 @@ class Adapters:
             yield f"the step changes {_listed(others)}, which are not adapters"
 
     def _resumed(self, wrapped: Any, folder: Path) -> Iterator[str]:
-        """What is saved and loaded onto a new model answers the same; every key lands."""
+        """Yield the faults of saving adapters and loading them onto a new model: other outputs, or unused keys."""
         from veomni.lora import VeOmniLoraModel
         from veomni.lora.weight_loading import load_lora_weights
 
@@ -275,7 +276,7 @@ def _not_wrapped(base: nn.Module, stacks: list[str]) -> list[str]:
 
 
 def _raised(error: Exception) -> str:
-    """Where the model's own code was, or VeOmni's, when it happened."""
+    """Return the last frame of an error in the model's own code, or VeOmni's."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/torch/" not in frame.filename]
     return f"({frames[-1].filename}:{frames[-1].lineno})"
 

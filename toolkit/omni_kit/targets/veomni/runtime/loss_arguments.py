@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import in_short
 from omni_kit.toys.batches.language import without_router_loss
 
 _OPERATION, _VARIANT = "cross_entropy_loss", "causal"
@@ -42,7 +43,7 @@ def loss_arguments() -> list[str]:
 
 
 def lost_arguments(model: Any, fed: Mapping[str, Any]) -> list[str]:
-    """What does not reach the loss, and where a bound kernel gives other answers than the plain path.
+    """Return the arguments that do not reach the loss, and the bound kernels whose output differs from the plain path.
 
     Args:
         model: in training mode.
@@ -105,7 +106,7 @@ def _unheard(model: Any, fed: Mapping[str, Any], name: str, slot: Any) -> Iterat
 
 
 def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
-    """What a training step answers with each group of arguments, by the kernel and without one."""
+    """Yield the groups of arguments for which a training step differs between the kernel and the plain path."""
     from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
 
     given = _examples(fed)
@@ -139,7 +140,7 @@ def _answers(
         try:
             answer = model(**fed, **given, use_cache=False)
         except Exception as error:  # VeOmni's, or the model's
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return in_short(error)
     auxiliary = getattr(answer, "fused_linear_aux", None)
     found = {"loss": answer.loss, **(vars(auxiliary) if auxiliary is not None else {})}
     return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}

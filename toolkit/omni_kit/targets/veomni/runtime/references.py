@@ -1,4 +1,4 @@
-"""What VeOmni's kernel slots compute, in plain torch and from the definition of each operation.
+"""Operations of VeOmni's kernel slots, in plain torch and from the definition of each operation.
 
 They take the arguments that VeOmni's kernels take, and nothing else: an integration that passes a slot something that
 no kernel knows raises here as it would there.
@@ -47,7 +47,7 @@ def rotary(
 
 
 def rotary_vision(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Pair:
-    """As `rotary` for [tokens, heads, channels], in float32."""
+    """Apply `rotary` to [tokens, heads, channels], in float32."""
     cos, sin = cos.unsqueeze(-2).float(), sin.unsqueeze(-2).float()
     return _turned(q.float(), cos, sin).to(q.dtype), _turned(k.float(), cos, sin).to(k.dtype)
 

@@ -1,4 +1,4 @@
-"""What VeOmni's data pipeline calls of torchvision, in plain torch."""
+"""Functions of torchvision that VeOmni's data pipeline calls, in plain torch."""
 
 from collections.abc import Sequence
 from enum import Enum

@@ -11,7 +11,7 @@ Decide = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 class _Watching:
-    """What VeOmni's hooks call: a manager of replays, and a monitor."""
+    """Targets of VeOmni's hooks: a manager of replays, and a monitor."""
 
     _paused = False
 
@@ -68,7 +68,7 @@ class _TopK(TorchFunctionMode):
 
 
 def router_faults(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
-    """What does not work of the replay that a model's type announces, and of the monitor that finds its routers.
+    """Yield the faults of router replay, if the model's type announces it, and of the monitor that finds its routers.
 
     Args:
         model: in training mode.

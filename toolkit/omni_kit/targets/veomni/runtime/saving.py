@@ -1,4 +1,4 @@
-"""What VeOmni's own savers do to a model: the one of exports, and that of distributed checkpoints."""
+"""Effects of VeOmni's own savers on a model: that of exports, and that of distributed checkpoints."""
 
 import copy
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from omni_kit.errors import in_short
 
 _SHOWN = 2
 
@@ -32,7 +34,7 @@ def cast_while_saved(model: Any) -> str:
 
 
 def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:
-    """What VeOmni's distributed checkpoint returns with other values than were saved; empty if nothing.
+    """Return which values VeOmni's distributed checkpoint changes; empty if none.
 
     Parameters are in bfloat16, and what upstream keeps in float32, and every buffer, in float32.
 
@@ -55,7 +57,7 @@ def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:
                 tensor.zero_()
         checkpoint.load({"model": ModelState(saved)}, checkpoint_id=str(folder))
     except Exception as error:  # the integration's own hooks, or what they make VeOmni do
-        return f"VeOmni's distributed checkpoint ends in {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return f"VeOmni's distributed checkpoint ends in {in_short(error)}"
     after = saved.state_dict()
     lost = [name for name, tensor in before.items() if name not in after or not _same(tensor, after[name])]
     if not lost:

@@ -184,7 +184,7 @@ class VeOmniBuilder:
         return attention_recorded(model)
 
     def notes(self) -> list[str]:
-        """What was stood in for since the last question."""
+        """Return the stand-ins used since the last request."""
         found = [*filter(None, [self._restored]), *stand_ins_used(), *filter(None, self._notes)]
         self._notes, self._restored = [], ""
         return found
@@ -230,7 +230,7 @@ class VeOmniBuilder:
         return model
 
     def forward_with(self, model: nn.Module, slot: str, inputs: Tensors) -> Tensors:
-        """As `forward`; packed where the slot is that of attention."""
+        """Run forward; packed if the slot is that of attention."""
         return language_model(model, inputs, packed if slot == ATTENTION else arguments)
 
     def calls(self) -> dict[str, list[str]]:
@@ -245,7 +245,7 @@ class VeOmniBuilder:
         return [*lost_arguments(part, fed), *router_faults(part, fed)]
 
     def settings_place(self) -> Sequence[str]:
-        """As VeOmni's arguments are nested."""
+        """Return the path of settings in VeOmni's arguments."""
         return PLACE
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
@@ -330,7 +330,7 @@ class VeOmniBuilder:
         return [step(ready, batch, self._device) for batch in batches]
 
     def _kernels(self, mesh: Mesh, config_dir: Path) -> dict[str, str]:
-        """What VeOmni cannot share work without: attention over packed sequences, and grouped experts."""
+        """Return the kernels that VeOmni needs to share work: attention over packed sequences, and grouped experts."""
         shares_experts = mesh.sizes.get("ep", 1) > 1
         if self._device == "cpu":
             return select_grouped_experts() if shares_experts else {}

@@ -93,7 +93,7 @@ def _users(tree: ast.Module) -> dict[str, set[str]]:
 
 
 def _reached(name: str, mentions: Mapping[str, set[str]], functions: set[str]) -> set[str]:
-    """What a definition mentions, and what the functions that it mentions do."""
+    """Return the names that a definition mentions, directly or through mentioned functions."""
     reached: set[str] = set()
     todo = [name]
     while todo:
@@ -104,7 +104,7 @@ def _reached(name: str, mentions: Mapping[str, set[str]], functions: set[str]) -
 
 
 def _idle(users: set[str] | None, built: set[str]) -> str:
-    """Why a slot cannot be called in what was built; a slot that nobody mentions has no such excuse."""
+    """Return why a slot cannot be called in the built model; a slot that nothing mentions has no such reason."""
     if not users or users & built:
         return ""
     return f"only {', '.join(sorted(users)[:2])} would call it, and the model that was built has none"
@@ -145,7 +145,7 @@ def note_call(name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
 
 
 def call_told(args: Any, kwargs: Mapping[str, Any]) -> str:
-    """What a call was made with, in short."""
+    """Return the arguments of a call, in short."""
     told = [_told(value) for value in args] + [f"{key}={_told(value)}" for key, value in kwargs.items()]
     return ", ".join(told)
 

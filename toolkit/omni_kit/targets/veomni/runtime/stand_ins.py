@@ -33,7 +33,7 @@ def register_stand_ins() -> dict[str, str]:
 
 
 def stand_ins_used() -> list[str]:
-    """What ran since the last call, one line each."""
+    """Return the stand-ins that ran since the last call, one line each."""
     lines = [
         f"torch stood in for VeOmni's {operation} kernel, which needs an accelerator" for operation in sorted(_used)
     ]

@@ -60,7 +60,7 @@ class TextRuns:
         return runs, [*refused(runs), *self._unknown_modules()]
 
     def _unknown_modules(self) -> Iterator[str]:
-        """What the adapters' training file names and the model does not have: peft passes over it without a word."""
+        """Yield the modules in the adapters' training file that the model does not have: peft ignores them silently."""
         settings = read_mapping(self._own(LORA)).get("model") or {} if self._own(LORA).is_file() else {}
         named = (settings.get("lora_config") or {}).get("lora_modules") or []
         known = set(self.modules) | set(_FUSED)

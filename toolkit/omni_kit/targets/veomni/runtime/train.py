@@ -30,7 +30,7 @@ _LOW = "bfloat16"  # the only kind of number that VeOmni's kernels for experts t
 
 
 def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str, list[str]]:
-    """What a level runs on, the one process that it is compared with first; or why it makes no sense.
+    """Return the meshes of a level, starting with the one process to compare them with; or why it does not apply.
 
     Returns:
         With it, what was left out.
@@ -40,7 +40,7 @@ def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str
     """
     if level == "ep" and (why := _why_no_experts(model, device)):
         return why, []
-    wanted = _on_accelerator(_LEVELS[level]) if level == "ep" and device != "cpu" else _LEVELS[level]
+    wanted = in_low_precision(_LEVELS[level]) if level == "ep" and device != "cpu" else _LEVELS[level]
     left_out = {mesh.name: why for mesh in wanted if (why := _why_not(mesh, model, device))}
     fit = [mesh for mesh in wanted if mesh.name not in left_out]
     if all(mesh.processes == 1 for mesh in fit):
@@ -48,15 +48,15 @@ def meshes_of(level: str, model: Any, device: str) -> tuple[Sequence[Mesh] | str
     return fit, [f"{level} leaves out {name}, which {why}" for name, why in left_out.items()]
 
 
-def _on_accelerator(meshes: Sequence[Mesh]) -> list[Mesh]:
-    """In low precision, and next to it one process in low precision, whose error is the measure."""
+def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
+    """Return all meshes but the first in low precision, next to one process in it, whose error is the measure."""
     alone, *others = meshes
     low = replace(alone, name=f"{alone.name} in {_LOW}", dtype=_LOW)
     return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]
 
 
 def _why_not(mesh: Mesh, model: Any, device: str) -> str:
-    """Why a mesh does not fit the model or the machine; empty where it does."""
+    """Return why a mesh does not fit the model or the machine; empty if it does."""
     odd = [count for count in sorted(_heads(model.config.to_dict())) if count % mesh.sizes.get("ulysses", 1)]
     if odd:
         return f"does not divide {odd[0]} heads"
@@ -74,7 +74,7 @@ def _width(config: Any) -> int:
 
 
 def _why_no_experts(model: Any, device: str) -> str:
-    """Why there is nothing to share out; empty where there is."""
+    """Return why there is nothing to shard; empty if there is."""
     if not any(".experts." in name and tensor.dim() == 3 for name, tensor in model.named_parameters()):
         return "not applicable: the model has no stacked experts to share out"
     if not hasattr(model, "get_parallel_plan"):

@@ -41,7 +41,7 @@ _OF_DEVICES: Mapping[str, Any] = {
 ONE_GPU: Mapping[str, object] = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
 """The settings of a training in one process, whose weights are not spread."""
 STEPS, SAVED = 4, 2
-"""How many steps a run takes, and after which it saves."""
+"""Number of steps in a run, and the step after which it saves."""
 _ACCELERATOR = "cuda"
 _ADAPTER = "lora_"  # in the names of their tensors
 
@@ -114,7 +114,7 @@ def without_torchvision() -> None:
 
 
 class Record:
-    """What a trainer did in one process.
+    """Record of a trainer in one process.
 
     Args:
         file: where it is written.
@@ -232,7 +232,7 @@ def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
 
 
 def _of_lists(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What lists with a value for each sample say of each."""
+    """Split lists with a value for each sample into one mapping a sample."""
     count = len(next(iter(answer.values())))
     return [{name: _copied(values[i]) for name, values in answer.items()} for i in range(count)]
 

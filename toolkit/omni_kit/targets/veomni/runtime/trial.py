@@ -24,10 +24,10 @@ _SEEN = 0.37
 """An epsilon and a limit that are seen in the numbers."""
 _TOKENS = 11  # of a sequence: more than the selections of toys keep, or nothing would be selected
 _SCALES = (1.0, 30.0, 0.3)
-"""How large inputs are: large ones show a clamp, small ones an epsilon."""
+"""Scales of inputs: large ones show a clamp, small ones an epsilon."""
 
 Pair = tuple[Any, Any, list[torch.Tensor]]
-"""What upstream computes, what the kernel computes, and the tensors whose gradients count."""
+"""Upstream's result, the kernel's result, and the tensors whose gradients count."""
 Outcome = tuple[str, str]
 """agrees, differs or not run; and what differs, or why it was not run."""
 
@@ -66,7 +66,7 @@ def _outcome(modeling: Any, parts: Mapping[str, nn.Module], site: Mapping[str, s
 
 
 def _differences(site: Mapping[str, str], owner: Any, parts: Mapping[str, nn.Module]) -> Iterator[str]:
-    """What differs in each trial: of several sizes in float32, then in bfloat16, where rounding shows."""
+    """Yield the differences in each trial: of several sizes in float32, then in bfloat16, where rounding shows."""
     make = _PAIRS[site["site"]]
     for seed, scale in enumerate(_SCALES):
         found, wanted, leaves = make(_filled(owner, torch.float32, seed), site["epsilon"], Inputs(scale, parts=parts))
@@ -91,7 +91,7 @@ def _filled(owner: Any, dtype: torch.dtype, seed: int) -> Any:
 
 
 def _unlike(found: Any, wanted: Any) -> str:
-    """What is not even of the same form."""
+    """Return the first difference in form: shape, dtype or number of tensors."""
     pairs = list(zip(_tensors(found), _tensors(wanted), strict=False))
     if len(_tensors(found)) != len(_tensors(wanted)):
         return f"{len(_tensors(found))} results instead of {len(_tensors(wanted))}"
@@ -171,7 +171,7 @@ def _rotary(function: Any, epsilon: str, inputs: Inputs) -> Pair:
 
 
 def _of_other_tables(function: Any) -> Iterator[str]:
-    """What a function makes of tables of which the kernel would make something else."""
+    """Yield the function's results for tables that the kernel would treat differently."""
     heads = [torch.randn(2, count, 5, 8) for count in (4, 2)]
     try:
         found = function(*heads, torch.randn(2, 5, 4), torch.randn(2, 5, 4))

@@ -30,7 +30,7 @@ def asks_registry(node: ast.ClassDef) -> bool:
 
 
 def attention_difference(attention: Module) -> Difference | None:
-    """Where an attention class computes something else with VeOmni's attention functions than with upstream's.
+    """Find where an attention class computes something else with VeOmni's attention functions than with upstream's.
 
     Raises:
         Unsupported: it cannot be evaluated.
@@ -47,7 +47,7 @@ def attention_difference(attention: Module) -> Difference | None:
 
 
 def _width(attention: Module) -> int:
-    """How wide the hidden states are: what the first of its layers takes."""
+    """Return the width of the hidden states: the input width of its first layer."""
     for one, *_ in attention.attributes.values():
         weight = one.attributes.get("weight", [None])[0] if isinstance(one, Module) else None
         if isinstance(weight, Shape) and weight.shape is not None and len(weight.shape) == 2 and weight.shape[-1]:
@@ -56,7 +56,7 @@ def _width(attention: Module) -> int:
 
 
 def _rotary_widths(attention: Module) -> Iterator[int]:
-    """How wide the tables of cosines may be: a head, or a part of it."""
+    """Yield possible widths of the tables of cosines: a head, or a part of it."""
     config = attention.attributes.get("config", [None])[0]
     own = (attention.attributes.get(name, [None])[0] for name in _WIDTHS)
     said = (config.get(name) for name in _WIDTHS) if isinstance(config, Config) else ()
@@ -82,7 +82,7 @@ def _with_both(attention: Module, width: int, turned: int, trial: Trial) -> tupl
 
 
 def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapping[str, Any]:
-    """What the forward of an attention class is called with, by the names of its parameters."""
+    """Return the arguments of an attention class's forward, by the names of its parameters."""
     found = attention.cls.method("forward") if attention.cls is not None else None
     if found is None:
         raise Unsupported("has no forward")

@@ -50,7 +50,7 @@ def _runs(model: UpstreamModel) -> bool:
 
 
 def _said(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[tuple[str, str]]:
-    """What running says of each site: (what the decision is about, a text for its evidence)."""
+    """Yield the result of running each site: the decision it is about, and a text for its evidence."""
     try:
         config = small_config(model) | {"model_type": model.config.model_type}
         jobs = [{"site": one.site, "owner": _owner(one), "epsilon": one.epsilon} for one in sites]

@@ -1,4 +1,4 @@
-"""What the templates of a language model are rendered with."""
+"""Variables for the templates of a language model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the converter template needs to know: parts on disk, parameters in memory, renamings."""
+"""Facts for the converter template: parts on disk, parameters in memory, renamings."""
 
 import ast
 import re
@@ -46,7 +46,7 @@ _SHOWN: Mapping[Disk, str] = {
 
 @dataclass(frozen=True)
 class ConverterContext:
-    """What the converter's template is rendered with.
+    """Variables for the converter's template.
 
     Attributes:
         name, class_name: what its functions and classes are called after.
@@ -90,7 +90,7 @@ class ConverterContext:
 
 
 def layout_of(verdict: LayoutVerdict) -> Loading:
-    """What loading a checkpoint needs, where a converter is needed one that the template can write.
+    """Return the loading of a checkpoint; any converter that it needs is one that the template can write.
 
     Raises:
         Refusal: no converter can read it, and why.

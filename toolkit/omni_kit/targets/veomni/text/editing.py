@@ -54,7 +54,7 @@ def span(source: SourceFile, node: ast.stmt | ast.expr) -> tuple[int, int]:
 
 @cache
 def _starts(source: SourceFile) -> list[int]:
-    """Where each line begins, by its number."""
+    """Return the start of each line, by its number."""
     return [0, *accumulate((len(line.encode()) + 1 for line in source.lines), initial=0)]
 
 

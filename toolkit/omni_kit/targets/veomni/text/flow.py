@@ -41,9 +41,9 @@ class Term:
 SELF = Term("parameter", ("self",))
 LABELS = Term("parameter", ("labels",))
 LOGITS = Term("logits")
-"""What lm_head makes of the hidden states."""
+"""Output of lm_head for the hidden states."""
 LOSS = Term("loss")
-"""What the loss function returns."""
+"""Result of the loss function."""
 HEAD = SELF.attribute("lm_head")
 REST = "**"
 """The keyword that stands for the arguments that a forward passes on."""

@@ -1,4 +1,4 @@
-"""What VeOmni does with models of transformers that answer in text: scaffolded, compared and checked."""
+"""Handler of VeOmni for transformers models with text output: scaffolds, compares and checks them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.traits import profile
 
 MEDIA_FILE = "media.py"
-"""What the integration of a model with media has."""
+"""File that the integration of a model with media has."""
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 
@@ -38,7 +38,7 @@ class TextHandler:
         return replace(found, offers=found.offers | own | training)
 
     def sites(self, subject: Subject) -> tuple[Decision, ...]:
-        """Where VeOmni's kernels fit, whether an integration can be written or not; nothing without a head for text."""
+        """Return where VeOmni's kernels fit, even if no integration can be written; empty without a head for text."""
         from omni_kit.targets.veomni.text.plan import site_decisions
         from omni_kit.targets.veomni.text.sites import causal_head, find_sites
 

@@ -1,4 +1,4 @@
-"""What VeOmni's kernels compute, and whether upstream's code computes the same.
+"""Formulas of VeOmni's kernels, and whether upstream's code computes the same.
 
 The formulas were read in `veomni.ops`: liger's RMSNorm with the casting of Llama, its rotary embedding of the whole
 head in halves, its SwiGLU, the fused experts, and the load-balancing loss of Mixtral.
@@ -30,7 +30,7 @@ def floats(norm: Module) -> list[str]:
 
 
 def norm_difference(norm: Module, epsilon: str) -> Difference | None:
-    """Where the forward of a norm is something else than weight * norm(x).
+    """Find where the forward of a norm differs from weight * norm(x).
 
     Raises:
         Unsupported: it cannot be evaluated.
@@ -50,7 +50,7 @@ def norm_difference(norm: Module, epsilon: str) -> Difference | None:
 
 
 def mlp_difference(mlp: Module) -> Difference | None:
-    """Where the forward of an MLP is something else than down_proj(silu(gate_proj(x)) * up_proj(x)).
+    """Find where the forward of an MLP differs from down_proj(silu(gate_proj(x)) * up_proj(x)).
 
     Raises:
         Unsupported: it cannot be evaluated.
@@ -93,7 +93,7 @@ def _of_known_size(mlp: Module) -> Module:
 
 
 def rotary_difference(function: FunctionRef) -> Difference | str | None:
-    """Where a function is something else than the rotation of whole heads, of which each half turns with the other.
+    """Find where a function differs from the rotation of whole heads that turns each half with the other.
 
     Tables of another dtype than that of the heads, and tables of fewer places than a head has, are tried, too: a
     function that makes something else of those does what the kernel does not, and a text says which.
@@ -143,7 +143,7 @@ def _rotated(trial: Trial, heads: Sequence[Tensor], tables: Sequence[Tensor], di
 
 
 def experts_difference(experts: Module) -> Difference | None:
-    """Where the forward of experts is something else than the sum of weight * down(silu(gate(x)) * up(x)).
+    """Find where the forward of experts differs from the sum of weight * down(silu(gate(x)) * up(x)).
 
     Of experts with a `limit`, VeOmni's kernels clamp the gate from above and the other half on both sides.
 
@@ -191,7 +191,7 @@ def _mixed(
 
 
 def balancing_difference(function: FunctionRef, standard: FunctionRef) -> Difference | None:
-    """Where a load-balancing loss is something else than the standard one.
+    """Find where a load-balancing loss differs from the standard one.
 
     Raises:
         Unsupported: one of them cannot be evaluated.

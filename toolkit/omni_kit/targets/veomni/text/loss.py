@@ -20,7 +20,7 @@ OUTPUTS = {
     "MoeCausalLMOutputWithPast": "MoeCausalLMOutputWithLogProbs",
 }
 AUX = "FusedLinearAuxOutputMixin"
-"""What VeOmni's output classes inherit from, beside upstream's."""
+"""Base class of VeOmni's output classes, next to upstream's."""
 _CONFIG = SELF.attribute("config")
 _VOCABULARY = (
     SELF.attribute("vocab_size"),
@@ -33,7 +33,7 @@ _VOCABULARY = (
 
 @dataclass(frozen=True)
 class Loss:
-    """What was found.
+    """Loss calls that were found.
 
     Attributes:
         calls: the calls of the loss function.
@@ -88,7 +88,7 @@ def _outputs(forward: ast.FunctionDef, path: Path) -> Iterator[ast.Call]:
 
 
 def _obstacles(source: SourceFile, path: Path) -> Iterator[str]:
-    """What one path does with the logits that a fused kernel does not."""
+    """Yield the uses of the logits on one path that a fused kernel does not support."""
     called = {id(node.func) for node, _ in path.uses if isinstance(node, ast.Call)}
     for node, result in path.uses:
         if result is not path.result and id(node) not in called:
@@ -147,7 +147,7 @@ def _holds(value: Any, other: Term) -> bool:
 
 
 def _misplaced(forward: ast.FunctionDef, heads: Sequence[ast.expr]) -> str | None:
-    """Why nothing can be written before the statement of lm_head; None where it can."""
+    """Return why nothing can be inserted before the statement of lm_head; None if it can."""
     for head in heads:
         statement = statement_of(forward, head)
         scoped = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.GeneratorExp)
@@ -174,7 +174,7 @@ def standard_block(forward: ast.FunctionDef, loss: Loss) -> tuple[ast.stmt, ...]
 
 
 def _assigned(statement: ast.stmt, name: str) -> ast.expr | None:
-    """What a statement assigns to one name."""
+    """Return the value that a statement assigns to one name."""
     if isinstance(statement, ast.Assign) and [ast.unparse(one) for one in statement.targets] == [name]:
         return statement.value
     return None

@@ -486,7 +486,7 @@ def _new_annotation(text: str, old: str, new: str) -> str:
 
 
 def _imports(source: SourceFile, patches: Sequence[Patch]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What the config must import so that the patched definitions can be read: (module, names), sorted.
+    """Yield the imports that the config needs to read the patched definitions: (module, names), sorted.
 
     No names means `import module`.
     """

@@ -20,7 +20,7 @@ TEMPLATE = "plain_tensor_converter.py.jinja"
 
 @dataclass(frozen=True)
 class PlainContext:
-    """What the converter's template is rendered with.
+    """Variables for the converter's template.
 
     Attributes:
         name, class_name: what its functions and classes are called after.

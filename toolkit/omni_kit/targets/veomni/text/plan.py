@@ -74,7 +74,7 @@ def site_decisions(sites: Iterable[Site]) -> Iterator[Decision]:
 
 @dataclass(frozen=True)
 class _Planner:
-    """What the parts of a plan are derived from."""
+    """Inputs of the parts of a plan."""
 
     subject: Subject
     request: Request
@@ -113,7 +113,7 @@ class _Planner:
 
     @cached_property
     def merging(self) -> Merging | None:
-        """Where media come into the text; None for a model of text alone."""
+        """Merging of media into the text; None for a text-only model."""
         return find_merging(self.model) if self.subject.kind in MULTIMODAL else None
 
     @cached_property
@@ -309,7 +309,7 @@ class _Planner:
 
     @cached_property
     def _media(self) -> dict[str, Any]:
-        """What the templates of media are rendered with, too."""
+        """Extra variables for the templates of media."""
         return vars(media_context(self.model, self.merging)) if self.merging is not None else {}
 
     @cached_property
@@ -382,9 +382,7 @@ class _Planner:
         return Decision("parallel plan", "none", reason, experts.evidence if experts is not None else "")
 
     def _plain_decision(self) -> Decision:
-        parts = [
-            f"{tied} is {source} where the config ties, and its module holds more" for tied, source in self.plain.copies
-        ]
+        parts = [f"{tied} is {source} if tied, and its module contains more" for tied, source in self.plain.copies]
         parts += ["upstream changes names or tensors while it loads"] if self.model.recipe else []
         origin = ", ".join(self.model.recipe.resolved_from) if self.model.recipe else "_tied_weights_keys"
         return Decision("checkpoint converter", "generate", "; ".join(parts), origin)

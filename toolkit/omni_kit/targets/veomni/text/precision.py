@@ -1,4 +1,4 @@
-"""Where a router multiplies in float32 although autocast would lower that again.
+"""Routers that multiply in float32 although autocast would lower that again.
 
 Autocast casts the inputs of a product whatever the code has cast them to. VeOmni's own integrations disable it there.
 """

@@ -1,4 +1,4 @@
-"""What a recipe does to tensors that are no experts, as the converter template writes it down."""
+"""Renamings and conversions of a recipe for tensors other than experts, as the converter template writes them."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where a model chooses experts for its tokens, and what VeOmni requires to know and to decide there.
+"""Places where a model chooses experts for its tokens, and the calls that VeOmni needs there.
 
 VeOmni's monitor counts how often each expert is chosen, and reinforcement learning replays the choice of an earlier
 pass. Both need a call after the choice; what follows upstream's `topk` makes the weights of the chosen experts.

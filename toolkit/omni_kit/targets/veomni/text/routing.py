@@ -1,4 +1,4 @@
-"""How a model routes tokens to experts, by what its code computes.
+"""Routing of tokens to experts, by what a model's code computes.
 
 VeOmni has no kernel slot for routers (`veomni.ops.kernel_registry`): upstream's code always stays. What it computes is
 told, because the experts' kernel and the load-balancing loss take its results.
@@ -128,7 +128,7 @@ def _recorded(router: Module, index: int, trial: Trial) -> tuple[Any, Any]:
     results = trial.values.run(router, "forward", [given], {})
     result = results[index] if isinstance(results, list | tuple) and index < len(results) else results
     if not isinstance(result, Tensor):
-        raise Unsupported("returns no tensor there")
+        raise Unsupported("does not return a tensor there")
     logits = _logits(layer, given, trial)
     return Tensor(result.data.reshape(-1, result.shape[-1]), FLOAT32), Tensor(logits, FLOAT32)
 

@@ -53,7 +53,7 @@ def kept_apart(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str]
 
 
 def sees_ahead(model: UpstreamModel) -> Obstacle | None:
-    """Where a model lets some tokens, as those of a picture, see later ones: not by flash attention."""
+    """Find where a model lets some tokens, such as those of a picture, see later ones, which flash attention cannot."""
     source = model.source
     for name in built_classes(source, model.class_name):
         for node in ast.walk(source.classes[name]):
@@ -80,7 +80,7 @@ def other_attention(sites: Sequence[Site]) -> Site | None:
 
 
 def _past_attention(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str]) -> Iterator[Obstacle]:
-    """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
+    """Yield what upstream does with several tokens at once that VeOmni's attention functions do not support."""
     source = model.source
     place = source.where(source.tree)
     layers = (p for p in _of_text(model.skeleton.parameters) if p.owner not in _OF_IMAGES)
@@ -184,7 +184,7 @@ def _withheld(forward: ast.FunctionDef | None) -> ast.Call | None:
 
 
 def _past_processes(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obstacle]:
-    """What else each process would do with its own part of a sequence alone."""
+    """Yield other operations that each process would apply to its own part of a sequence alone."""
     place = model.source.where(model.source.tree)
     if not any(parameter.owner == "Linear" and "*" in parameter.pattern for parameter in model.skeleton.parameters):
         yield "its layers have no nn.Linear, from which VeOmni's attention takes its dtype", place

@@ -1,4 +1,4 @@
-"""Where VeOmni's kernels fit into an upstream model: recognised code is patched, the rest is left alone and said.
+"""Places where VeOmni's kernels fit into an upstream model: recognised code is patched, the rest stays, reported.
 
 The slot names and variants are those of VeOmni's OpSlot registry (`veomni.ops`); what each kernel computes was read
 there, and decides what may be replaced by it.
@@ -124,7 +124,7 @@ def _decided(
 
 
 def _told(error: Unsupported) -> str:
-    """What could not be read, after the line that it stands in."""
+    """Return the unreadable code, after its line."""
     return f"{error.path.name}:{error.line} {error}" if error.path is not None else str(error)
 
 
@@ -199,7 +199,7 @@ def _mlps(model: UpstreamModel, built: Mapping[str, Module], config: Any) -> Ite
 
 
 def _other_activation(model: UpstreamModel) -> tuple[str, str] | None:
-    """Why a kernel that computes SiLU does not fit, and where that is said; None where it does or nothing is said."""
+    """Return why a SiLU kernel does not fit, and the evidence; None if it does or nothing is declared."""
     activation = model.config.find("hidden_act", "hidden_activation")
     if activation is None or activation.value in _SILU:
         return None
@@ -207,7 +207,7 @@ def _other_activation(model: UpstreamModel) -> tuple[str, str] | None:
 
 
 def _named_classes(model: UpstreamModel) -> set[str]:
-    """What the modeling file names as a value anywhere: another config may build what this one does not.
+    """Return the classes that the modeling file names as values: another config may build those that this one does not.
 
     A class may be called, or chosen first and called by another name; what is only inherited from is not built.
     """
@@ -241,7 +241,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
     name = gate_up.owner
     if profile.experts is None:
         single = next(iter(filter(None, map(text_config(model).find, EXPERT_COUNTS))), None)
-        reason = "the config has no number of experts above 1: decide fused experts on a config that has them"
+        reason = "the config does not have several experts: decide fused experts on a config that has them"
         yield Site("experts", name, "skip", reason, single.evidence if single is not None else gate_up.where)
         return
     node = model.source.classes.get(name)
@@ -273,7 +273,7 @@ def _routing_blocks(model: UpstreamModel, small: Module) -> Iterator[Block]:
 
 
 def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iterator[Site]:
-    """What routes tokens to experts: told, and never patched."""
+    """Yield the routers of tokens to experts: reported, and never patched."""
     for block in _routing_blocks(model, small):
         own = block.router if block.router.cls is not None else block.module
         found = own.cls.method("forward") if own.cls is not None else None
@@ -294,7 +294,7 @@ def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iter
 
 
 def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
-    """Where experts are chosen, for VeOmni's calls after it; none where the installed VeOmni has no such functions."""
+    """Yield where experts are chosen, for VeOmni's calls after it; none if the installed VeOmni lacks them."""
     owners = [block.router.class_name, block.module.class_name]
     decision, reason = "adapt", "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
     if not is_installed():
@@ -432,7 +432,7 @@ def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef, smal
 
 
 def _over(model: UpstreamModel, small: Module) -> str:
-    """What the load-balancing loss is computed over, where that can be told."""
+    """Return the tensor that the load-balancing loss is computed over; empty if unknown."""
     recorded = recorded_logits(model.source)
     routers = {part.class_name: part for part in parts(small)}
     if recorded is None or recorded[0] not in routers:

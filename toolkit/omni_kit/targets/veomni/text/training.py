@@ -1,4 +1,4 @@
-"""What the training files of a language model are rendered with."""
+"""Variables for the training files of a language model."""
 
 import json
 import re
@@ -94,7 +94,7 @@ def _linear_layers(model: UpstreamModel) -> list[str]:
 
 
 def _attention(model: UpstreamModel, sites: Sequence[Site], *, flash: bool) -> str:
-    """What its source declares: nothing to say for flash attention, else the best that upstream has."""
+    """Return the attention setting that the source supports: empty for flash attention, else upstream's best."""
     if other_attention(sites) is not None:
         return "eager"
     text = model.source.text

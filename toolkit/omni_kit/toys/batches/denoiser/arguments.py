@@ -80,7 +80,7 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
 
 
 def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
-    """As `ask`, of the arguments themselves."""
+    """Call a model with arguments as they are, and return its prediction."""
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
     return prediction_of(model(**given, **plain))
 
@@ -92,7 +92,7 @@ def prediction_of(answer: Any) -> torch.Tensor:
 
 
 def ask_again(model: Any, sample: Tensors) -> torch.Tensor:
-    """As `ask`, with the same chance each time: some models drop classes at random while they train."""
+    """Call a model as `ask` does, with a fixed seed: some models drop classes at random in training."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(_SEED)
         # Where CUDA is not in use, torch.manual_seed formats a stack, which costs more than a small model.

@@ -130,7 +130,7 @@ def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any
 
 
 def _config(model: Any) -> Mapping[str, Any]:
-    """What a model was made of: diffusers keeps it as the config."""
+    """Return the arguments of a model: diffusers keeps them as the config."""
     config: Mapping[str, Any] = getattr(model, ARGUMENTS, None) or model.config
     return config
 
@@ -149,7 +149,7 @@ def _taken(model: Any, trial: Trial) -> Chosen:
 
 
 def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[list[str]]]:
-    """Which argument the latents are; what each argument may be; which arguments have one role.
+    """Return the argument for latents, the options of each argument, and the groups of arguments with one role.
 
     Raises:
         BadInput: an argument must be given and is no data.
@@ -244,19 +244,19 @@ def _takes_a_number(module: nn.Module) -> bool:
 
 
 def _expected(cls: Any, name: str) -> int | None:
-    """How many dimensions an argument has where the class says how sequences are shared among processes."""
+    """Return an argument's number of dimensions, if the class declares its sequence sharding."""
     cuts = (getattr(cls, "_cp_plan", None) or {}).get("", {})
     return getattr(cuts.get(name), "expected_dims", None)
 
 
 def _axes(annotation: str) -> int | None:
-    """How many axes an annotation names: three in `float["b n d"]`."""
+    """Return the number of axes that an annotation names: three in `float["b n d"]`."""
     said = re.match(r"\w+\[[\"']([\w ]+)[\"']\]", annotation)
     return len(said[1].split()) if said else None
 
 
 def _rank(forward: Any, name: str) -> int | None:
-    """How many dimensions the documentation gives an argument; the last shape, where there are several."""
+    """Return an argument's number of dimensions in the documentation; the last shape, if there are several."""
     said = re.search(rf"^ *{name} \(.*$", inspect.getdoc(forward) or "", re.MULTILINE)
     shapes = re.findall(r"\(([^()`]*,[^()`]*)\)", said[0]) if said else []
     return len([part for part in shapes[-1].split(",") if part.strip()]) if shapes else None

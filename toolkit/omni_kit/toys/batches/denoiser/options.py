@@ -96,7 +96,7 @@ def words(name: str) -> Dim:
 
 
 def plus(*dims: Dim) -> Dim:
-    """As long as several things together."""
+    """Return the sum of several dimensions."""
     return lambda sizes: sum(dim if isinstance(dim, int) else dim(sizes) for dim in dims)
 
 

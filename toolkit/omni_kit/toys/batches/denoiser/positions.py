@@ -116,7 +116,7 @@ def rope_part(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def _turned(sizes: Sizes) -> list[int]:
-    """How wide the turned part may be: a head, half of one, or all heads together."""
+    """Return possible widths of the rotated part: a head, half of one, or all heads together."""
     heads = next((value for key, value in sizes.config.items() if IS_HEADS.search(key) and value), 1)
     whole = next((value for key, value in sizes.config.items() if key in WHOLE), 0)
     head = next((value for key, value in sizes.config.items() if "head_dim" in key and isinstance(value, int)), 0)

@@ -21,7 +21,7 @@ def samples_of(inputs: Tensors) -> list[Tensors]:
 
 
 def different_samples(inputs: Tensors, count: int) -> list[Tensors]:
-    """As many samples as are wanted: those of the batch, and then again with the order of their channels turned."""
+    """Return `count` samples: those of the batch, then the same with reversed channels."""
     samples = samples_of(inputs)
     turned = [{**one, **{name: one[name].flip(-1) for name in (noisy_name(one), TARGET)}} for one in samples]
     return [*samples, *turned][:count]

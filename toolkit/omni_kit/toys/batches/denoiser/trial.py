@@ -61,7 +61,7 @@ class Reach:
 
 
 class _Exhausted(Exception):
-    """As many inputs were tried as may be."""
+    """Raised when the limit of tried inputs is reached."""
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Trial:
         return chosen, best
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
-        """As `reach`; raises _Exhausted once `most` inputs were tried."""
+        """Return the result of `reach`; raise _Exhausted after `most` inputs."""
         if self.tried >= self.most:
             raise _Exhausted
         return self.reach(chosen)

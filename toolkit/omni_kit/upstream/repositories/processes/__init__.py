@@ -1,1 +1,1 @@
-"""What authors sample with where no loop of theirs is read: objects that are made, and passed a model."""
+"""Sampling objects of authors without a readable loop: they are constructed and passed a model."""

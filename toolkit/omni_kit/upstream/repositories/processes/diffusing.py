@@ -53,7 +53,7 @@ def _process(where: str, meant: Defined, loop: str, clips: bool, config: Mapping
 
 
 def _config(settings: Mapping[str, object], clips: bool, loop: str) -> dict[str, object] | None:
-    """What the scheduler is made with that goes the same way; None where the betas are not known."""
+    """Return the arguments of the equivalent scheduler; None if the betas are unknown."""
     steps, schedule = settings.get("steps", 1000), settings.get("schedule", "linear")
     if not isinstance(steps, int) or schedule not in ("linear", "squaredcos_cap_v2", "cosine"):
         return None
@@ -119,7 +119,7 @@ def _respacing(meant: Defined) -> str:
 
 
 def _settings(call: ast.Call, meant: Defined) -> dict[str, object]:
-    """What the process is made with: as the call says, else by default."""
+    """Return the arguments of the process: those of the call, else the defaults."""
     assert isinstance(meant.node, ast.FunctionDef)
     taken = signature(meant.node)
     given = {name: literal(one) for name, one in (defaults(taken) | passed(call, named(taken))).items()}

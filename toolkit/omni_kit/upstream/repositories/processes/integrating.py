@@ -14,6 +14,7 @@ from omni_kit.pysource.signatures import defaults, passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.sampler_step.members import methods_of
 
 _SOLVER, _INTEGRATES = "odeint", "sample_ode"
 _EULER = "euler"
@@ -22,7 +23,7 @@ _POINTS = re.compile(r"steps?$|points$")
 _METHOD = re.compile(r"(method|type|solver)$")
 _SHIFT = re.compile(r"shift", re.IGNORECASE)
 _PATH = {"path_type": "Linear", "prediction": "velocity"}
-"""What a transport is made with where its model answers the change of latents from noise to data."""
+"""Arguments of a transport whose model predicts the velocity from noise to data."""
 
 
 def integrations(source: SourceFile) -> Iterator[Process]:
@@ -32,7 +33,7 @@ def integrations(source: SourceFile) -> Iterator[Process]:
         meant = resolve(source, dotted(call.func) or "")
         cls = meant.node if isinstance(meant, Defined) else None
         if isinstance(meant, Defined) and isinstance(cls, ast.ClassDef):
-            if _INTEGRATES in (methods := _methods(cls)):
+            if _INTEGRATES in (methods := methods_of(cls)):
                 yield from _transported(source, call, meant, methods[_INTEGRATES], calls)
             elif any(map(_solves, methods.values())):
                 yield from _direct(source, call, meant, methods)
@@ -42,10 +43,6 @@ def _process(where: str, imports: tuple[str, ...], made: str, rises: bool, todo:
     reason = f"{made} takes Euler's steps, from a model that answers the change of latents"
     called = f"{made}(begun, asked, **told)[-1]"
     return Process(where, imports, called, _SCHEDULER, reason, rises=rises, todo=tuple(todo))
-
-
-def _methods(cls: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    return {one.name: one for one in cls.body if isinstance(one, ast.FunctionDef)}
 
 
 def _solves(function: ast.FunctionDef) -> bool:
@@ -112,7 +109,7 @@ def _named(function: ast.FunctionDef) -> tuple[str, str, list[str]]:
 
 
 def _shifted(source: SourceFile, call: ast.Call, names: list[str]) -> Iterator[str]:
-    """What a caller passes to bend the points."""
+    """Yield the to-dos for arguments with which a caller shifts the points."""
     for one in call.keywords:
         if one.arg in names and not (literal(one.value) is not UNKNOWN and not literal(one.value)):
             written = f"{one.arg}={ast.unparse(one.value)}"

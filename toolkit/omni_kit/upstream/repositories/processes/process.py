@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Process:
-    """How authors make and use one.
+    """Construction and use of one of the authors' sampling objects.
 
     Attributes:
         where: file:line of the place that uses it.

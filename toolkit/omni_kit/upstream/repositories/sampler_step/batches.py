@@ -1,4 +1,4 @@
-"""What a model receives for a whole batch, told for one picture: an expression without what only repeats it."""
+"""Batched model inputs reduced to one picture: an expression without the code that only repeats it."""
 
 import ast
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ def is_real(node: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def once(node: ast.expr) -> tuple[ast.expr, bool]:
-    """What is passed twice in one batch, once; and whether it was."""
+    """Return an input that one batch contains twice, once; and whether it did."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         first = node.args[0] if node.args else None
         listed = first.elts if node.func.attr in _JOINS and isinstance(first, ast.List | ast.Tuple) else []

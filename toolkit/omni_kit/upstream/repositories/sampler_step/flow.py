@@ -1,4 +1,4 @@
-"""Which statements of the authors' are needed for what comes after them, and what they read."""
+"""Statements of the authors that later ones need, and the names that they read."""
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
@@ -9,7 +9,7 @@ _SWITCHES = ("no_grad", "inference_mode")
 
 
 class DenoiserCall(ast.Pass):
-    """Where the model is asked: stands in for the statements that do it.
+    """Placeholder for the statements that call the model.
 
     Attributes:
         number: of the places in a loop where it is asked.

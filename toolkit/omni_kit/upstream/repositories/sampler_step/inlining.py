@@ -1,4 +1,4 @@
-"""What a method answers, as assignments: a body without `return`, to stand where the method was called."""
+"""Inlining of a method's result as assignments: a body without `return`, in place of the call."""
 
 import ast
 import copy

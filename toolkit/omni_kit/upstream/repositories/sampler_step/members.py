@@ -1,4 +1,4 @@
-"""What an object of the authors' is made of: its methods, what makes it, and what it keeps, as a class is read."""
+"""Members of an author's object: its methods, its constructor and its attributes, as read from the class."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ def methods_of(cls: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 
 
 def constructor(cls: ast.ClassDef) -> ast.FunctionDef:
-    """What makes an object, with what the class itself sets; that of a dataclass is written out."""
+    """Return an object's constructor, with what the class itself sets; that of a dataclass is written out."""
     own = methods_of(cls).get(MADE)
     made = any("dataclass" in ast.unparse(one) for one in cls.decorator_list)
     fields = [one for one in cls.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
@@ -113,7 +113,7 @@ def sets_of(methods: Mapping[str, ast.FunctionDef]) -> Iterator[tuple[str, ast.e
 
 
 def buffered(node: ast.AST) -> tuple[str, ast.expr] | None:
-    """What `self.register_buffer(name, value)` keeps."""
+    """Return the name and value that `self.register_buffer(name, value)` keeps."""
     if isinstance(node, ast.Call) and of_self(node.func) == _BUFFER and len(node.args) > 1:
         name = node.args[0]
         return (name.value, node.args[1]) if isinstance(name, ast.Constant) and isinstance(name.value, str) else None

@@ -1,4 +1,4 @@
-"""Where a loop asks its model: the calls of one place, with the guidance that makes one answer of two."""
+"""Calls of the model in a loop: those of one place, with the guidance that combines two outputs."""
 
 import ast
 import copy
@@ -162,7 +162,7 @@ class Asks:
 
 
 def _owner(node: ast.expr) -> str:
-    """Who is called: a variable, or its `forward`."""
+    """Return the name of the callee: a variable, or the owner of `forward`."""
     if isinstance(node, ast.Attribute) and node.attr == "forward":
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -129,13 +129,13 @@ class _State:
         return self.methods.get(of_self(call.func))
 
     def called(self, method: ast.FunctionDef, call: ast.Call, target: ast.expr | None) -> list[ast.stmt]:
-        """What a call does, with what it returns in the target."""
+        """Return the statements of a call, with its result in the target."""
         before, body = self._told(method, call)
         with self._deeper(method):
             return [*before, *self.block(answered(body, target))]
 
     def value(self, method: ast.FunctionDef, call: ast.Call, told: "_Told") -> ast.expr:
-        """What a call in an expression is worth; statements that it takes come before."""
+        """Return the value of a call in an expression; the statements that it needs are added before."""
         before, body = self._told(method, call)
         with self._deeper(method):
             if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
@@ -169,7 +169,7 @@ class _State:
         return [*told.before, *before], [_Renamed(places).visit(one) for one in body]
 
     def _local(self, method: ast.FunctionDef, name: str) -> str:
-        """What a variable of a method is called: as no variable of another one, which may call it or be called."""
+        """Return a name for a variable of a method that no other method uses, which may call it or be called."""
         others = (one for one in self.methods.values() if one is not method)
         taken = name in self.known or any(name in stored(one.body) | taken_by(one) for one in others)
         return f"{method.name.strip('_')}_{name}" if taken else name
@@ -205,7 +205,7 @@ class _Told(ast.NodeTransformer):
         return self.state.value(method, node, self) if method is not None else self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """What the object keeps is a variable.
+        """Replace an attribute of the object by a variable.
 
         Raises:
             Unsupported: nothing sets it.
@@ -231,7 +231,7 @@ class _Told(ast.NodeTransformer):
         return node
 
     def _inside(self, node: ast.AST) -> ast.AST:
-        """What has variables of its own: nothing that it needs can come before it."""
+        """Inline a scope of its own: its statements cannot be moved before it."""
         inner = _Told(self.state)
         found = inner.generic_visit(node)
         if inner.before:
@@ -248,6 +248,6 @@ class _Renamed(ast.NodeTransformer):
         self.places = places
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """What stands for the name there."""
+        """Replace a name by its value."""
         found = self.places.get(node.id)
         return ast.Name(found.id, node.ctx) if isinstance(found, ast.Name) else copy.deepcopy(found) or node

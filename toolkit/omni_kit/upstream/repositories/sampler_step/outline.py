@@ -45,7 +45,7 @@ def _around(body: list[ast.stmt], loop: ast.AST) -> tuple[list[ast.stmt], list[a
 
 
 def unwrapped(node: ast.expr) -> ast.expr:
-    """What is gone along, without the bar that shows it."""
+    """Return the iterable of a loop without its progress bar."""
     name = _name(node) if isinstance(node, ast.Call) else ""
     if not isinstance(node, ast.Call) or not name.endswith(_BARS):
         return node

@@ -15,7 +15,7 @@ from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import STEPS
 
 DRAWN = 0.37
-"""What every draw of noise is."""
+"""Value of every draw of noise."""
 StandIn = Callable[[float, float], float]
 _LONG = 50
 _SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "flatten"})
@@ -23,7 +23,7 @@ _SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze"
 
 @dataclass(frozen=True)
 class LoopTrace:
-    """Where a loop went.
+    """Trace of a loop.
 
     Attributes:
         begun: what noise is multiplied by.
@@ -41,7 +41,7 @@ class LoopTrace:
 
 
 def trace_of(loop: Divided, steps: int, noise: float, model: StandIn, settings: Mapping[str, Any]) -> LoopTrace | None:
-    """Where the loop goes; None where its statements are not followed.
+    """Simulate the loop; None if its statements cannot be followed.
 
     Args:
         settings: of the loop's function.

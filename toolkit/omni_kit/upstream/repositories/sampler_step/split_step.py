@@ -20,7 +20,7 @@ _ALIKE = frozenset({"to", "float", "double", "clone", "contiguous", "detach"})
 
 @dataclass(frozen=True)
 class Stage:
-    """What a step does after one of the answers.
+    """Part of a step after one of the outputs.
 
     Attributes:
         sample: the variable that is the latents that the model received; empty where they are kept.
@@ -143,7 +143,7 @@ class Divided:
         return tuple(sorted(found))
 
     def begins(self, name: str) -> ast.expr:
-        """What a variable that is carried on is before the first step.
+        """Return the value of a carried variable before the first step.
 
         Raises:
             Unsupported: it is made of the noise.
@@ -155,7 +155,7 @@ class Divided:
 
     @cached_property
     def factor(self) -> ast.expr | None:
-        """What noise is multiplied by before the first step; None for nothing.
+        """Factor of the noise before the first step; None for none.
 
         Raises:
             Unsupported: it is changed otherwise.
@@ -223,7 +223,7 @@ class Divided:
 
     @cached_property
     def wanted(self) -> set[str]:
-        """What has to be made before the first step, or be given."""
+        """Names that must be computed or passed before the first step."""
         found = reads(self.along) | (reads(self.factor) if self.factor is not None else set())
         found |= needed(self.before, set().union(*(reads(one.sample) for one in self.asks[:1])))[1] - {
             self.latents_name
@@ -236,7 +236,7 @@ class Divided:
         return found - self.heads
 
     def _settle(self) -> None:
-        """What is made before the first step, and what that needs."""
+        """Collect the statements before the first step, and the names that they need."""
         self.start, self.given = needed(self.prelude, self.wanted)
         steps = self._role(STEPS)
         taken = {*self.sampling.roles.values()} - {steps}

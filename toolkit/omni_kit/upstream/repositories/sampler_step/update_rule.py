@@ -14,7 +14,7 @@ _CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class Share:
-    """How often each of two answers is in a value."""
+    """Coefficients of two outputs in a value."""
 
     one: float
     other: float
@@ -44,7 +44,7 @@ class _Shares(Domain):
 
 @dataclass
 class Formula:
-    """What expressions are in two answers.
+    """Values of expressions in terms of two outputs.
 
     Attributes:
         scale: the name of guidance's.

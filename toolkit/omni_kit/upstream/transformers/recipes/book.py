@@ -9,7 +9,7 @@ from omni_kit.upstream.transformers.recipes.transform import Transform
 
 @dataclass(frozen=True)
 class Route:
-    """Where a recipe leads one key.
+    """Route of one key through a recipe.
 
     Attributes:
         names: what it feeds; several where an operation splits.
@@ -48,7 +48,7 @@ class Recipe:
         return replace(self, transforms=tuple(t for t in self.transforms if id(t) not in idle))
 
     def route(self, key: str) -> Route:
-        """Where a key on disk goes: all renamings apply in order, then at most one converter, as transformers does."""
+        """Route a key on disk: all renamings apply in order, then at most one converter, as in transformers."""
         key = self.renamed(key)
         for transform in self.transforms:
             source = transform.source_of(key) if transform.converts else None

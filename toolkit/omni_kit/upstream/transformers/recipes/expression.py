@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return math.prod(axis.size for axis in self.axes)
 
     @property
@@ -50,7 +50,7 @@ class Expression:
 
     @property
     def size(self) -> int:
-        """How many elements the tensor has."""
+        """Number of elements in the tensor."""
         return math.prod(self.shape)
 
     @property

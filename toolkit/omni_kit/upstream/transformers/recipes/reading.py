@@ -110,12 +110,12 @@ def _transform(item: Any, bounded: bool) -> Transform:
         sources, targets = _prefix_change(values)
     names, goals = tuple(_strings(sources)), tuple(_strings(targets))
     if len(names) == len(goals):
-        names = tuple(_anchored(name, goal) for name, goal in zip(names, goals, strict=True))
+        names = tuple(anchored(name, goal) for name, goal in zip(names, goals, strict=True))
     return Transform(item.kind, names, goals, operations, bounded=bounded, offset=int(values.get("offset") or 0))
 
 
-def _anchored(source: str, target: str) -> str:
-    """A source with the anchors of its target: upstream carries `^` and `$` over between paired patterns."""
+def anchored(source: str, target: str) -> str:
+    """Return a source with the anchors of its target: upstream carries `^` and `$` over between paired patterns."""
     if target.startswith("^") and not source.startswith("^"):
         source = f"^{source}"
     return f"{source}$" if target.endswith("$") and not source.endswith("$") else source

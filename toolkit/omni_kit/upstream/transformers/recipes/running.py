@@ -9,6 +9,7 @@ from omni_kit.errors import BadInput
 from omni_kit.upstream.transformers.recipes.book import Recipe
 from omni_kit.upstream.transformers.recipes.expression import Expression
 from omni_kit.upstream.transformers.recipes.operations import Shape, inverse_operation, run_operation
+from omni_kit.upstream.transformers.recipes.reading import anchored
 from omni_kit.upstream.transformers.recipes.transform import Transform
 
 Tensors = dict[str, Expression]
@@ -24,7 +25,7 @@ _NUMBERED = re.compile(r"[0-9]+")
 
 @dataclass
 class _Bucket:
-    """What one application of a converter takes in: slot (which source pattern) -> tensors by name."""
+    """Input of one application of a converter: slot (which source pattern) -> tensors by name."""
 
     transform: Transform
     name: str
@@ -132,7 +133,7 @@ def _converted(tensors: Tensors, converters: Sequence[Transform], shapes: Shapes
 
 
 def _place(name: str, converters: Sequence[Transform]) -> tuple[int, int, str] | None:
-    """Which converter takes a tensor, through which of its sources, and the name of its first target."""
+    """Return the converter of a tensor, the source that it matches, and the name of the first target."""
     for number, transform in enumerate(converters):
         for slot, one in enumerate(transform.by_source):
             target = one.rename(name)
@@ -197,14 +198,8 @@ def _inverse(transform: Transform) -> Transform:
     groups = [match.group(0) for s in transform.sources if (match := _GROUP.search(_LOOKAROUND.sub("", s)))]
     sources = [goal.replace(r"\1", groups[0], 1) if groups else goal for goal in transform.targets]
     if len(sources) == len(transform.sources):
-        sources = [_anchored(goal, source) for goal, source in zip(sources, transform.sources, strict=True)]
+        sources = [anchored(goal, source) for goal, source in zip(sources, transform.sources, strict=True)]
     operations = tuple(inverse_operation(operation) for operation in reversed(transform.operations))
     return replace(
         transform, sources=tuple(sources), targets=transform.sources, operations=operations, offset=-transform.offset
     )
-
-
-def _anchored(goal: str, source: str) -> str:
-    if source.startswith("^") and not goal.startswith("^"):
-        goal = f"^{goal}"
-    return f"{goal}$" if source.endswith("$") and not goal.endswith("$") else goal

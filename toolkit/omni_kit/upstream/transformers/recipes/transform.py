@@ -87,7 +87,7 @@ class Transform:
         return self.source_of(key) == 0
 
     def source_of(self, key: str) -> int | None:
-        """Which source a key matches; None where it matches none."""
+        """Return which source a key matches; None if it matches none."""
         found = self._match(key)
         return None if found is None else found[3]
 
@@ -123,7 +123,7 @@ class Transform:
         return ahead + pattern.removeprefix("^"), "".join(rf"\{i + 1}" for i in range(kept)) + shifted
 
     def scoped(self, scopes: tuple[str, ...]) -> "Transform":
-        """The same for keys that begin with one of these."""
+        """Return the transform for keys that begin with one of these."""
         return replace(self, scopes=scopes)
 
 

@@ -1,4 +1,4 @@
-"""Where timm had its layers before 0.9."""
+"""Location of timm's layers before 0.9."""
 
 from ...layers import DropPath as DropPath
 from ...layers import GluMlp as GluMlp
