@@ -94,6 +94,28 @@ def test_a_fused_layer_is_split_where_the_order_of_rows_is_told(forward: str, sp
     assert any("to_q" in what for _, what in found.todo) is not split
 
 
+def test_a_variable_called_as_the_module_is_in_a_processor_is_renamed(tmp_path: Path) -> None:
+    written = "attn = (self.q(x) @ self.k(x).mT).softmax(-1)\nif self.training:\n    return self.o(attn @ self.v(x))\n"
+    found = ported(tmp_path, attention(SPLIT, written + ASKED))
+    assert "attn_weights = (attn.q(x) @ attn.k(x).mT).softmax(-1)" in found.text
+    assert "attn_weights @ attn.v(x)" in found.text
+
+
+@pytest.mark.parametrize(("last", "place"), [("if dim > 4:\n    return", 0), ("self.scale = dim", -1)])
+def test_a_constructor_that_may_return_early_has_its_processor_before(last: str, place: int, tmp_path: Path) -> None:
+    found = ported(tmp_path, attention(f"{SPLIT}\n{last}", ASKED))
+    init = found.text.partition("class TinyAttn(")[2].partition("super().__init__()")[2].partition("def forward")[0]
+    lines = [one.strip() for one in init.splitlines() if one.strip()]
+    assert lines[place] == "self.set_processor(TinyAttnProcessor())"
+
+
+@pytest.mark.parametrize(("test", "turned"), [("isinstance(size, tuple)", True), ("size", False)])
+def test_what_must_be_a_tuple_is_one(test: str, turned: bool, tmp_path: Path) -> None:
+    text = NET.replace("depth=2", "size=(2, 2)").replace("depth", f"len(size) if {test} else 1")
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, text))
+    assert ("size = tuple(size)" in found.text) is turned
+
+
 def test_layers_that_others_ask_for_keep_their_names(tmp_path: Path) -> None:
     outside = NET.replace(
         "x = block(x)", "x = block(x)\n            x = x + block.o.weight.sum() * self.blocks[0].q.bias"

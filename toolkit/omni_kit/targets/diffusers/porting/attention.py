@@ -16,10 +16,12 @@ from omni_kit.targets.diffusers.porting.lifting import Lifted, holds_layers_alon
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
 from omni_kit.targets.diffusers.porting.syntax import (
+    Renamed,
     after_docstring,
     body_of,
     chain,
     code,
+    ending,
     method,
     own_attribute,
     parameters,
@@ -35,6 +37,7 @@ from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.names import Defined
 
 _OWN_METHOD = "self.processor"
+_MODULE, _WEIGHTS = "attn", "attn_weights"  # a processor's argument, and what a variable of that name is called there
 
 
 @dataclass
@@ -256,10 +259,11 @@ def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.Base
     assert forward is not None
     own = parameters(forward)
     moved = visited(with_groups(forward), Dispatched(functions, BACKEND.format("self")), NotTwice())
-    body = visited(moved.body, _SelfIs("attn"))
+    moved = visited(moved, Renamed({_MODULE: _WEIGHTS}))  # authors call their weights like this
+    body = visited(moved.body, _SelfIs(_MODULE))
     given = moved.params.with_changes(params=[
         cst.Param(cst.Name("self")),
-        cst.Param(cst.Name("attn"), cst.Annotation(cst.SimpleString(f'"{node.name.value}"'))),
+        cst.Param(cst.Name(_MODULE), cst.Annotation(cst.SimpleString(f'"{node.name.value}"'))),
         *moved.params.params[1:],
     ])  # fmt: skip
     computed = moved.with_changes(name=cst.Name("__call__"), params=given, body=body, leading_lines=[], decorators=[])
@@ -284,7 +288,7 @@ def _holding(
     docstring = body_of(forward)[: after_docstring(body_of(forward))]
     lean = forward.with_changes(body=cst.IndentedBlock([*docstring, statement(asked)]))
     others = with_method(others, "forward", lambda _: lean)
-    others = with_method(others, "__init__", lambda init: _ending(init, f"self.set_processor({name}())"))
+    others = with_method(others, "__init__", lambda init: ending(init, f"self.set_processor({name}())"))
     lines = [
         f"_default_processor_cls = {name}",
         f"_available_processors = [{name}]",
@@ -294,10 +298,6 @@ def _holding(
     at = after_docstring(body)
     bases = [*others.bases, cst.Arg(cst.Name("AttentionModuleMixin"))]
     return with_body(others, [*body[:at], *map(statement, lines), *body[at:]]).with_changes(bases=bases)
-
-
-def _ending(init: cst.FunctionDef, line: str) -> cst.FunctionDef:
-    return init.with_changes(body=cst.IndentedBlock([*body_of(init), statement(line)]))
 
 
 class _SelfIs(cst.CSTTransformer):

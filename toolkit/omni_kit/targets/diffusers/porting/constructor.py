@@ -13,6 +13,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
     body_of,
     code,
+    ending,
     expression,
     field_in,
     own_attribute,
@@ -27,6 +28,7 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import kept_as_tensors
 
 MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
+_ASKS_FOR_TUPLES = ", tuple)"  # of isinstance
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -100,11 +102,16 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
     body[at:at] = [statement(f"{one.name.value} = {code(one.default)}")  # type: ignore[arg-type]
                    for one in parameters(init) if one.name.value in fixed]  # fmt: skip
     init = _without(init, fixed)
+    if any(_ASKS_FOR_TUPLES in code(part.node) for part in parts.parts):  # a config.json knows lists alone
+        tuples = [
+            one.name for one in reference.arguments.values() if isinstance(one.default, tuple) and one.name not in fixed
+        ]
+        body[at:at] = [statement(f"{name} = tuple({name})") for name in tuples]
     if reference.hands_on:
         init, body = _spelled_out(init, body, reference)
-    body.append(statement("self.gradient_checkpointing = False"))
     decorated = [cst.Decorator(cst.Name("register_to_config"))]
-    return init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
+    registered = init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
+    return ending(registered, "self.gradient_checkpointing = False")
 
 
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:

@@ -58,6 +58,22 @@ def with_method(node: cst.ClassDef, name: str, change: Callable[[cst.FunctionDef
     return with_body(node, body)
 
 
+def ending(init: cst.FunctionDef, line: str) -> cst.FunctionDef:
+    """Return a constructor with one more statement at its end, or after its base's where it may return before that."""
+    body = body_of(init)
+    returns = any(isinstance(one, cst.Return) for inner in body for one in _of_this_function(inner))
+    based = (at for at, one in enumerate(body, 1) if code(one).strip().startswith("super("))
+    at = next(based, 0) if returns else len(body)
+    return init.with_changes(body=cst.IndentedBlock([*body[:at], statement(line), *body[at:]]))
+
+
+def _of_this_function(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    yield node
+    if not isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+        for child in node.children:
+            yield from _of_this_function(child)
+
+
 def after_docstring(body: Sequence[cst.BaseStatement]) -> int:
     """Return the index of the first statement after the docstring."""
     first = body[0] if body else None
