@@ -38,7 +38,7 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
 
 
 def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
-    """Return the result of `arguments` without positions, which the model makes itself, from types of tokens if it can."""
+    """Return the result of `arguments` without positions: the model makes them, from token types if it can."""
     fed = {name: value for name, value in arguments(model, inputs).items() if name != "position_ids"}
     return fed | {name: value for name, value in as_named(model, inputs).items() if name == _KINDS}
 
