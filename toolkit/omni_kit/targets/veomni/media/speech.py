@@ -12,8 +12,8 @@ def speech_only(model: UpstreamModel) -> tuple[str, ...]:
     """Return the definitions to exclude, in upstream's order.
 
     They are the classes that only produce speech, what is built from them, and what nothing else uses. A base class of
-    what stays is kept with all that it names, as where it initialises them. A model that is built from them itself keeps
-    all.
+    what stays is kept with all that it names, as where it initialises them. A model that is built from them itself
+    keeps all.
     """
     source = model.source
     gone = set(speech_classes(source.classes, speech_configs(model.config.cls)))
