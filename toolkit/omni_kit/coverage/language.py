@@ -55,6 +55,7 @@ def cover_one(name: str, place: Path, sides: Sides) -> Case:
     outcome, reason = _proof(place / package, sides)
     if outcome == "proven" and kind in MULTIMODAL:
         reason += f"; {_among_processes(place / package, sides)}"
+    reason = reason.replace(f"{place}/", "")
     if outcome in {"fault", "proven"} and scaffold.plan.todo:
         told = [scaffold.plan.todo[0].what, *([reason] if outcome == "fault" else [])]
         return Case(name, kind, "to finish", "; ".join(told))

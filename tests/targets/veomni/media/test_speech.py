@@ -15,3 +15,9 @@ def test_talker_codec_and_what_only_they_use_are_left_out(model: Models) -> None
 def test_a_model_without_speech_keeps_all(model: Models) -> None:
     assert speech_only(model("qwen3_vl")) == ()
     assert speech_only(model("olmoe")) == ()
+
+
+def test_a_base_class_of_what_stays_is_kept_with_all_that_it_initialises(model: Models) -> None:
+    left_out = {*speech_only(model("qwen3_omni_moe_thinker"))}
+    assert not {"Qwen3OmniMoePreTrainedModel", "Qwen3OmniMoeCode2Wav"} & left_out
+    assert "Qwen3OmniMoeTalkerModel" in left_out
