@@ -798,3 +798,13 @@ def test_a_method_that_guides_takes_a_scale_and_asks_the_model(
     (tmp_path / "m.py").write_text(HEAD + NET + method, encoding="utf-8")
     found = [(one.name, scale) for one, scale in guiding_methods(find_reference(f"{tmp_path}::Net"))]
     assert found == ([("with_cfg", "cfg_scale")] if guides else [])
+
+
+@pytest.mark.parametrize(("made", "moved"), [("nn.Linear(dim, dim) if gate else None", True), ("gate", False)])
+def test_a_module_called_like_an_argument_is_called_otherwise(made: str, moved: bool, tmp_path: Path) -> None:
+    net = NET.replace("depth=2", "depth=2, gate=True").replace(
+        "self.blocks =", f"self.gate = {made}\n        self.blocks ="
+    )
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, net.replace("return x", "return self.gate, x")))
+    assert (("self.gate_ = nn.Linear" in found.text) and ("self.gate_, " in found.text)) is moved
+    assert ((r"gate_\1",) in [row.names for row in found.rows]) is moved

@@ -12,6 +12,7 @@ from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
     body_of,
+    chain,
     code,
     ending,
     expression,
@@ -20,6 +21,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     parameters,
     statement,
     visited,
+    walk,
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
@@ -64,16 +66,31 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     return todo + [f"its own '{name}' would shadow a model's: renamed {name}_ here" for name in stolen]
 
 
-def _assigned(node: cst.ClassDef) -> set[str]:
-    found: set[str] = set()
-    for one in _walk(node):
-        if isinstance(one, cst.AssignTarget) and (name := own_attribute(one.target)):
-            found.add(name)
+def without_modules_of_arguments(parts: Parts, reference: Reference) -> dict[str, str]:
+    """Rename the model's modules that are called like arguments: diffusers' models return the config's value for those.
+
+    Returns:
+        Their names -> their new names.
+    """
+    root = parts.root
+    assert root.cls is not None
+    known = {part.name for part in parts.parts if part.cls is not None}
+    found = {}
+    for one in walk(root.cls):
+        if isinstance(one, cst.Assign) and (name := own_attribute(one.targets[0].target)) in reference.arguments:
+            calls = (chain(inner.func) for inner in walk(one.value) if isinstance(inner, cst.Call))
+            if any(called in known or called.startswith("nn.") for called in calls):
+                found[name] = f"{name}_"
+    root.node = visited(root.node, _Away(found))
     return found
 
 
-def _walk(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    return [node, *(below for child in node.children for below in _walk(child))]
+def _assigned(node: cst.ClassDef) -> set[str]:
+    found: set[str] = set()
+    for one in walk(node):
+        if isinstance(one, cst.AssignTarget) and (name := own_attribute(one.target)):
+            found.add(name)
+    return found
 
 
 class _Away(cst.CSTTransformer):
@@ -138,7 +155,7 @@ def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Refe
         changed = _reassigned(body, argument) & namespace.fields.keys()
         body = [visited(one, _Flat(argument, set(namespace.fields) - changed)) for one in body]
         body = [one for one in body if code(one).strip() not in {f"{name} = {name}" for name in namespace.fields}]
-        if any(isinstance(one, cst.Name) and one.value == argument for part in body for one in _walk(part)):
+        if any(isinstance(one, cst.Name) and one.value == argument for part in body for one in walk(part)):
             made = [at for at, one in enumerate(body) if "super(" in code(one)]
             body.insert(made[0] + 1 if made else after_docstring(body), statement(f"{argument} = self.config"))
         params = given.with_changes(params=[given.params[0], *ordered], kwonly_params=named)
@@ -208,7 +225,7 @@ def _spelled_out(
     more = {"params": [*given.params, *named]} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
     told = _HandedOn(reference.hands_on, list(reference.handed_on))
     changed = [visited(one, told) for one in body]
-    uses = {one.value for part in changed for one in _walk(part) if isinstance(one, cst.Name)}
+    uses = {one.value for part in changed for one in walk(part) if isinstance(one, cst.Name)}
     if reference.hands_on in uses:  # in another way than by handing it on
         pairs = ", ".join(f"{name}={name}" for name in reference.handed_on)
         changed.insert(after_docstring(changed), statement(f"{reference.hands_on} = dict({pairs})"))

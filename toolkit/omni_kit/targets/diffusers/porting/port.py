@@ -13,7 +13,11 @@ from omni_kit.pysource.library import Library
 from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.checking import repaired
-from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
+from omni_kit.targets.diffusers.porting.constructor import (
+    attributes_taken,
+    port_constructor,
+    without_modules_of_arguments,
+)
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import TEXT_WIDTH, Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.guarding import guarded
@@ -116,6 +120,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     if guided is not None:  # a pipeline guides
         _without_method(parts.root, guided.method)
     own = port_constructor(parts, reference, _taken(library))
+    moved = without_modules_of_arguments(parts, reference)
     if not found:
         own.append("no attention was found in the authors' own code: give it a class with a processor")
     others = {"MultiheadAttention": places_wanted} if places_wanted else {}
@@ -128,6 +133,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
             if part.name == definition:
                 _mark(part, what)
     rows = rows_of(attention.projections, names, inner.layers, inner.places, places_wanted)
+    rows += [Row(rf"{old}(\..+)?", (rf"{new}\1",)) for old, new in moved.items()]
     text = _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
 
