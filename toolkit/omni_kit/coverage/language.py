@@ -74,7 +74,7 @@ def _proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
 
 
 def _among_processes(directory: Path, sides: Sides) -> str:
-    """What became of the levels with several processes: the largest relative difference of each, or why it fails."""
+    """Return the largest relative difference of each level with several processes, or why it fails."""
     try:
         levels = run_parity(directory, _MESHES, sides=sides).levels
     except OmniKitError as error:

@@ -20,7 +20,7 @@ def always_raised(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """What runs in every call: expressions outside of branches and of loops, and the tests of branches."""
+    """Yield what runs in every call: expressions outside of branches and of loops, and the tests of branches."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _evaluated(node.test)

@@ -428,7 +428,7 @@ def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
 
 @torch.no_grad()
 def _rounded(taught: TrainingBatch, wrapper: Any) -> str:
-    """What the wrapper makes of a sample in low precision, next to diffusers' model; empty where it refuses that.
+    """Return the wrapper's results in low precision, next to those of diffusers' model; empty where it refuses that.
 
     Features come in that precision, and vectors, such as a time that it cannot hold, as they were drawn.
     """

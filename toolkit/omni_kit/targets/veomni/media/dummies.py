@@ -47,7 +47,7 @@ def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
 
 
 def _required(model: UpstreamModel, merging: Merging, one: Features) -> set[str]:
-    """The inputs that the call hands to parameters without a default."""
+    """The inputs that the call passes to parameters without a default."""
     getter = model.source.method(merging.owner, f"get_{one.kind}_features")
     if getter is None:
         return set()

@@ -45,7 +45,7 @@ def head_faults(model: Any, checkpoint: Path, build: Callable[[Path], Any]) -> I
 
 
 def _called(build: Callable[[], Any], name: str, labels: Callable[[torch.Tensor], dict[str, torch.Tensor]]) -> str:
-    """What is wrong with a training step, or then with the outputs."""
+    """Return what is wrong with a training step, or then with the outputs."""
     try:
         model = build()
     except Exception as error:  # the integration's own
@@ -62,7 +62,7 @@ def _called(build: Callable[[], Any], name: str, labels: Callable[[torch.Tensor]
 
 @torch.no_grad()
 def _off_upstream(model: Any, name: str, inputs: Mapping[str, Any]) -> str:
-    """How the outputs differ from those of upstream's class with the same weights; empty where it has others."""
+    """Return how the outputs differ from upstream's class with the same weights; empty where it has others."""
     try:
         upstream = getattr(transformers, name)._from_config(copy.deepcopy(model.config), attn_implementation="eager")
         upstream.load_state_dict(model.state_dict())

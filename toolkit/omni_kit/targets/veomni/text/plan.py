@@ -178,7 +178,7 @@ class _Planner:
 
     @cached_property
     def _without_flash(self) -> tuple[str, str] | None:
-        """Why the model as a whole cannot use flash attention, whatever its layers of text can."""
+        """Return why the model as a whole cannot use flash attention, whatever its layers of text can."""
         return self._ahead or without_flash_attention(self.model.source)
 
     @cached_property

@@ -68,7 +68,7 @@ def sees_ahead(model: UpstreamModel) -> Obstacle | None:
 
 
 def without_flash_attention(source: SourceFile) -> Obstacle | None:
-    """Where a file declares flash attention for none of its classes: transformers refuses it to a model as a whole."""
+    """Return where a file declares flash attention for no class: transformers then refuses it to the whole model."""
     if re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
         return None
     return "upstream does not declare flash attention, which VeOmni uses", source.where(source.tree)

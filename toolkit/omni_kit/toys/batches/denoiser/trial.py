@@ -259,7 +259,7 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
 
 
 def _read_at(model: Any, line: int) -> set[str]:
-    """What the statement of a model's forward at a line reads, and what that was computed from."""
+    """Return what a statement of a model's forward reads, by its line, and what that was computed from."""
     lines, first = inspect.getsourcelines(inspect.unwrap(type(model).forward))
     tree = ast.parse(textwrap.dedent("".join(lines)))
     statements = [one for one in ast.walk(tree) if isinstance(one, ast.stmt)]
@@ -278,7 +278,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 
 def _nearness(error: str) -> int:
-    """How near the sizes are that an error of torch names: those of a layer and of its input, or of joined tensors."""
+    """Return how near the sizes in torch's error are: those of a layer and of its input, or of joined tensors."""
     if said := _JOINED.search(error):
         return int(said[1]) - _MOST_JOINED
     said = next((found for pattern in _UNLIKE if (found := pattern.search(error))), None)
