@@ -155,7 +155,7 @@ class TestSelection:
             select_rules(*arguments)
 
     def test_of_nothing_is_bad_input(self, olmoe: Path) -> None:
-        with pytest.raises(BadInput, match="no rule is left"):
+        with pytest.raises(BadInput, match="no rule is selected"):
             check([olmoe], select=["VEO1"], ignore=["VEO"])
 
     def test_of_one_rule_by_id(self) -> None:

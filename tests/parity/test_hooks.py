@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[Edits, str]] = {
     "adapters find nothing": (
         {REGISTRY: [("model_cls._convert_lora_targets_to_parameters", "model_cls._convert_lora"),
                     ("Qwen3MoeModel._convert_lora_targets_to_parameters", "Qwen3MoeModel._convert_lora")]},
-        "_convert_lora_targets_to_parameters: it is not there",
+        "_convert_lora_targets_to_parameters: it is missing",
     ),
     "adapters of parameters that do not exist": (
         {REGISTRY: [('"model.layers.*.mlp.experts.gate_up_proj",', '"model.layers.*.mlp.experts.gate",')]},
@@ -47,7 +47,7 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         {REGISTRY: [('"model.layers.*.mlp.experts.gate_up_proj",', '"SWAP",'),
                     ('"model.layers.*.mlp.experts.down_proj",', '"model.layers.*.mlp.experts.gate_up_proj",'),
                     ('"SWAP",', '"model.layers.*.mlp.experts.down_proj",')]},
-        "asked for gate_proj alone, it returns model.layers.*.mlp.experts.down_proj",
+        "for gate_proj alone, it returns model.layers.*.mlp.experts.down_proj",
     ),
     "a converter keeps what it has given out": (
         {CONVERTER: [("        del self._expert_buffer[buf_key]\n", ""), ("if self._expert_buffer:", "if False:")]},
@@ -106,9 +106,9 @@ def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sid
 
 
 def test_keys_of_prediction_layers_may_be_renamed(tmp_path: Path, sides: Sides) -> None:
-    new_model("mine", "ernie4_5_moe", target="veomni", into=tmp_path)
-    run_configs(sorted((tmp_path / "mine").glob("*_patch_gen_config.py")))
-    found = run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks")
+    new_model("keys_renamed", "ernie4_5_moe", target="veomni", into=tmp_path)
+    run_configs(sorted((tmp_path / "keys_renamed").glob("*_patch_gen_config.py")))
+    found = run_parity(tmp_path / "keys_renamed", ["hooks"], sides=sides).level("hooks")
     assert found.status == "pass", found.reason
 
 

@@ -163,7 +163,7 @@ WAYS = {
     "padding left", "padding right", "padding inside", "logits_to_keep 1", "logits_to_keep 3", "return_dict=False",
     "output_hidden_states", "output_attentions", "output_router_logits", "inputs_embeds", "cache", "generate",
     "evaluation", "1 token", "300 tokens", "labels ignored at the end", "a single label", "gradient checkpointing",
-    "packed", "padded sdpa attention", "padded flex_attention", "no attention_mask",
+    "a sample alone", "packed", "padded sdpa attention", "padded flex_attention", "no attention_mask",
 }  # fmt: skip
 
 

@@ -126,8 +126,11 @@ def test_a_model_that_moved(integration: Path, tmp_path: Path) -> None:
         ("[answers]\nname = 'm'", "has no source"),
         ("[[[", "cannot read"),
         ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='other'", "style 'other'"),
-        ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'", "is not where"),
-        ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'\n[files]\n'../x/a'='b'", "is not where"),
+        ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'", "is not the directory"),
+        (
+            "[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'\n[files]\n'../x/a'='b'",
+            "is not the directory",
+        ),
     ],
 )
 def test_records_of_another_shape(text: str, reason: str, integration: Path) -> None:
@@ -158,7 +161,7 @@ def test_a_record_of_paths_that_lead_elsewhere(path: str, integration: Path) -> 
     record = integration / ANSWERS
     head = record.read_text().partition("[files]")[0]
     record.write_text(f"{head}[files]\n{json.dumps(path)} = '0'\n{json.dumps(str(integration / 'x.py'))} = '0'\n")
-    with pytest.raises(BadInput, match="is not where"):
+    with pytest.raises(BadInput, match="is not the directory"):
         update(integration)
 
 
