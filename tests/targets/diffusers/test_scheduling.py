@@ -179,7 +179,7 @@ KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        sel
 @pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), [
     ("method", METHODS, (), "a new class", "Sampler.sample remembers old"),
     ("called", CALLED, (), "a new class", "Heun.__call__ calls its model 2 times a step"),
-    ("diffusion", DIFFUSION, (), "DDIMScheduler", "it takes the steps of Diffusion.sample, computed side by side; beta"),
+    ("diffusion", DIFFUSION, (), "DDIMScheduler", "it takes the steps of Diffusion.sample, computed side by side"),
     ("held", HELD, (), "FlowMatchEulerDiscreteScheduler", "sample uses the noise levels of shift=2.5"),
     ("bent", HELD, (("self.shift * s / (1 + (self.shift - 1) * s)", "s**self.shift"),), "a new class",
      "sample computes its own noise levels"),
