@@ -1,4 +1,4 @@
-"""InjectionResult faults: found where they fit, planted, noticed, located, and gone afterwards."""
+"""Planted faults: found where they fit, noticed, located, and gone afterwards."""
 
 import json
 import re
