@@ -37,7 +37,7 @@ def merge_file(file: Path, settings: Iterable[Setting]) -> None:
     """Sets the settings in a file, which is made where there is none; whole or not at all.
 
     Raises:
-        BadInput: the file is no YAML, or something else stands in a place.
+        BadInput: the file is not valid YAML, or the parent of a setting is not a mapping.
     """
     write_atomic(file, merged_all(_read(file), settings, str(file)))
 

@@ -194,7 +194,7 @@ def _unlink(folder: Path, relative: str, digest: str, left: dict[str, str]) -> C
 
 
 def _record(folder: Path) -> dict[str, str]:
-    """Return the record of the files written into a folder; empty if there is no readable record."""
+    """Return the record of the files written into a folder; empty if it is missing or unreadable."""
     try:
         said = read_json((folder / RECORD).read_text(encoding="utf-8"))
         return {str(key): str(value) for key, value in said["files"].items()}

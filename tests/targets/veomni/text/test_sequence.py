@@ -70,7 +70,7 @@ RUN_ON_WHOLE = {
     "qwen3_5": ["Qwen3_5GatedDeltaNet"],
     "bamba": ["BambaMixer"],
     "jamba": [],  # its layer passes no keywords
-    "nemotron_h": [],  # likewise
+    "nemotron_h": [],  # for the same reason
     "recurrent_gemma": [],  # its forward takes no mask
     "llama": [],
 }

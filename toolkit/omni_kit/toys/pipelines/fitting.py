@@ -23,6 +23,7 @@ from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
 from omni_kit.toys.pipelines.missing import missing_package
+from omni_kit.toys.width_errors import WIDTHS
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.profile import Component
@@ -33,9 +34,7 @@ _TRIES = 24
 GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
-    re.compile(r"cannot be multiplied \(\d+x(?P<came>\d+) and (?P<wants>\d+)x\d+\)"),
-    re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels"),
-    re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
+    *WIDTHS,
     re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
     re.compile(r"Expected size (?P<came>\d+) but got size (?P<wants>\d+)"),

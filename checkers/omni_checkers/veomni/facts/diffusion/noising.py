@@ -81,7 +81,7 @@ def steps(diffusion: Diffusion, get: Method | None, process: Method) -> Iterator
 
 
 def on_every_path(paths: Iterable[Iterable[str]]) -> set[str] | None:
-    """Return the faults common to all paths; None if there is no path.
+    """Return the faults common to all paths; None without a path.
 
     Paths are followed one by one: the first one that is right ends it.
     """

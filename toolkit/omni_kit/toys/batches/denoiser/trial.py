@@ -23,19 +23,15 @@ from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
 from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.width_errors import WIDTHS
 
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
-# How torch names what does not fit: the tensor of a list, or the widths of a layer and of its input.
+# How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
-_UNLIKE = (
-    re.compile(r"\(\d+x(\d+) and (\d+)x\d+\)"),
-    re.compile(r"to have (\d+) channels, but got (\d+) channels"),
-    re.compile(r"normalized_shape=\[(\d+)\].* got input of size\s*\[(?:\d+, )*(\d+)\]"),
-)
 
 Choices = Mapping[str, list[Any]]
 Chosen = dict[str, int]
@@ -281,8 +277,8 @@ def _nearness(error: str) -> int:
     """Return how near the sizes in torch's error are: those of a layer and of its input, or of joined tensors."""
     if said := _JOINED.search(error):
         return int(said[1]) - _MOST_JOINED
-    said = next((found for pattern in _UNLIKE if (found := pattern.search(error))), None)
-    return -abs(int(said[1]) - int(said[2])) - _MOST_JOINED if said else -_END
+    said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
+    return -abs(int(said["wants"]) - int(said["came"])) - _MOST_JOINED if said else -_END
 
 
 def _line(model: Any, error: BaseException) -> int:

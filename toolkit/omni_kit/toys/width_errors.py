@@ -1,0 +1,10 @@
+"""Messages of torch about an input whose width does not fit a layer."""
+
+import re
+
+WIDTHS = (
+    re.compile(r"cannot be multiplied \(\d+x(?P<came>\d+) and (?P<wants>\d+)x\d+\)"),
+    re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels"),
+    re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
+)
+"""Of linear layers, convolutions and norms: the width of the input, and the width that the weights have."""
