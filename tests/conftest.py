@@ -6,7 +6,7 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import _lru_cache_wrapper
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -135,6 +135,11 @@ class _NoTorch(MetaPathFinder):
         """Skip for torch; leave every other module to the finders behind."""
         if fullname == "torch":
             _needs_torch()
+
+
+def sampled(cases: Iterable[Any], *sample: Any) -> list[Any]:
+    """Return the cases of a parametrized test, of which those outside of the sample belong to the sweep."""
+    return [case if case in sample else pytest.param(case, marks=pytest.mark.sweep) for case in cases]
 
 
 def run_cli(*arguments: str) -> tuple[int, dict[str, Any]]:

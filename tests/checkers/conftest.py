@@ -93,6 +93,14 @@ def _edit(file: Path, change: str | tuple[str, str] | None) -> None:
         file.write_text(text.replace(*change), encoding="utf-8")
 
 
+def asked(request: pytest.FixtureRequest) -> list[tuple[str, int]]:
+    """Return the tests of this session that take the fixture which asks, each by its name and its `number`."""
+    tests = [one for one in request.session.items if isinstance(one, pytest.Function)]
+    return [
+        (one.originalname, one.callspec.params["number"]) for one in tests if request.fixturename in one.fixturenames
+    ]
+
+
 def found(path: Path, *rules: str) -> list[Finding]:
     """The findings of some rules, all without any, on one model."""
     return check([path], select=rules).findings

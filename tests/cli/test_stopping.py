@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import sampled
+
 ROOT = Path(__file__).parents[2]
 INTEGRATION = ROOT / "reference_models" / "veomni" / "olmoe"
 
@@ -28,7 +30,7 @@ def descendants(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are looked up in /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", sampled([signal.SIGTERM, signal.SIGHUP, signal.SIGINT], signal.SIGTERM))
 def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
     scratch = tmp_path / "tmp"
     scratch.mkdir()

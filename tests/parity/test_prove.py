@@ -168,7 +168,8 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("model_name", ["qwen3_moe", pytest.param("olmoe", marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("model_name", ["qwen3_moe", "olmoe"])
 def test_on_the_reference_models_all_faults_are_detected_and_nine_in_ten_located(model_name: str, sides: Sides) -> None:
     path = resource_dir("reference_models") / "veomni" / model_name
 
