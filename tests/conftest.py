@@ -139,7 +139,17 @@ class _NoTorch(MetaPathFinder):
 
 def sampled(cases: Iterable[Any], *sample: Any) -> list[Any]:
     """Return the cases of a parametrized test, of which those outside of the sample belong to the sweep."""
-    return [case if case in sample else pytest.param(case, marks=pytest.mark.sweep) for case in cases]
+    return [case if case in sample else _swept(case) for case in cases]
+
+
+def first(count: int, cases: Iterable[Any]) -> list[Any]:
+    """Return the cases of a parametrized test, of which those behind the first ones belong to the sweep."""
+    return [case if number < count else _swept(case) for number, case in enumerate(cases)]
+
+
+def _swept(case: Any) -> Any:
+    """A case of the sweep; a tuple has a value for each argument of the test."""
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.sweep)
 
 
 def run_cli(*arguments: str) -> tuple[int, dict[str, Any]]:

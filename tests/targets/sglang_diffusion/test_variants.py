@@ -15,6 +15,7 @@ from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.classes import PIPELINES, class_names, is_diffusers_class, place_of
 from omni_kit.upstream.diffusers.pipelines import find_pipeline
+from tests.conftest import first
 
 TARGET = "sglang-diffusion"
 # Pipeline -> what a person read in its loop, or after it, that no stage of SGLang does.
@@ -165,13 +166,16 @@ def test_encoders_compute_in_the_denoisers_precision_whatever_a_checkpoint_has(k
 
 @pytest.mark.parametrize(
     ("pipeline", "task", "images"),
-    [
-        ("FluxImg2ImgPipeline", "I2I", ["image"]),
-        ("StableDiffusion3InpaintPipeline", "I2I", ["image", "mask_image"]),
-        ("FluxKontextPipeline", "TI2I", ["image"]),
-        ("WanImageToVideoPipeline", "I2V", ["image"]),
-        ("LTXConditionPipeline", "T2V", ["image"]),
-    ],
+    first(
+        1,
+        [
+            ("FluxImg2ImgPipeline", "I2I", ["image"]),
+            ("StableDiffusion3InpaintPipeline", "I2I", ["image", "mask_image"]),
+            ("FluxKontextPipeline", "TI2I", ["image"]),
+            ("WanImageToVideoPipeline", "I2V", ["image"]),
+            ("LTXConditionPipeline", "T2V", ["image"]),
+        ],
+    ),
 )
 def test_images_of_a_request_become_arguments_in_order(
     pipeline: str, task: str, images: list[str], tmp_path: Path
