@@ -7,6 +7,7 @@ import pytest
 
 from omni_checkers import Report, Severity, check
 from omni_kit.diagnostics.definition import family_of
+from tests.conftest import first
 
 _GATED = {"qwen2_5_omni": 1, "qwen3_omni_moe": 1}
 _DUMMIES = {"qwen2_5vl": 1, "qwen2_vl": 1, "qwen3_5": 1, "qwen3_5_moe": 2, "qwen3_vl": 1, "qwen3_vl_moe": 2}
@@ -177,7 +178,8 @@ def test_torch_is_not_imported(veomni_models: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_same_run_gives_the_same_report(veomni_models: Path) -> None:
-    path = veomni_models / "glm_moe_dsa"
+@pytest.mark.parametrize("model", first(1, ["llama", "glm_moe_dsa"]))
+def test_the_same_run_gives_the_same_report(model: str, veomni_models: Path) -> None:
+    path = veomni_models / model
     first, second = check([path]), check([path])
     assert first.as_json() == second.as_json()

@@ -33,6 +33,7 @@ def test_two_ranks_write_what_one_process_writes(toy: Toys, tmp_path: Path) -> N
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
+@pytest.mark.sweep
 def test_an_error_ends_every_rank(toy: Toys, tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
     done = torchrun("convert", str(toy("qwen3_moe")), str(tmp_path), "--to", "canonical")

@@ -180,6 +180,7 @@ def test_servers_that_are_closed_are_gone(logs: Path) -> None:
     assert not Path(f"/proc/{number}").exists()
 
 
+@pytest.mark.sweep
 def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
     """Weights, outputs and gradients of a toy and of an integration that loads it, bit by bit."""
     candidate = find_candidate(OLMOE, None)
@@ -202,8 +203,11 @@ def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_a_fork_has_the_threads_of_a_fresh_process_and_no_random_state_of_its_server(logs: Path) -> None:
+def test_a_fork_has_threads_and_figures_of_a_fresh_process_and_no_random_state_of_its_server(logs: Path) -> None:
     threads = Evaluate("__import__('torch').get_num_threads()")
+    layer = "(lambda one: (one[0], one(one[0].weight).softmax(1).std().backward()))(torch.nn.Sequential(L(99, 99)))"
+    seeded = "(lambda torch, L: (torch.manual_seed(3), {}))(__import__('torch'), __import__('torch').nn.Linear)"
+    figures = Evaluate(f"{seeded.format(layer)}[1][0].weight.grad.tolist()")
     draws = (
         "__import__('torch').initial_seed()",
         "__import__('numpy').random.random()",
@@ -212,6 +216,7 @@ def test_a_fork_has_the_threads_of_a_fresh_process_and_no_random_state_of_its_se
     modules = preloaded(TRANSFORMERS)
     with worker(logs, *modules) as fork, worker(logs, *modules) as other, worker(logs) as fresh:
         assert fork.ask(threads) == fresh.ask(threads)
+        assert fork.ask(figures) == fresh.ask(figures)
         for draw in draws:
             assert fork.ask(Evaluate(draw)) != other.ask(Evaluate(draw))
 

@@ -84,6 +84,7 @@ def test_faults_show_in_the_scenes_and_forms_that_they_belong_to(plant: Plant, s
     assert not any("sound" in name for name in found)
 
 
+@pytest.mark.sweep
 def test_features_of_another_process_s_images(plant: Plant, sides: Sides) -> None:
     edits = {QWEN3_VL: [(OFFSET, f"deepstack_offset = max(0, {OFFSET.partition(' = ')[2]} - 1)")]}
     model = for_two_processes(plant("features_of_another", edits, "qwen3_vl"), "qwen3_vl")

@@ -61,7 +61,7 @@ def run(count: int, written: dict[str, bytes], root: Path) -> None:
 
 
 def test_some(written: dict[str, bytes], tmp_path: Path) -> None:
-    run(20, written, tmp_path)
+    run(8, written, tmp_path)
 
 
 @pytest.mark.sweep
