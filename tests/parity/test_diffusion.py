@@ -211,6 +211,7 @@ _WAYS = {"evaluation", "gradient checkpointing", "sample 0 alone", "sample 1 alo
 _WAYS |= {"freshly initialised", "no number at its default"}
 
 
+@pytest.mark.sweep
 def test_a_sound_copy_passes_however_it_is_called(plant_denoiser: PlantDenoiser, sides: Sides) -> None:
     sound = run_parity(plant_denoiser("called_wan_t2v", WAN, {}), ["scenarios"], sides=sides)
     assert sound.ok, _show(sound)
