@@ -71,7 +71,7 @@ def imported(request: pytest.FixtureRequest, olmoe: Path, tmp_path_factory: pyte
 
 @pytest.fixture(scope="module")
 def loaded(request: pytest.FixtureRequest, olmoe: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    chosen = {case: LOADED[case[1]].edits for case in asked(request)}
+    chosen: dict[tuple[str, int], Edits] = {case: LOADED[case[1]].edits for case in asked(request)}
     return _run("toy", chosen, olmoe, tmp_path_factory.mktemp("loaded"))
 
 

@@ -272,8 +272,8 @@ changed = partial(engine.changed, QWEN)
 """An example that changes one of these files, first text by second."""
 
 
-def with_record(edits: dict[str, str]) -> dict[str, str]:
-    """These edits of the example, next to the record that new-model would have written of it."""
+def with_record(edits: dict[str, str], was: dict[str, str] | None = None) -> dict[str, str]:
+    """These edits of the example, next to the record that new-model would have written of it, or of what it was."""
     answers = {"name": "qwen", "source": "QwenImagePipeline", "target": "sglang-diffusion", "style": "plugin"}
-    base = {f"qwen/{name}": text for name, text in QWEN.items()}
+    base = {f"qwen/{name}": text for name, text in {**QWEN, **(was or {})}.items()}
     return {**edits, ANSWERS: dump_answers(answers, base), BASE: dump_base(base)}

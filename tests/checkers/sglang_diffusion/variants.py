@@ -24,6 +24,16 @@ def _fine(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
     return Variant(rule, False, name, changed(file, *pairs))
 
 
+def _collecting(condition: str) -> dict[str, str]:
+    """A loop with that condition where new-model wrote a comprehension with `value is not None`."""
+    made = "return {name: value for name, value in self.known.items() if value is not None}"
+    loop = f"found = {{}}\n        for name, value in self.known.items():\n            if {condition}:\n                found[name] = value\n        return found"
+    return with_record(
+        changed(CONFIG, ("return batch.prompt_embeds[0]", loop)),
+        changed(CONFIG, ("return batch.prompt_embeds[0]", made)),
+    )
+
+
 _REGISTER = ("\nregister()\n", "\n")
 _MODEL = 'ModelRegistry.register_model("QwenDiT", QwenDiT)\n'
 _ARCH_FIELD = "arch_config: DiTArchConfig = field(default_factory=QwenArchConfig)"
@@ -83,6 +93,9 @@ VARIANTS = [
     Variant("SGD602", False, "a class of another name in two files", with_record({**changed(STAGE, ("QwenBeforeDenoisingStage", "Preparation")), **changed(PIPELINE, ("QwenBeforeDenoisingStage", "Preparation"))})),
     Variant("SGD602", True, "a class of another name that does something else", with_record(changed(DIT, ("QwenAttention", "JointAttention"), ("x = x + timestep", "x = x - timestep")))),
     Variant("SGD602", True, "a method of another name, which SGLang calls", with_record(changed(STAGE, ("    def forward(self, batch", "    def run(self, batch")))),
+    Variant("SGD602", False, "a value with a name that is returned at once", with_record(changed(CONFIG, ("        return batch.prompt_embeds[0]\n", "        first = batch.prompt_embeds[0]\n        return first\n")))),
+    Variant("SGD602", False, "a comprehension as a loop", _collecting("value is not None")),
+    Variant("SGD602", True, "a loop that selects something else", _collecting("value is None")),
     Variant("SGD602", False, "no record", changed(DIT, ("(timestep / 1000)", "(timestep / 1000.0)"))),
     Variant("SGD603", True, "no table", {README: "# Qwen\n"}),
     Variant("SGD603", True, "another argument alone", {README: "# Qwen\n\n| `timesteps` | `None` |\n"}),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from omni_checkers.codediff.fingerprint import unparse_cached
+from omni_checkers.codediff.loops import collected
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed, with_record
@@ -27,7 +28,7 @@ class DerivedCodeIsUnchanged(Rule):
 
     The rule compares every file with the scaffold's record, function by function: changed expressions, deleted
     statements and methods, and statements added to a function. It ignores your own definitions and imports, functions
-    that the scaffold left to you, and other names for its functions and classes.
+    that the scaffold left to you, other names for its functions and classes, and loops in the place of comprehensions.
 
     Why: steps, guidance, scales and conditions in these files equal diffusers' call. A changed sign, factor or argument
     gives other images without an error.
@@ -59,7 +60,7 @@ class DerivedCodeIsUnchanged(Rule):
             if file is None or not name.endswith(".py"):
                 continue
             with suppress(SyntaxError):  # another rule says so
-                compared.append((file, text, ast.parse(text), ast.parse(file.text)))
+                compared.append((file, text, collected(ast.parse(text)), collected(ast.parse(file.text))))
         names = {new: old for _, _, was, now in compared for new, old in _renamed(was, now)}
         for file, text, was, now in compared:
             former = _Former(names).visit(now) if names else now
