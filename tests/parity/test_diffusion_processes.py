@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 
 
+@pytest.mark.sweep
 def test_sequences_and_weights_are_shared_as_in_one_process(denoisers: Path, sides: Sides) -> None:
     report = run_parity(denoisers / "qwen_image", ["sp", "fsdp", "ep"], sides=sides)
 

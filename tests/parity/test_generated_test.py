@@ -13,7 +13,8 @@ from omni_kit.resources import resource_dir
 FAULT = ("self.act_fn(gate) * up\n", "self.act_fn(gate) * up * 1.01\n")
 
 
-@pytest.mark.parametrize("faulty", [True, pytest.param(False, marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("faulty", [True, False])
 def test_the_scaffolds_own_test(tmp_path: Path, faulty: bool) -> None:
     model = tmp_path / "olmoe"
     shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", model)

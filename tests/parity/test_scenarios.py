@@ -47,6 +47,7 @@ OF_NPU = MODELING.replace("gpu", "npu")
 ROUTED = "routing_weights = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)"
 
 
+@pytest.mark.sweep
 def test_the_copy_itself_passes_each_scenario(plant: Plant, sides: Sides) -> None:
     report = run_parity(plant("called_without_fault", {}), ["scenarios"], sides=sides)
     assert report.ok, report.level("scenarios").reason

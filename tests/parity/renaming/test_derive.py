@@ -46,6 +46,7 @@ OTHERWISE = (
 )  # fmt: skip
 
 
+@pytest.mark.sweep
 def test_everything_at_once_is_told_apart(tmp_path: Path) -> None:
     """Swapped norms, gate and value, chunks, rotary rows, a convolution over patches, a split layer, other names."""
     rows = derive(changed(tmp_path, *OTHERWISE)).rows
