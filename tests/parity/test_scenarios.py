@@ -1,5 +1,7 @@
 """Faults that only another way of calling the model, or another config, shows; and an optimizer's steps."""
 
+import pytest
+
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 
