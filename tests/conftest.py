@@ -31,7 +31,7 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
-_MOST = 640 << 20  # bytes of a worker: more often, and what stays lies closer together
+_MOST = 1 << 30  # bytes of a worker; what is ended is made again, which takes seconds each time
 
 Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]
@@ -53,7 +53,7 @@ def bounded_memory() -> Iterator[None]:
         gc.collect()
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)  # else pages stay of which a few bytes are used
-        _bound = max(_MOST, _resident() + _MOST // 4)
+        _bound = max(_MOST, _resident() + _MOST // 2)
 
 
 def _resident() -> int:

@@ -103,6 +103,7 @@ def test_state_that_is_not_saved_is_missed_when_a_run_is_resumed(plant: Plant, s
     assert "after resuming" in report.level("steps").reason
 
 
+@pytest.mark.sweep
 def test_a_device_that_the_integration_refuses_by_name_is_not_failed(plant: Plant, sides: Sides) -> None:
     for name, said, status in (("refuses_npu", "no NPU version", "refused"), ("raises_on_npu", "later", "fail")):
         edits = {OF_NPU: [(ROUTED, f'raise NotImplementedError("{said}")\n        {ROUTED}')]}
