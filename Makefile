@@ -17,16 +17,18 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 # While you write: the tests that need no torch.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q --no-torch
+	$(PYTEST) -q --no-torch
 
-# With what goes over every type of model, or a whole path again, which `make test` leaves out.
+# With every type of model, further cases of a claim, and whole paths again, which `make test` leaves out.
 test-all: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
+	$(PYTEST) -m ""
 
 install: $(READY)
 

@@ -117,6 +117,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-torch", action="store_true", help="Skip tests that import torch or start a worker.")
 
 
+# Rooms whose files take long: their processes and caches then serve one file after another.
+_LONG = ("parity", "verify", "targets", "checkers", "cli", "scaffold", "kernels")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Side by side, begin with the long files, so that no worker is left with one at the end."""
+    if hasattr(config, "workerinput"):
+        rooms = {room: turn for turn, room in enumerate(_LONG)}
+        items.sort(key=lambda item: rooms.get(item.path.relative_to(Path(__file__).parent).parts[0], len(rooms)))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-torch"):
         sys.meta_path.insert(0, _NoTorch())
