@@ -47,6 +47,7 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "mine"
 
 
+@pytest.mark.sweep
 def test_a_scaffold_trains_resumes_and_exports(qwen: Path) -> None:
     found = trained(qwen)
     assert found.status == "pass", found.reason
