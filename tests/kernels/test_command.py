@@ -200,6 +200,7 @@ def test_bad_usage_is_told_before_anything_runs(arguments: tuple[str, str], said
     assert said in answer["error"]
 
 
+@pytest.mark.sweep
 def test_a_wrapper_of_diffusers_is_measured_like_a_language_model(tmp_path: Path) -> None:
     wan = QWEN3_MOE.parent / "wan"
     shutil.copyfile(wan / "toy_config.json", tmp_path / "config.json")
@@ -220,6 +221,7 @@ def test_an_integration_whose_kernels_nobody_chooses_is_refused() -> None:
     assert "no configurable kernels" in answer["error"]
 
 
+@pytest.mark.sweep
 def test_a_package_that_the_measuring_process_lacks_is_named_with_its_command(tmp_path: Path) -> None:
     plugin = tmp_path / "my_qwen3_moe"
     shutil.copytree(QWEN3_MOE, plugin)
@@ -238,6 +240,7 @@ def test_the_config_of_another_model_is_refused(tmp_path: Path) -> None:
     assert "is of model_type 'llama', the integration of 'qwen3_moe'" in answer["error"]
 
 
+@pytest.mark.sweep
 def test_without_a_device_it_says_what_was_not_measured() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():

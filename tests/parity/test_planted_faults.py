@@ -212,6 +212,7 @@ def test_a_planted_fault_fails_the_levels_that_can_see_it(name: str, plant: Plan
     assert (report.first_divergence.module if report.first_divergence else "") == fault.module
 
 
+@pytest.mark.sweep
 def test_a_fault_is_caught_on_a_given_checkpoint_too(plant: Plant, sides: Sides, qwen3_moe_checkpoint: Path) -> None:
     fault = FAULTS["gate_and_up_swapped"]
 

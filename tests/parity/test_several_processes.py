@@ -109,9 +109,9 @@ def test_experts_cannot_be_shared_out_where_there_are_none(veomni_models: Path, 
     assert report.exit_code == 3
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("model", "level"), [
-    ("deepseek_v4", "ep"), pytest.param("qwen2_5_omni", "fsdp", marks=pytest.mark.sweep),
-    pytest.param("qwen3_5", "sp", marks=pytest.mark.sweep),
+    ("deepseek_v4", "ep"), ("qwen2_5_omni", "fsdp"), ("qwen3_5", "sp"),
 ])  # fmt: skip
 def test_what_only_legal_toys_can_run(veomni_models: Path, sides: Sides, model: str, level: str) -> None:
     """A table of experts that names one twice, or patches of another size than an empty image has, end in a crash.

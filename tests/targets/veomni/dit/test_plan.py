@@ -31,6 +31,7 @@ from omni_kit.targets.sides import Ability
 from omni_kit.targets.veomni.dit.plan import make_plan
 from omni_kit.upstream.diffusers.classes import transformer_names
 from omni_kit.upstream.subject import open_source
+from tests.conftest import first
 
 SOURCE = "SD3Transformer2DModel"
 NAMES = transformer_names(find_library("diffusers"))
@@ -105,7 +106,7 @@ def test_exported_weights_get_the_names_that_diffusers_looks_for(written: Path, 
 
 @pytest.mark.parametrize(
     ("source", "key", "count"),
-    [("WanPipeline", "frames", 3), ("CogView4Pipeline", "image", 1), ("QwenImageEditPipeline", "images", 2)],
+    first(1, [("WanPipeline", "frames", 3), ("CogView4Pipeline", "image", 1), ("QwenImageEditPipeline", "images", 2)]),
 )
 def test_the_maker_of_data_writes_rows_that_the_preprocessor_reads(
     source: str, key: str, count: int, tmp_path: Path
@@ -170,12 +171,12 @@ def test_the_training_file_says_what_the_trainer_knows(written: Path) -> None:
     assert model["condition_model_type"] == f"{SOURCE}Condition"
 
 
-@pytest.mark.parametrize(("name", "says"), [
+@pytest.mark.parametrize(("name", "says"), first(2, [
     ("WanTransformer3DModel", ""),
     ("SD3Transformer2DModel", "no _cp_plan"),
     ("HeliosTransformer3DModel", "receive the whole sequence's length (original_context_length)"),
     ("LTX2VideoTransformer3DModel", "not that of its siblings: audio_rope"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_sequences_are_shared_by_a_plan_that_can_hold_and_else_not_at_all(name: str, says: str, tmp_path: Path) -> None:
     scaffold = new_model("mine", name, target="veomni", into=tmp_path)
     (sharing,) = [one for one in scaffold.plan.decisions if one.what == "sequence parallelism"]
@@ -221,7 +222,7 @@ def test_what_a_pipeline_draws_itself_goes_with_the_sample_and_leaves_other_chan
     assert torch.get_rng_state().equal(before)
 
 
-@pytest.mark.parametrize(("name", "pictures"), [("ChronoEditTransformer3DModel", ["image"]), (SOURCE, None)])
+@pytest.mark.parametrize(("name", "pictures"), first(1, [("ChronoEditTransformer3DModel", ["image"]), (SOURCE, None)]))
 def test_conditions_pass_the_pictures_that_a_pipeline_requires(
     name: str, pictures: list[str] | None, tmp_path: Path
 ) -> None:
@@ -344,10 +345,10 @@ def test_whatever_a_config_says_there_is_a_plan_or_one_line(seed: int, tmp_path:
     assert outcomes == {"planned", "refused"}
 
 
-@pytest.mark.parametrize(("name", "lost"), [
+@pytest.mark.parametrize(("name", "lost"), first(1, [
     ("ChromaTransformer2DModel", "attention_mask"),  # diffusers 0.37 forgets it where blocks are checkpointed
     ("FluxTransformer2DModel", ""),
-])  # fmt: skip
+]))  # fmt: skip
 def test_what_upstream_would_train_as_another_model_is_not_checkpointed(name: str, lost: str, tmp_path: Path) -> None:
     scaffold = new_model("mine", name, target="veomni", into=tmp_path)
 

@@ -119,6 +119,7 @@ def test_rewritings_of_many_models(model: Models, kind: str, rewritings: dict[st
     assert len(wrong(found)) <= (1 - RIGHT) * len(found), "\n".join(wrong(found))
 
 
+@pytest.mark.sweep
 def test_a_sample_of_rewritten_attention_and_routing(model: Models) -> None:
     rng = random.Random(32)
     for kind, rewritings in (("keeping", KEEPING), ("changing", CHANGING)):
