@@ -1,7 +1,7 @@
 """Mistakes that people make, planted in a real model of VeOmni and in a scaffolded plugin: the gate must see each.
 
 They stand in tests/fixtures/checkers/mistakes/<model>.diff: the rule, the file, the text that is replaced and its
-replacement.
+replacement. In `make test` every third is planted.
 """
 
 import re
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from omni_kit.diagnostics.definition import family_of
+from tests.conftest import sampled
 
 from .conftest import Edits, Subject, found
 from .variants import FIXTURES
@@ -56,7 +57,7 @@ VEOMNIS_OWN = {
 MISTAKES = [mistake for model in VEOMNIS_OWN for mistake in read_mistakes(model)]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+@pytest.mark.parametrize("mistake", sampled(MISTAKES, *MISTAKES[::3]), ids=str)
 def test_a_mistake_is_found(mistake: Mistake, subject: Subject) -> None:
     findings = found(subject(mistake.model, mistake.edits), mistake.rule)
     assert findings, "nothing was found"

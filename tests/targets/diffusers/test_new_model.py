@@ -125,6 +125,7 @@ def test_an_epsilon_that_changes_no_bit_is_idle(tmp_path: Path, sides: Sides) ->
     assert not any(name.startswith("norm-epsilon-tenfold") for name in proof.missed)
 
 
+@pytest.mark.sweep
 def test_faults_of_conversions_are_noticed_and_located(sides: Sides) -> None:
     report = run_parity(EXAMPLE, prove=True, sides=sides)
     assert report.ok
@@ -157,6 +158,7 @@ def test_a_wrong_conversion_is_found_and_blamed(tmp_path: Path, sides: Sides) ->
     assert report.first_divergence.module == "transformer_blocks.0.attn"
 
 
+@pytest.mark.sweep
 def test_the_delivered_tests_pass(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "lumen")
     done = subprocess.run(

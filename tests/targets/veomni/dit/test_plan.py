@@ -325,9 +325,8 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "seed", [0, pytest.param(1, marks=pytest.mark.sweep), pytest.param(2, marks=pytest.mark.sweep)]
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_whatever_a_config_says_there_is_a_plan_or_one_line(seed: int, tmp_path: Path) -> None:
     """A traceback would end the test."""
     chance, outcomes = random.Random(seed), set()

@@ -105,6 +105,7 @@ def test_attention_that_looks_into_other_sequences_is_wrong(
     assert any(error.kernel > error.allowed for error in errors_of(call, torch.float32))
 
 
+@pytest.mark.sweep
 def test_flex_attention_that_joins_packed_samples_is_found_before_it_compiles(
     built: tuple[VeOmniBuilder, Any, Path],
 ) -> None:
