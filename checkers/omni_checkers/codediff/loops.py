@@ -39,7 +39,7 @@ def _comprehended(statements: list[ast.stmt], function: ast.AST) -> Iterator[ast
 
 
 def _comprehension(empty: ast.stmt, loop: ast.For, function: ast.AST) -> ast.stmt | None:
-    """The assignment of a comprehension in the place of an empty container and the loop that fills it."""
+    """The assignment of a comprehension, instead of an empty container and the loop that fills it."""
     match empty:
         case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
             kind = _kind(value)

@@ -28,7 +28,7 @@ class DerivedCodeIsUnchanged(Rule):
 
     The rule compares every file with the scaffold's record, function by function: changed expressions, deleted
     statements and methods, and statements added to a function. It ignores your own definitions and imports, functions
-    that the scaffold left to you, other names for its functions and classes, and loops in the place of comprehensions.
+    that the scaffold left to you, other names for its functions and classes, and loops instead of comprehensions.
 
     Why: steps, guidance, scales and conditions in these files equal diffusers' call. A changed sign, factor or argument
     gives other images without an error.
