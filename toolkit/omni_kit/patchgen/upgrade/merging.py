@@ -17,6 +17,7 @@ from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, like
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.parts import Item, insertion, removal
 from omni_kit.patchgen.upgrade.renames import same_but_for_locals
+from omni_kit.patchgen.upgrade.values import results
 from omni_kit.pysource.nodes import docstring_of, without_docstring
 from omni_kit.pysource.signatures import signature
 
@@ -26,6 +27,7 @@ _BY_FIELD = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.keyword, ast.Starred, ast.withitem, ast.Raise,
     ast.Assert,
 )  # fmt: skip
+_BY_OPERAND = (ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Subscript)
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _VERSION = 0.5  # how like an expression is to another version of it
 _KEPT = 0.4  # of the old statements that upstream still has, in a function that was not rewritten
@@ -241,6 +243,8 @@ class _Merger:
             return
         if was == mine:
             self.put(os, ts, block, at, parent)
+        elif bs and _effects(self.base, bs) == _effects(self.theirs, ts) is not None:
+            return  # upstream only spells it in another way
         elif not bs:
             self._both_inserted(os, ts, block, at, parent)
         elif not self._inside(bs, os, ts) and not self._finer(bs, os, ts, block, at, parent):
@@ -262,6 +266,8 @@ class _Merger:
         new = [one for one in ts if dump(one) not in dumps(os)]
         if _independent(os, new):
             self.put([], new, block, at, parent)
+        elif _leaves(os) and all(map(_sets_locals, new)) and _disjoint(os, new):
+            self.put([], new, block, at + len(os), parent)
         else:
             self.clash("both add code here, and one depends on the other", [], list(os), list(ts))
 
@@ -277,9 +283,9 @@ class _Merger:
             added = [one for index, one in enumerate(os) if index not in in_ours]
             theirs = _subsequence(dumps(bs), now)
             new = ts if theirs is None else [one for index, one in enumerate(ts) if index not in theirs]
-            if not _independent(added, new) or not _independent(added, bs if theirs is None else []):
-                return False
-            if in_ours != list(range(in_ours[0], in_ours[0] + len(in_ours))):
+            first, last = in_ours[0], in_ours[-1]
+            apart = _independent(added, new) and _independent(added, bs if theirs is None else [])
+            if last - first >= len(in_ours) or not (apart or _orderly(os[:first], os[last + 1 :], bs, ts)):
                 return False
             self.put(kept, ts, block, at + in_ours[0], parent)
             return True
@@ -429,6 +435,12 @@ class _Merger:
             self.node(b.value, o.value, t.value)
         elif isinstance(o, _BY_FIELD):
             self.fields(b, o, t)
+        elif isinstance(o, _BY_OPERAND) and _shape(b) == _shape(o) == _shape(t):
+            for was, mine, now in zip(*(_operands(one) for one in (b, o, t)), strict=True):
+                if dump(was) == dump(mine) != dump(now):
+                    self.replace(mine, now, loose=isinstance(now, _LOOSE))
+                else:
+                    self.node(was, mine, now)
         else:
             self.clash(_changed(b, t), b, o, t)
 
@@ -466,11 +478,13 @@ class _Merger:
 
     def elements(self, b: Any, o: Any, t: Any) -> None:
         """The elements of a tuple, list or set."""
-        if len(b.elts) == len(o.elts) == len(t.elts):
+        names = not isinstance(b, ast.Tuple) and all(isinstance(e, ast.Constant) for one in (b, o, t) for e in one.elts)
+        if len(b.elts) == len(o.elts) == len(t.elts) and not names:
             for one in zip(b.elts, o.elts, t.elts, strict=True):
                 self.node(*one)
             return
-        sides = [[_item(code, f"#{dump(e)}", e) for e in one.elts] for code, one in self._sides(b, o, t)]
+        mark = "" if names else "#"
+        sides = [[_item(code, f"{mark}{dump(e)}", e) for e in one.elts] for code, one in self._sides(b, o, t)]
         self.items(sides[0], sides[1], sides[2], None, b, o, t)
 
     def items(
@@ -581,6 +595,14 @@ class _Merger:
         self.clashes.append(Clash(reason, texts[0], texts[2], texts[1], textual))
 
 
+def _effects(code: Code, run: Sequence[ast.stmt]) -> dict[str, str] | None:
+    """What a run of assignments leaves for the rest of its definition; None for other code."""
+    inside = {id(one) for top in run for one in ast.walk(top)}
+    outside = [one for one in ast.walk(code.node) if isinstance(one, ast.Name) and id(one) not in inside]
+    found = results(run, {one.id for one in outside if isinstance(one.ctx, ast.Load)})
+    return {name: ast.unparse(value) for name, value in found.items()} if found else None
+
+
 def _assigned(b: ast.stmt, o: ast.stmt, t: ast.stmt) -> tuple[ast.expr, ast.expr, ast.expr] | None:
     """The values of three assignments to the same, which are not all annotated."""
     if not (isinstance(b, ast.AnnAssign) or isinstance(o, ast.AnnAssign) or isinstance(t, ast.AnnAssign)):
@@ -668,6 +690,15 @@ def _value(part: Any) -> Any:
     return dump(part) if isinstance(part, ast.AST) else part
 
 
+def _operands(node: ast.expr) -> list[ast.expr]:
+    return [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+
+
+def _shape(node: ast.expr) -> list[Any]:
+    """What makes an expression of its operands, and how many they are."""
+    return [dump(one) or "" if not isinstance(one, ast.expr) else None for one in ast.iter_child_nodes(node)]
+
+
 def _is_block(node: ast.stmt) -> bool:
     return isinstance(node, (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith))
 
@@ -700,10 +731,47 @@ def in_order(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 def _independent(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
     """Whether two runs of statements may stand in either order."""
-    if any(isinstance(inner, _LEAVING) for one in (*some, *others) for inner in ast.walk(one)):
-        return False
+    return not _leaves([*some, *others]) and _disjoint(some, others)
+
+
+def _leaves(run: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(inner, _LEAVING) for one in run for inner in ast.walk(one))
+
+
+def _disjoint(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
+    """Whether neither of two runs of statements sets what the other reads or sets."""
     w, v = written(some), written(others)
     return not (w & (read(others) | v)) and not (v & read(some))
+
+
+def _sets_locals(one: ast.stmt) -> bool:
+    """Whether a statement does nothing but bind locals, to values that no call makes."""
+    targets = one.targets if isinstance(one, ast.Assign) else []
+    names = [name for top in targets for name in (top.elts if isinstance(top, ast.Tuple) else [top])]
+    calls = any(isinstance(inner, (ast.Call, ast.Await)) for inner in ast.walk(one))
+    return bool(names) and all(isinstance(name, ast.Name) for name in names) and not calls
+
+
+def _orderly(
+    before: Sequence[ast.stmt], after: Sequence[ast.stmt], bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]
+) -> bool:
+    """Whether what the patch adds before and after old code can only stand before and after upstream's new code.
+
+    It can where upstream sets each name that the addition reads or sets no oftener than it did, and once if the
+    addition comes behind, and reads nothing more of what the addition sets.
+    """
+    for added, most in ((before, len(bs)), (after, 1)):
+        sets = written(added)
+        for name in read(added) | sets:
+            was, now = (sum(name in written([one]) for one in run) for run in (bs, ts))
+            if now > min(was, most):
+                return False
+        last = {name: index for index, one in enumerate(ts) for name in written([one])}
+        for index, one in enumerate(ts):
+            new = sets & read([one])
+            if new - read(bs) or (added is after and any(index > last.get(name, index) for name in new)):
+                return False
+    return True
 
 
 def _subsequence(part: Sequence[str], whole: Sequence[str]) -> list[int] | None:
