@@ -87,6 +87,11 @@ CLASHES = {
         "x = x + g(y)\nreturn x",
         "x = x + h(y)\nreturn x",
     ),
+    "two operands of one condition": (
+        "if x and y:\n    return 1",
+        "if x and self.y:\n    return 1",
+        "if self.x and y:\n    return 1",
+    ),
     "arguments that both append": (
         "return f(x, y)",
         "return f(x, y, self.ours)",
@@ -119,3 +124,20 @@ def test_a_parameter_of_a_method_in_a_replaced_class_is_followed_where_only_the_
     was, mine = rename_locals(base, ours, theirs)
     assert was == theirs
     assert mine == theirs.replace("        return x", "        fused(scores)\n        return x")
+
+
+def test_a_local_that_loses_its_annotation_is_followed_under_its_new_name() -> None:
+    base = function("out: Output = self.tower(x)\nparts = split(out.pooled)\nout.pooled = parts\nreturn out")
+    ours = function("out: Output = self.tower(x)\nreturn out")
+    theirs = function("outputs = self.tower(x)\noutputs.pooled = split(outputs.pooled)\nreturn outputs")
+    was, mine = rename_locals(base, ours, theirs)
+    assert merge_definition(was, mine, theirs).text == function("outputs = self.tower(x)\nreturn outputs")
+
+
+def test_a_parameter_that_the_patch_drops_may_get_another_annotation() -> None:
+    base, ours, theirs = (
+        function("return x", f"def forward(self, x{more}):") for more in (", y: FloatTensor", "", ", y: Tensor")
+    )
+    merged = merge_definition(base, ours, theirs)
+    assert (merged.text, merged.clashes) == (ours, [])
+    assert merge_definition(base, ours, theirs.replace("Tensor", "Tensor = None")).clashes

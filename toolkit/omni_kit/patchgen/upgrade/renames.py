@@ -8,7 +8,7 @@ from typing import Any
 
 from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, splice
-from omni_kit.patchgen.upgrade.alignment import align
+from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, stored
 from omni_kit.pysource.nodes import without_docstring
 
@@ -75,9 +75,8 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
                 found.attributes[name] = new_name
         if kind == "keyword" and len(which) == 2:
             found.keywords[which[0], name] = new_name
-    was, now = was["attribute"], now["attribute"]
     for name, new_name in methods.items():
-        if name != new_name and name not in now and new_name not in was:
+        if name != new_name and name not in now["attribute"] and new_name not in was["attribute"]:
             found.attributes[name] = new_name
     return found
 
@@ -256,6 +255,9 @@ def _in_blocks(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> Iterator[tup
 
 
 def _parallel(one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
+    if isinstance(one, ast.stmt) and isinstance(other, ast.stmt) and type(one) is not type(other):
+        for parts in zip(assignment(one) or (), assignment(other) or (), strict=False):
+            yield from _parallel(*parts)  # one of them has an annotation
     if type(one) is not type(other) or dump(one) == dump(other):
         return
     for name in one._fields:
