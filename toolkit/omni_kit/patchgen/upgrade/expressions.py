@@ -243,7 +243,7 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 
 
 def _shape(node: ast.expr) -> list[Any]:
-    """What makes an expression of its operands, and how many they are."""
+    """Return an expression's operators, and a place for each of its operands."""
     return [dump(one) or "" if not isinstance(one, ast.expr) else None for one in ast.iter_child_nodes(node)]
 
 

@@ -70,7 +70,7 @@ def sets_locals(one: ast.stmt) -> bool:
 
 
 def effects(code: Code, run: Sequence[ast.stmt]) -> dict[str, str] | None:
-    """What a run of assignments leaves for the rest of its definition; None for other code."""
+    """Return the values that assignments leave for the rest of their definition; None for other code."""
     inside = {id(one) for top in run for one in ast.walk(top)}
     outside = [one for one in ast.walk(code.node) if isinstance(one, ast.Name) and id(one) not in inside]
     found = results(run, {one.id for one in outside if isinstance(one.ctx, ast.Load)})

@@ -47,12 +47,12 @@ def _text(code: Code, part: Any) -> str:
 
 
 def both(bs: Sequence[ast.AST], ts: Sequence[ast.AST]) -> str:
-    """Why statements clash that both changed."""
+    """Return the reason of a clash of statements."""
     names = sorted(written([*bs, *ts]) - {"self"})
     return f"both changed how {', '.join(names[:3])} is computed" if names else "both changed the same statements"
 
 
 def changed(b: ast.AST, t: ast.AST) -> str:
-    """Why an expression clashes that both changed."""
+    """Return the reason of a clash of expressions."""
     was, now = (" ".join(ast.unparse(one).split())[:60] for one in (b, t))
     return f"both changed `{was}`; upstream's is `{now}`"
