@@ -176,9 +176,8 @@ def follow_references(yours: str, base: str, new: str) -> tuple[str, str]:
     A reference is not code: without this, a change next to one would conflict wherever upstream only moved its lines.
     """
     then, now = base.split("\n"), new.split("\n")
-    matcher = SequenceMatcher(
-        None, *([_PLACE.sub(r"\1", line) for line in side] for side in (then, now)), autojunk=False
-    )
+    plain = [[_PLACE.sub(r"\1", line) for line in side] for side in (then, now)]
+    matcher = SequenceMatcher(None, plain[0], plain[1], autojunk=False)
     moved: defaultdict[str, set[str]] = defaultdict(set)
     for start, there, size in matcher.get_matching_blocks():
         for step in range(size):
