@@ -9,6 +9,7 @@ import pytest
 from omni_kit.errors import BadInput
 from omni_kit.record import ANSWERS, BASE, digest
 from omni_kit.scaffold import new_model, update
+from omni_kit.scaffold.update import follow_references
 
 FILE = "parallel_plan.py"
 
@@ -83,6 +84,18 @@ def test_both_changed_the_same_line(integration: Path) -> None:
     assert result.notes == (f"m/{FILE} has conflict markers: resolve them",)
     text = (integration / FILE).read_text()
     assert all(part in text for part in ("<<<<<<< yours", "Shard(2)", "Shard(1)", "Shard(0)", ">>>>>>> new"))
+
+
+def test_references_follow_upstreams_lines_in_what_people_changed() -> None:
+    base = "# pipelines/a.py:7\nA = 1\nB = 2  # pipelines/a.py:30\n"
+    yours = "# pipelines/a.py:7\n# mine, see own.py:7\nA = 1\n"
+    new = base.replace(":7", ":9").replace(":30", ":32")
+    assert follow_references(yours, base, new) == (yours.replace("a.py:7", "a.py:9"), new)
+
+
+def test_a_reference_that_now_means_two_places_stays() -> None:
+    base = "# a.py:7\nA = 1\n# a.py:7\nB = 2\n"
+    assert follow_references(base, base, base.replace(":7\nB", ":8\nB")) == (base, base)
 
 
 def test_without_the_first_text_nothing_is_guessed(integration: Path) -> None:

@@ -1,8 +1,11 @@
 """Makes an integration again as today's templates and library have it, and merges that with what people changed."""
 
+import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from omni_kit.documents import read_json
@@ -15,6 +18,7 @@ from omni_kit.scaffold.write import FileChange, leads_nowhere, read_existing, wr
 from omni_kit.targets.protocol import IntegrationPlan, Style
 
 _MERGING = 60.0  # seconds
+_PLACE = re.compile(r"([\w./-]+\.py):\d+")  # a line of upstream, as comments and docstrings refer to it
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,29 @@ def _merged(path: str, old: str | None, new: str, recorded: Recorded, notes: lis
     if base is None:
         notes.append(f"{path} was changed, and its original content is unknown; it was left unchanged")
         return FileChange(path, "conflict", old, old)
-    text, clean = _merge(old, base, new)
+    text, clean = _merge(*follow_references(old, base, new), new)
     if not clean:
         notes.append(f"{path} has conflict markers: resolve them")
     return FileChange(path, ("unchanged" if text == old else "update") if clean else "conflict", old, text)
+
+
+def follow_references(yours: str, base: str, new: str) -> tuple[str, str]:
+    """Return `yours` and `base` with the references to upstream's lines that `new` has.
+
+    A reference is not code: without this, a change next to one would conflict wherever upstream only moved its lines.
+    """
+    then, now = base.split("\n"), new.split("\n")
+    plain = [[_PLACE.sub(r"\1", line) for line in side] for side in (then, now)]
+    matcher = SequenceMatcher(None, plain[0], plain[1], autojunk=False)
+    moved: defaultdict[str, set[str]] = defaultdict(set)
+    for start, there, size in matcher.get_matching_blocks():
+        for step in range(size):
+            places = (_PLACE.finditer(side[at + step]) for side, at in ((then, start), (now, there)))
+            for old, other in zip(*places, strict=True):
+                moved[old.group()].add(other.group())
+    sure = {old: others.pop() for old, others in moved.items() if len(others) == 1}
+    renewed = (_PLACE.sub(lambda place: sure.get(place.group(), place.group()), text) for text in (yours, base))
+    return next(renewed), next(renewed)
 
 
 def _merge(yours: str, base: str, new: str) -> tuple[str, bool]:

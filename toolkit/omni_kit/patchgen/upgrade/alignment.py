@@ -58,11 +58,20 @@ def assignment(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
+def _same_attribute(one: ast.expr, other: ast.expr) -> bool:
+    """Whether two targets are one attribute of locals."""
+    match one, other:
+        case ast.Attribute(value=ast.Name(), attr=was), ast.Attribute(value=ast.Name(), attr=now):
+            return was == now
+    return False
+
+
 def pairing(one: ast.stmt, other: ast.stmt, *, loosely: bool = False) -> float:
     """Return how likely two statements are versions of one, from 0 to 1."""
     assigned = assignment(one), assignment(other)
     if assigned[0] is not None and assigned[1] is not None:
-        same = dump(assigned[0][0]) == dump(assigned[1][0])
+        targets = assigned[0][0], assigned[1][0]
+        same = dump(targets[0]) == dump(targets[1]) or (loosely and _same_attribute(*targets))
         like = likeness(assigned[0][1], assigned[1][1])
         if same:
             return max(like, 0.6 + 0.4 * like)

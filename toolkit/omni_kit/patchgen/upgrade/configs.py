@@ -23,7 +23,7 @@ from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dump
-from omni_kit.patchgen.upgrade.importing import add_import, follow_imports
+from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, imports_from
 from omni_kit.patchgen.upgrade.marks import mark_of, marks_in
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
 from omni_kit.patchgen.upgrade.patches import Proposal, Versions, propose
@@ -294,15 +294,13 @@ class _Upgrade:
     def _has(self, text: str, config: _Config) -> dict[str, bool]:
         """For each name that a config imports from the upgraded library, whether the newer one has it."""
         libraries, found = Libraries(self.new, config.roots), {}
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in self.old:
-                path = libraries.file_of(node.module)
+        for _, module, names in imports_from(ast.parse(text)):
+            if module.partition(".")[0] in self.old:
+                path = libraries.file_of(module)
                 bound = scopes_of(path.read_text(encoding="utf-8")) if path else None
-                for one in node.names:
-                    lazy = path is not None and path.name == "__init__.py"
-                    found[f"{node.module}.{one.name}"] = lazy or bool(
-                        bound and (bound.has_star or one.name in bound.bound)
-                    )
+                lazy = path is not None and path.name == "__init__.py"
+                for name in names:
+                    found[f"{module}.{name}"] = lazy or bool(bound and (bound.has_star or name in bound.bound))
         return found
 
     def _generated(self, texts: dict[Path, str]) -> dict[Path, list[Diagnostic]]:

@@ -39,6 +39,20 @@ class Upstream:
                 found[ast.unparse(call.node.func)] = call.target, definition.node
         return found
 
+    @cache  # noqa: B019 - lives as long as one upgrade
+    def fields(self, path: str) -> set[str]:
+        """Return the fields that the module reads of a definition's results, right from its calls or from locals."""
+        found = set()
+        for caller, calls in self._known_calls.items():
+            results = {dump(one.node) for one in calls if one.target == path}
+            within = self.module.get(caller) if results else None
+            nodes = list(ast.walk(within.node)) if within is not None else []
+            for node in nodes:
+                if isinstance(node, ast.Assign) and dump(node.value) in results:
+                    results |= {dump(one).replace("Store()", "Load()") for one in node.targets}
+            found |= {one.attr for one in nodes if isinstance(one, ast.Attribute) and dump(one.value) in results}
+        return found
+
     @cached_property
     def _known_calls(self) -> dict[str, list[Call]]:
         found: dict[str, list[Call]] = {}
@@ -323,14 +337,19 @@ def _unfit_calls(
         same = dump(top) in known
         for call in (one for one in ast.walk(top) if isinstance(one, ast.Call)):
             after = new.resolve(call.func, target)
-            if after is None or after[0] in patched:
+            if after is None:
                 continue
             before = old.resolve(call.func, target)
+            if before is not None and not same:
+                yield from _read_otherwise(top, call, old.fields(before[0]) - new.fields(after[0]))
+            if after[0] in patched:
+                continue
             if not same:
                 yield from _unfit(call, before, after, target, fresh=dump(call) not in known)
             if before is not None and dump(before[1]) != dump(after[1]):
                 sides = _Side(before[1], old.modules), _Side(after[1], new.modules)
-                yield from _changed_result(top, call, sides[0], sides[1], merged, known)
+                earlier = _unpacked(call, old.module.get(target)) if same else []
+                yield from _changed_result(top, call, sides[0], sides[1], merged, known, earlier)
 
 
 def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool) -> Iterator[Clash]:
@@ -351,6 +370,14 @@ def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool)
             yield Clash(reason, "", "", shown)
 
 
+def _read_otherwise(top: ast.stmt, call: ast.Call, gone: set[str]) -> Iterator[Clash]:
+    """Yield the fields of a call's result that upstream has stopped reading wherever it calls the function."""
+    for one in ast.walk(top):
+        if isinstance(one, ast.Attribute) and one.value is call and one.attr in gone:
+            text = " ".join(ast.unparse(top).split())[:100]
+            yield Clash(f"upstream no longer reads {one.attr} of what {ast.unparse(call.func)} returns", "", "", text)
+
+
 def _refusal(call: ast.Call, takes: Signature) -> str:
     """Return why a call does not fit a signature; empty if it does, or if `*` and `**` leave it open."""
     if any(isinstance(one, ast.Starred) for one in call.args):
@@ -367,10 +394,23 @@ class _Side:
     modules: dict[str, str]
 
 
+def _unpacked(call: ast.Call, caller: Definition | None) -> list[str]:
+    """Return the names to which the older caller unpacked the results of a call; none where it had no such call."""
+    for one in ast.walk(caller.node) if caller is not None else ():
+        match one:
+            case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value) if dump(value) == dump(call):
+                return [element.id if isinstance(element, ast.Name) else "" for element in elements]
+    return []
+
+
 def _changed_result(
-    top: ast.stmt, call: ast.Call, was: _Side, now: _Side, merged: FunctionNode, known: set[str]
+    top: ast.stmt, call: ast.Call, was: _Side, now: _Side, merged: FunctionNode, known: set[str], earlier: list[str]
 ) -> Iterator[Clash]:
-    """Yield changed results: a function returns another kind of thing, or one of several results changed meaning."""
+    """Yield changed results: a function returns another kind of thing, or one of several results changed meaning.
+
+    Args:
+        earlier: the names that upstream's older caller gave the results, where it may order them differently.
+    """
     before, after = _results(was.node), _results(now.node)
     if not before or not after:
         return
@@ -385,7 +425,10 @@ def _changed_result(
             elements
         ):
             for index, element in enumerate(elements):
-                if not isinstance(element, ast.Name) or not _flows_differ(was, now, index):
+                if not isinstance(element, ast.Name):
+                    continue
+                place = earlier.index(element.id) if element.id in earlier else index
+                if not _flows_differ(_flow(was, place), _flow(now, index)):
                     continue
                 own = [
                     one
@@ -402,7 +445,7 @@ def _changed_result(
                     reason = (
                         f"upstream computes {element.id} differently, which {was.node.name} returns and the patch reads"
                     )
-                    yield Clash(reason, _flow(was, index), _flow(now, index), line)
+                    yield Clash(reason, _flow(was, place), _flow(now, index), line)
 
 
 def _results(node: FunctionNode) -> list[list[ast.expr]]:
@@ -412,13 +455,17 @@ def _results(node: FunctionNode) -> list[list[ast.expr]]:
 
 
 def _makers(results: list[list[ast.expr]]) -> set[str]:
-    """The classes that results are made of: names that begin with a capital."""
+    """The classes that results are made of, which begin with a capital: by their fields, where all are named."""
     return {
-        one.func.id
+        " ".join(sorted(str(field.arg) for field in one.keywords)) if _all_named(one) else one.func.id
         for values in results
         for one in values
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id[:1].isupper()
     }
+
+
+def _all_named(call: ast.Call) -> bool:
+    return bool(call.keywords) and not call.args and all(one.arg for one in call.keywords)
 
 
 def _shown(node: FunctionNode) -> str:
@@ -426,8 +473,7 @@ def _shown(node: FunctionNode) -> str:
     return " ".join(ast.unparse(returns[-1]).split())[:100] if returns else "nothing"
 
 
-def _flows_differ(was: _Side, now: _Side, index: int) -> bool:
-    one, other = _flow(was, index), _flow(now, index)
+def _flows_differ(one: str, other: str) -> bool:
     return bool(one and other) and one != other
 
 

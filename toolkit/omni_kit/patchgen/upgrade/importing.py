@@ -8,6 +8,7 @@ from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import SourceModule
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.contracts import Upstream
+from omni_kit.patchgen.upgrade.parts import Item, removal
 
 _Import = ast.Import | ast.ImportFrom
 
@@ -44,11 +45,25 @@ def add_import(name: str, old: Upstream, new: Upstream) -> str | None:
     return f'config.add_import("{module}", names=["{original}"]{as_name})\n'
 
 
+def imports_from(tree: ast.Module) -> Iterator[tuple[ast.AST, str, list[str]]]:
+    """Yield (node of the import or of the module's name, module, names) of what a config imports or has generated."""
+    for top in tree.body:
+        match top:
+            case ast.ImportFrom(module=str(module), names=names):
+                yield top, module, [one.name for one in names]
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(attr="add_import"), args=[ast.Constant() as first, *_]) as call
+            ):
+                listed = [one.value for one in call.keywords if one.arg == "names"]
+                words = [one.value for top in listed for one in ast.walk(top) if isinstance(one, ast.Constant)]
+                yield first, str(first.value), list(map(str, words))
+
+
 def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[str, bool]) -> str:
     """A config's text whose own imports fit what its patches name now.
 
-    Names that patches use since the upgrade are imported from where upstream has them; imports of names that upstream
-    no longer has go, where nothing uses them any more.
+    Names that patches use since the upgrade are imported from where upstream has them, also those that it moved;
+    imports that nothing uses any more go.
 
     Args:
         before: the config's text before the upgrade.
@@ -56,13 +71,36 @@ def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[
     """
     known = scopes_of(before)
     new = {name for name in scopes_of(text).undefined() if name in scopes_of(text).eager and name not in known.eager}
-    lines = sorted({line for name in new if (line := _import_of(name, upstreams)) is not None})
     module = SourceModule("config", upstreams[0].module.path, text)
-    edits = list(_without_gone(module, has))
+    used, was = (
+        {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)} for tree in (module.tree, ast.parse(before))
+    )
+    edits: list[Edit] = []
+    for node, source, names in imports_from(module.tree):
+        lost = {name for name in names if not has.get(f"{source}.{name}", True)}
+        homes = {name: home for name in lost if (home := _home(name, upstreams)) not in (None, source)}
+        if isinstance(node, ast.ImportFrom):
+            bound = {one.name: one.asname or one.name for one in node.names}
+            moved = {name for name in homes if bound[name] == name and name in used}
+            gone = {name for name in names if bound[name] not in used and (name in lost or bound[name] in was)}
+            edits += _without(module, node, gone | moved)
+            new |= moved
+        elif lost and lost == set(names) and homes.keys() == lost and len(set(homes.values())) == 1:
+            edits.append(Edit(module.start_of(node), module.end_of(node), f'"{homes.popitem()[1]}"'))
+    lines = sorted({line for name in new if (line := _import_of(name, upstreams)) is not None})
     if lines:
         last = _last_import(module, upstreams[0].module.name.partition(".")[0])
         edits.append(Edit(last, last, "".join(lines)))
     return splice(text, edits)
+
+
+def _home(name: str, upstreams: list[Upstream]) -> str | None:
+    """The module from which the newer upstream imports a name under that name."""
+    for upstream in upstreams:
+        found = binding(upstream.module, name)
+        if found is not None and found[1] == name:
+            return found[0]
+    return None
 
 
 def _import_of(name: str, upstreams: list[Upstream]) -> str | None:
@@ -90,28 +128,11 @@ def _last_import(module: SourceModule, library: str) -> int:
     return module.line_start(last + 1)
 
 
-def _without_gone(module: SourceModule, has: dict[str, bool]) -> Iterator[Edit]:
-    used = {one.id for one in ast.walk(module.tree) if isinstance(one, ast.Name)}
-    for node in module.tree.body:
-        if not isinstance(node, ast.ImportFrom) or not node.module:
-            continue
-        gone = [
-            one
-            for one in node.names
-            if not has.get(f"{node.module}.{one.name}", True) and (one.asname or one.name) not in used
-        ]
-        if not gone:
-            continue
-        kept = [one for one in node.names if one not in gone]
-        if not kept:
-            yield Edit(module.line_start(node.lineno), module.line_start((node.end_lineno or node.lineno) + 1), "")
-        for one in gone if kept else ():
-            yield _without_alias(module, node, one)
-
-
-def _without_alias(module: SourceModule, node: ast.ImportFrom, alias: ast.alias) -> Edit:
-    index = node.names.index(alias)
-    start, end = module.start_of(alias), module.end_of(alias)
-    if index + 1 < len(node.names):
-        return Edit(start, module.start_of(node.names[index + 1]), "")
-    return Edit(module.end_of(node.names[index - 1]), end, "")
+def _without(module: SourceModule, node: ast.ImportFrom, names: set[str]) -> Iterator[Edit]:
+    """Yield the edits that take names out of an import."""
+    items = [Item(one.name, "", module.start_of(one), module.end_of(one)) for one in node.names]
+    gone = {index for index, one in enumerate(items) if one.key in names}
+    if len(gone) == len(items):
+        yield Edit(module.line_start(node.lineno), module.line_start((node.end_lineno or node.lineno) + 1), "")
+    else:
+        yield from removal(module, items, gone)

@@ -8,7 +8,7 @@ from typing import Any
 
 from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, splice
-from omni_kit.patchgen.upgrade.alignment import align
+from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, stored
 from omni_kit.pysource.nodes import without_docstring
 
@@ -23,12 +23,14 @@ class Renames:
 
     Attributes:
         paths: definitions ("Class", "Class.method", "function").
-        names: module-level names; `attributes` those of instances; `keywords` those of calls, by the called name.
+        names: module-level names; `attributes` those of instances; `fields` those of configs; `keywords` those of
+            calls, by the called name.
     """
 
     paths: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
     keywords: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def path(self, target: str) -> str:
@@ -40,10 +42,10 @@ class Renames:
 
     def apply(self, text: str) -> str:
         """Code under the newer names."""
-        if not (self.names or self.attributes or self.keywords):
+        if not (self.names or self.attributes or self.fields or self.keywords):
             return text
         code = Code(text)
-        return splice(code.text, _edits(code, self.names, self.attributes, self.keywords, stored(code.node)))
+        return splice(code.text, _edits(code, code.node, self, stored(code.node)))
 
 
 def module_renames(old: SourceModule, new: SourceModule) -> Renames:
@@ -51,7 +53,7 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
     found = Renames(paths=_paths(old, new))
     tops = {path: now for path, now in found.paths.items() if "." not in path}
     votes: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    places = Counter(one.attr for one in ast.walk(old.tree) if isinstance(one, ast.Attribute))
+    places = {kind: Counter(one.attr for one in _attributes(old.tree, kind)) for kind in ("attribute", "field")}
     for path, definitions in old.definitions.items():
         definition, other = definitions[-1], new.get(found.path(path))
         if other is None or isinstance(definition.node, ast.ClassDef) or isinstance(other.node, ast.ClassDef):
@@ -59,41 +61,46 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
         for kind, old_name, new_name in _differences(definition.node, other.node):
             votes[kind, *old_name.split(" ")][new_name] += 1
     methods = {p.rpartition(".")[2]: n.rpartition(".")[2] for p, n in found.paths.items() if "." in p}
-    was, now = _mentioned(old.tree), _mentioned(new.tree)
+    was, now = ({kind: _mentioned(one.tree, kind) for kind in places} for one in (old, new))
     found.names = tops
     for (kind, *which), counted in votes.items():
         name, new_name = which[-1], next(iter(counted))
         if len(counted) != 1:
             continue
-        if kind == "attribute" and counted.total() < _MOST * places[name]:
-            continue
-        if (
-            kind == "attribute"
-            and name not in now
-            and new_name not in was
-            and _defines(old, name)
-            and _defines(new, new_name)
-        ):
-            found.attributes[name] = new_name
+        if kind in places:
+            gone = name not in now[kind] and new_name not in was[kind] and counted.total() >= _MOST * places[kind][name]
+            if gone and kind == "field":
+                found.fields[name] = new_name
+            elif gone and _defines(old, name) and _defines(new, new_name):
+                found.attributes[name] = new_name
         if kind == "keyword" and len(which) == 2:
             found.keywords[which[0], name] = new_name
     for name, new_name in methods.items():
-        if name != new_name and name not in now and new_name not in was:
+        if name != new_name and name not in now["attribute"] and new_name not in was["attribute"]:
             found.attributes[name] = new_name
     return found
 
 
 def rename_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
-    """`base` and `ours` with upstream's newer names for parameters and locals that it renamed."""
-    b, o, t = Code(base), Code(ours), Code(theirs)
-    if isinstance(b.node, ast.ClassDef) or isinstance(t.node, ast.ClassDef) or isinstance(o.node, ast.ClassDef):
-        return base, ours
-    names = local_renames(b.node, t.node)
-    used = {one.id for one in ast.walk(o.node) if isinstance(one, ast.Name)} | stored(o.node)
-    names = {old: new for old, new in names.items() if new not in used}
-    if not names:
-        return base, ours
-    return tuple(splice(one.text, _edits(one, names, {}, {}, set())) for one in (b, o))  # type: ignore[return-value]
+    """`base` and `ours` with upstream's newer names for parameters and locals that it renamed, in each function."""
+    codes = Code(base), Code(ours), Code(theirs)
+    edits: tuple[list[Edit], list[Edit]] = [], []
+    for b, o, t in _functions(*(code.node for code in codes)):
+        used = {one.id for one in ast.walk(o) if isinstance(one, ast.Name)} | stored(o)
+        names = {old: new for old, new in local_renames(b, t).items() if new not in used}
+        for side, code, node in zip(edits, codes, (b, o), strict=False):
+            side += _edits(code, node, Renames(names=names), set())
+    return splice(codes[0].text, edits[0]) if edits[0] else base, splice(codes[1].text, edits[1]) if edits[1] else ours
+
+
+def _functions(b: ast.AST, o: ast.AST, t: ast.AST) -> list[tuple[FunctionNode, FunctionNode, FunctionNode]]:
+    """Three versions of a function, or of each method of a class that all of them have."""
+    if isinstance(b, ast.ClassDef) and isinstance(o, ast.ClassDef) and isinstance(t, ast.ClassDef):
+        was, mine, now = ({getattr(one, "name", ""): one for one in side.body} for side in (b, o, t))
+        found = [_functions(was[name], mine[name], now[name]) for name in was if name in mine and name in now]
+        return [one for some in found for one in some]
+    functions = [one for one in (b, o, t) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [(functions[0], functions[1], functions[2])] if len(functions) == 3 else []
 
 
 def split_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
@@ -115,7 +122,7 @@ def split_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
         assert isinstance(one, ast.Assign)
         base = splice(b.text, [*_reads(b, one.targets, name, own), *_reads(b, behind, name, own)])
         other = _named_for(one, t.node, known)
-        return base, theirs if other is None else splice(t.text, _edits(t, {other: own}, {}, {}, set()))
+        return base, theirs if other is None else splice(t.text, _edits(t, t.node, Renames(names={other: own}), set()))
     return base, theirs
 
 
@@ -185,23 +192,24 @@ def _renamed(node: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
     return copy
 
 
-def _edits(
-    code: Code, names: Mapping[str, str], attributes: Mapping[str, str], keywords: Mapping[tuple[str, str], str],
-    local: set[str],
-) -> Iterator[Edit]:  # fmt: skip
+def _edits(code: Code, top: ast.AST, renames: Renames, local: set[str]) -> Iterator[Edit]:
+    """Yield the edits that rename what stands below a node; `local` are names that mean something else there."""
+    names, keywords = renames.names, renames.keywords
     seen: set[int] = set()
-    for node in ast.walk(code.node):
+    for node in ast.walk(top):
         match node:
             case ast.Name(id=name) if name in names and name not in local:
                 yield Edit(code.start_of(node), code.end_of(node), names[name])
             case ast.arg(arg=name) if name in names and name not in local:
                 start = code.start_of(node)
                 yield Edit(start, start + len(name), names[name])
-            case ast.Attribute(attr=name) if name in attributes:
+            case ast.Attribute(attr=name) if new := (renames.fields if _of_config(node) else renames.attributes).get(
+                name
+            ):
                 end = code.end_of(node)
                 if end not in seen:
                     seen.add(end)
-                    yield Edit(end - len(name), end, attributes[name])
+                    yield Edit(end - len(name), end, new)
             case ast.Call():
                 called = _called(node)
                 for one in node.keywords:
@@ -247,6 +255,9 @@ def _in_blocks(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> Iterator[tup
 
 
 def _parallel(one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
+    if isinstance(one, ast.stmt) and isinstance(other, ast.stmt) and type(one) is not type(other):
+        for parts in zip(assignment(one) or (), assignment(other) or (), strict=False):
+            yield from _parallel(*parts)  # one of them has an annotation
     if type(one) is not type(other) or dump(one) == dump(other):
         return
     for name in one._fields:
@@ -267,17 +278,27 @@ def _parallel(one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
         case ast.Name(id=was), ast.Name(id=now) if was != now:
             yield "name", was, now
         case ast.Attribute(attr=was), ast.Attribute(attr=now) if was != now and dump(one.value) == dump(other.value):
-            yield "attribute", was, now
+            yield "field" if _of_config(one) else "attribute", was, now
 
 
-def _mentioned(tree: ast.AST) -> set[str]:
-    """Every attribute, and every name of a definition, of a module."""
-    found = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-    return found
+def _mentioned(tree: ast.AST, kind: str) -> set[str]:
+    """Every attribute of a kind; those that are no fields include the names of definitions."""
+    named = {one.name for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
+    return {one.attr for one in _attributes(tree, kind)} | (named if kind == "attribute" else set())
+
+
+def _attributes(tree: ast.AST, kind: str) -> Iterator[ast.Attribute]:
+    """Yield the fields of configs, which have names of their own, or all other attributes."""
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Attribute) and _of_config(one) is (kind == "field"):
+            yield one
+
+
+def _of_config(node: ast.Attribute) -> bool:
+    match node.value:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.endswith("config")
+    return False
 
 
 def _defines(module: SourceModule, name: str) -> bool:

@@ -33,7 +33,7 @@ def follow_values(base: str, ours: str, theirs: str) -> tuple[str, str, str] | N
     bs, ts = (without_docstring(one.node.body) for one in (b, t))
     blocks = SequenceMatcher(None, dumps(bs), dumps(ts), autojunk=False).get_opcodes()
     for _, start, end, here, there in (one for one in blocks if one[0] == "replace"):
-        was, now = _results(bs[start:end], bs[end:]), _results(ts[here:there], ts[there:])
+        was, now = results(bs[start:end], read(bs[end:])), results(ts[here:there], read(ts[there:]))
         changed = _changed(was, now) if was and now and was.keys() == now.keys() else None
         mine = _followed(o, *changed, b, bs[start:end]) if changed else None
         if mine is not None and now is not None:
@@ -51,15 +51,23 @@ def _whole(code: Code, run: Sequence[ast.stmt], text: str) -> Edit:
     return Edit(code.line_start(run[0].lineno), code.line_start((run[-1].end_lineno or 0) + 1), text)
 
 
-def _results(run: Sequence[ast.stmt], behind: Sequence[ast.stmt]) -> Values | None:
-    """Return the values that assignments leave in locals read later, written out; None for other code."""
+def results(run: Sequence[ast.stmt], wanted: set[str]) -> Values | None:
+    """Return what assignments leave, written out: wanted locals, and an attribute that the last one sets.
+
+    None for other code.
+    """
     values: Values = {}
-    for one in run:
+    kept: Values = {}
+    for index, one in enumerate(run):
         pair = assignment(one)
-        if pair is None or not isinstance(pair[0], ast.Name):
+        if pair is None or not (isinstance(pair[0], ast.Name) or index == len(run) - 1):
             return None
-        values[pair[0].id] = written_out(pair[1], values)
-    return {name: value for name, value in values.items() if name in read(behind)}
+        value = written_out(pair[1], values)
+        if isinstance(pair[0], ast.Name):
+            values[pair[0].id] = value
+        else:
+            kept[ast.unparse(written_out(pair[0], values))] = value
+    return {**{name: value for name, value in values.items() if name in wanted}, **kept}
 
 
 def _changed(was: Values, now: Values) -> tuple[ast.expr, ast.expr, str] | None:

@@ -1,0 +1,143 @@
+"""The merge of one definition: what comes in, and what is left to a person."""
+
+import pytest
+
+from omni_kit.patchgen.upgrade.merging import merge_definition
+from omni_kit.patchgen.upgrade.renames import rename_locals
+
+
+def function(body: str, head: str = "def forward(self, x, y=None):") -> str:
+    """A method with some statements, separated by semicolons or lines."""
+    return f"{head}\n" + "".join(f"    {line}\n" for line in body.split("\n"))
+
+
+MERGES = {
+    "an addition behind a statement that upstream replaces by a call": (
+        "qkv = self.qkv(x)\nq = qkv[0]\nk = qkv[1]\nreturn q @ k",
+        "qkv = self.qkv(x)\nq = qkv[0]\nk = qkv[1]\nq, k = gather(q), gather(k)\nreturn q @ k",
+        "q, k = self.project(x)\nreturn q @ k",
+        "q, k = self.project(x)\nq, k = gather(q), gather(k)\nreturn q @ k",
+    ),
+    "a guard in front of statements that upstream drops": (
+        "x = x.float()\ny = y.float()\nreturn x * y",
+        "if kernel.bound:\n    return kernel(x, y)\nx = x.float()\ny = y.float()\nreturn x * y",
+        "return x * y",
+        "if kernel.bound:\n    return kernel(x, y)\nreturn x * y",
+    ),
+    "a guard where upstream adds a local": (
+        "return self.proj(x)",
+        "if kernel.bound:\n    return kernel(x)\nreturn self.proj(x)",
+        "size = x.shape[0]\nreturn self.proj(x).view(size)",
+        "if kernel.bound:\n    return kernel(x)\nsize = x.shape[0]\nreturn self.proj(x).view(size)",
+    ),
+    "statements that the patch drops and upstream only spells in another way": (
+        "out = self.tower(x)\nparts = split(out.pooled)\nout.pooled = parts\nreturn out",
+        "out = self.tower(x)\nreturn out",
+        "out = self.tower(x)\nout.pooled = split(out.pooled)\nreturn out",
+        "out = self.tower(x)\nreturn out",
+    ),
+    "two operands of one sum": (
+        "x = x + self.attn(x, old=y, rest=1)\nreturn x",
+        "x = x + self.attn(x, longest=9, old=y, rest=1)\nreturn x",
+        "x = x + self.attn(x, rest=1)\nreturn x",
+        "x = x + self.attn(x, longest=9, rest=1)\nreturn x",
+    ),
+    "an operand that needs parentheses": (
+        "x = x * f(y, a)\nreturn x",
+        "x = x * f(y, a, b=2)\nreturn x",
+        "x = (x + 1) * f(y, a)\nreturn x",
+        "x = (x + 1) * f(y, a, b=2)\nreturn x",
+    ),
+    "names that both append": (
+        'self.kinds = ["a", "b"]',
+        'self.kinds = ["a", "b", "ours"]',
+        'self.kinds = ["a", "b", "theirs"]',
+        'self.kinds = ["a", "b", "theirs", "ours"]',
+    ),
+}
+
+CLASHES = {
+    "upstream sets twice what the addition works on": (
+        "a = f(x)\nb = g(a)\nreturn b",
+        "a = f(x)\nb = g(a)\nb = gather(b)\nreturn b",
+        "b, c = h(x, y)\nb, c = norm(b, c)\nreturn b",
+    ),
+    "upstream reads in between what the addition sets": (
+        "a = f(x)\nb = g(a)\nreturn b",
+        "a = f(x)\nb = g(a)\nb = gather(b)\nreturn b",
+        "b = h(x, y, 1, 2, 3)\nself.seen = b\nreturn b",
+    ),
+    "upstream sets what a guard reads": (
+        "a = f(x)\nb = g(a)\nreturn b",
+        "if kernel.bound:\n    return kernel(x)\na = f(x)\nb = g(a)\nreturn b",
+        "x = self.scale(x, y, 1)\nb = h(x)\nreturn b",
+    ),
+    "a guard where upstream refuses an input": (
+        "return self.proj(x)",
+        "if kernel.bound:\n    return kernel(x)\nreturn self.proj(x)",
+        "if y is None:\n    raise ValueError(1)\nreturn self.proj(x)",
+    ),
+    "statements that the patch drops and upstream computes in another way": (
+        "out = self.tower(x)\nparts = split(out.pooled)\nout.pooled = parts\nreturn out",
+        "out = self.tower(x)\nreturn out",
+        "out = self.tower(x)\nout.pooled = split(out.pooled, y)\nreturn out",
+    ),
+    "one operand of a sum": (
+        "x = x + f(y)\nreturn x",
+        "x = x + g(y)\nreturn x",
+        "x = x + h(y)\nreturn x",
+    ),
+    "two operands of one condition": (
+        "if x and y:\n    return 1",
+        "if x and self.y:\n    return 1",
+        "if self.x and y:\n    return 1",
+    ),
+    "arguments that both append": (
+        "return f(x, y)",
+        "return f(x, y, self.ours)",
+        "return f(x, y, self.theirs)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_what_merges(name: str) -> None:
+    base, ours, theirs, wanted = map(function, MERGES[name])
+    merged = merge_definition(base, ours, theirs)
+    assert not merged.clashes
+    assert merged.text == wanted
+
+
+@pytest.mark.parametrize("name", CLASHES)
+def test_what_is_left_to_a_person(name: str) -> None:
+    base, ours, theirs = map(function, CLASHES[name])
+    merged = merge_definition(base, ours, theirs)
+    assert merged.clashes
+    assert merged.text == ours
+
+
+def test_a_parameter_of_a_method_in_a_replaced_class_is_followed_where_only_the_patch_reads_it() -> None:
+    forward = "    def forward(self, x, weights):\n        return x * weights\n"
+    base = f"class A:\n{forward}\n    def other(self, weights):\n        return weights\n"
+    ours = base.replace("        return x", "        fused(weights)\n        return x")
+    theirs = base.replace("x, weights", "x, scores").replace("x * weights", "x * scores")
+    was, mine = rename_locals(base, ours, theirs)
+    assert was == theirs
+    assert mine == theirs.replace("        return x", "        fused(scores)\n        return x")
+
+
+def test_a_local_that_loses_its_annotation_is_followed_under_its_new_name() -> None:
+    base = function("out: Output = self.tower(x)\nparts = split(out.pooled)\nout.pooled = parts\nreturn out")
+    ours = function("out: Output = self.tower(x)\nreturn out")
+    theirs = function("outputs = self.tower(x)\noutputs.pooled = split(outputs.pooled)\nreturn outputs")
+    was, mine = rename_locals(base, ours, theirs)
+    assert merge_definition(was, mine, theirs).text == function("outputs = self.tower(x)\nreturn outputs")
+
+
+def test_a_parameter_that_the_patch_drops_may_get_another_annotation() -> None:
+    base, ours, theirs = (
+        function("return x", f"def forward(self, x{more}):") for more in (", y: FloatTensor", "", ", y: Tensor")
+    )
+    merged = merge_definition(base, ours, theirs)
+    assert (merged.text, merged.clashes) == (ours, [])
+    assert merge_definition(base, ours, theirs.replace("Tensor", "Tensor = None")).clashes

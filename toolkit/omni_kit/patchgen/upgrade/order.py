@@ -1,0 +1,111 @@
+"""Runs of statements: where one occurs in another, and whether two may stand in either order."""
+
+import ast
+from collections.abc import Sequence
+
+from omni_kit.patchgen.upgrade.code import Code, dumps, read, written
+from omni_kit.patchgen.upgrade.renames import same_but_for_locals
+from omni_kit.patchgen.upgrade.values import results
+
+LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def in_order(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Upstream's new statements with those back in their old order that it only put in another, to no effect."""
+    was, found = dumps(bs), list(ts)
+    for index in range(1, len(bs)):
+        now = dumps(found)
+        if now.count(was[index]) != 1 or now.count(was[index - 1]) != 1:
+            continue
+        here, there = now.index(was[index]), now.index(was[index - 1])
+        if here < there and independent(found[here : here + 1], found[here + 1 : there + 1]):
+            found.insert(there, found.pop(here))
+    return found
+
+
+def independent(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
+    """Whether two runs of statements may stand in either order."""
+    return not leaves([*some, *others]) and disjoint(some, others)
+
+
+def disjoint(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
+    """Whether neither of two runs of statements sets what the other reads or sets."""
+    w, v = written(some), written(others)
+    return not (w & (read(others) | v)) and not (v & read(some))
+
+
+def orderly(
+    before: Sequence[ast.stmt], after: Sequence[ast.stmt], bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]
+) -> bool:
+    """Whether what the patch adds before and after old code can only stand before and after upstream's new code.
+
+    It can where upstream sets each name that the addition reads or sets no oftener than it did, and once if the
+    addition comes behind, and reads nothing more of what the addition sets.
+    """
+    for added, most in ((before, len(bs)), (after, 1)):
+        sets = written(added)
+        for name in read(added) | sets:
+            was, now = (sum(name in written([one]) for one in run) for run in (bs, ts))
+            if now > min(was, most):
+                return False
+        last = {name: index for index, one in enumerate(ts) for name in written([one])}
+        for index, one in enumerate(ts):
+            new = sets & read([one])
+            if new - read(bs) or (added is after and any(index > last.get(name, index) for name in new)):
+                return False
+    return True
+
+
+def leaves(run: Sequence[ast.stmt]) -> bool:
+    """Whether a statement may end the block or the function."""
+    return any(isinstance(inner, LEAVING) for one in run for inner in ast.walk(one))
+
+
+def sets_locals(one: ast.stmt) -> bool:
+    """Whether a statement does nothing but bind locals, to values that no call makes."""
+    targets = one.targets if isinstance(one, ast.Assign) else []
+    names = [name for top in targets for name in (top.elts if isinstance(top, ast.Tuple) else [top])]
+    calls = any(isinstance(inner, (ast.Call, ast.Await)) for inner in ast.walk(one))
+    return bool(names) and all(isinstance(name, ast.Name) for name in names) and not calls
+
+
+def effects(code: Code, run: Sequence[ast.stmt]) -> dict[str, str] | None:
+    """Return the values that assignments leave for the rest of their definition; None for other code."""
+    inside = {id(one) for top in run for one in ast.walk(top)}
+    outside = [one for one in ast.walk(code.node) if isinstance(one, ast.Name) and id(one) not in inside]
+    found = results(run, {one.id for one in outside if isinstance(one.ctx, ast.Load)})
+    return {name: ast.unparse(value) for name, value in found.items()} if found else None
+
+
+def run_in(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
+    """Return the index of a run of statements in a block, whatever the names of its locals."""
+    for start in range(len(block) - len(wanted) + 1):
+        part = list(block[start : start + len(wanted)])
+        if dumps(part) == dumps(wanted) or same_but_for_locals(part, list(wanted)):
+            return start
+    return None
+
+
+def subsequence(part: Sequence[str], whole: Sequence[str]) -> list[int] | None:
+    """The indices of `part` in `whole`, in order; None when it is not there."""
+    found, start = [], 0
+    for one in part:
+        try:
+            start = whole.index(one, start) + 1
+        except ValueError:
+            return None
+        found.append(start - 1)
+    return found
+
+
+def homes(top: ast.stmt, wanted: Sequence[str]) -> list[tuple[list[ast.stmt], int]]:
+    """Blocks inside a statement that contain the wanted ones in a row, with the index of the first."""
+    found = []
+    for node in ast.walk(top):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                held = dumps(block)
+                starts = range(len(held) - len(wanted) + 1)
+                found += [(block, start) for start in starts if held[start : start + len(wanted)] == list(wanted)]
+    return found
