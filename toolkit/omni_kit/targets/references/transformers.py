@@ -309,6 +309,11 @@ def _parameters(config_class: Any, values: Mapping[str, Any]) -> int:
 
 
 def default_config(model_type: str) -> Any:
+    """Return the config of a model_type as its class makes it, with the parts of its own that it may omit.
+
+    Raises:
+        BadInput: transformers has no such type.
+    """
     try:
         config = AutoConfig.for_model(model_type)
     except ValueError as error:

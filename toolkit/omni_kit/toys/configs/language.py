@@ -82,7 +82,7 @@ def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]
 
 
 def _fit_projectors(toy: dict[str, Any]) -> None:
-    """What a projector with a config of its own attends to is as wide as the tower before it."""
+    """Make what a projector with a config of its own attends to as wide as the tower before it."""
     towers = [toy[key] for key in ("vision_config", "audio_config", "encoder_config") if isinstance(toy.get(key), dict)]
     widths = [one[key] for one in towers for key in ("hidden_size", "hidden_dim") if _is_size(one.get(key))]
     for part in _parts(toy).values():
