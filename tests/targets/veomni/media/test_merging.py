@@ -1,10 +1,12 @@
 """Where upstream's models merge media into text, and why some are refused."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from omni_kit.errors import Refusal
+from omni_kit.scaffold import new_model
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import bins_first, dummies_of, required_inputs
 from omni_kit.targets.veomni.media.flow import statements_with
@@ -16,7 +18,7 @@ from omni_kit.targets.veomni.media.merging import (
     refuse_encoder_decoder,
     text_part,
 )
-from omni_kit.targets.veomni.media.patches import merging_edits
+from omni_kit.targets.veomni.media.patches import media_patches, merging_edits
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -245,3 +247,20 @@ def test_a_tower_that_makes_no_mask_for_flash_attention_is_found(name: str, drop
     model = model_of(name)
     assert (mask_dropped(model) is not None) is dropped
     assert media_context(model, find_merging(model)).padded is dropped
+
+
+@pytest.mark.parametrize("name", ["granite_speech", "llama4"])
+def test_a_head_that_merges_and_runs_rows_of_their_own_is_patched_once(name: str, tmp_path: Path) -> None:
+    new_model("one", name, target="veomni", into=tmp_path)
+    (config,) = (tmp_path / "one").glob("*_patch_gen_config.py")
+    text = config.read_text(encoding="utf-8")
+
+    assert text.count(f'"{model_of(name).class_name}.forward"') == 1
+    assert text.index("return rows_of_their_own(") < text.index("= from_pipeline(")
+
+
+@pytest.mark.parametrize(("name", "tied"), [("granite_speech", False), ("llava", True)])
+def test_embeddings_are_tied_where_the_whole_config_says_whether(name: str, tied: bool) -> None:
+    model = model_of(name)
+    patches = media_patches(model, find_merging(model), merged=False)
+    assert any(one.target.endswith(".__init__") for one in patches) == tied

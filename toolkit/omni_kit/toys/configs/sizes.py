@@ -218,6 +218,7 @@ AT_MOST: Mapping[str, int] = {
     "sliding_window": 6,
     "attention_chunk_size": 8,
     "window_size": 6,
+    "downsample_rate": 3,
     "local_attention": 6,
     "num_nextn_predict_layers": 1,
     "zero_expert_num": 2,

@@ -219,7 +219,7 @@ class _Planner:
             return derive_patches(self.model, self.sites, apart=self.apart, whole=self._whole)
         method = f"{self.merging.owner}.forward"
         changes_loss = {"patch", "adapt"}
-        merged = any(
+        merged = (self.apart and self.merging.owner == self.model.class_name) or any(
             s.site == "causal-lm-loss" and s.target == method and s.decision in changes_loss for s in self.sites
         )
         head = merging_edits(self.model, self.merging) if merged else []
