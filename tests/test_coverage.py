@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from omni_kit.coverage import denoisers
+from omni_kit.coverage import denoisers, language
 from omni_kit.coverage.case import Case, renewed
 from omni_kit.coverage.language import cover_one, names, page
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
@@ -25,6 +26,8 @@ PROVEN = {
     "rembert": "a classifier that pools before its head, which is left out",
 }
 REFUSED = {
+    "minicpmv4_6": "the others would be lost",
+    "musicgen": "and no codebooks",
     "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias",
     "bigbird_pegasus": "ties nothing although its config sets",
     "mllama": "calls none of get_image_features",
@@ -112,6 +115,19 @@ def test_the_page_counts_the_media_models_that_pass_among_processes() -> None:
     text = page(found)
     assert "3 of them take media, and 2 of these are proven." in text
     assert "by FSDP: 1 pass both." in text
+
+
+@pytest.mark.parametrize(
+    ("unshared", "says"), [("", "sp 2e-07, fsdp 2e-07"), ("upstream says no", "no sp: upstream says no, fsdp 2e-07")]
+)
+def test_a_model_that_reads_whole_sequences_is_not_compared_with_parts_of_them(
+    unshared: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parity(_: Path, levels: tuple[str, ...], **__: object) -> SimpleNamespace:
+        return SimpleNamespace(levels=[SimpleNamespace(level=one, status="pass", max_rel=2e-7) for one in levels])
+
+    monkeypatch.setattr(language, "run_parity", parity)
+    assert language._among_processes(Path(), cast(Sides, None), unshared) == says
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:

@@ -120,6 +120,7 @@ def test_nothing_random_is_left_and_the_router_loss_is_asked_for() -> None:
     assert (toy["attention_dropout"], toy["router_jitter_noise"]) == (0.0, 0.0)
     assert toy["output_router_logits"] is True
     assert "output_router_logits" not in toy_config(default("llama"))
+    assert toy_config(default("qianfan_ocr"))["vision_config"]["drop_path_rate"] == 0.0
 
 
 def test_heads_and_experts_can_be_spread_over_processes() -> None:

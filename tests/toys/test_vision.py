@@ -10,6 +10,7 @@ import torch
 import transformers
 from transformers import AutoConfig
 
+from omni_kit.targets.references.transformers import default_config, model_class_of
 from omni_kit.toys.batches.language import text_inputs
 from omni_kit.toys.batches.vision import (
     MediaTokens,
@@ -184,12 +185,8 @@ def test_media_of_each_kind_stand_between_tokens_of_their_own(config: Any, image
 
 
 def toy(name: str) -> Any:
-    config = AutoConfig.for_model(name)
-    if config.vision_config is None:  # a class that sees where its config has a tower
-        parts = [part for part in ("vision_config", "text_config", "audio_config") if hasattr(config, part)]
-        config = type(config)(**{part: {} for part in parts})
-    small = type(config).from_dict(toy_config(config.to_dict()))
-    return transformers.AutoModelForImageTextToText.from_config(small).eval()
+    config = default_config(name)
+    return model_class_of(config)._from_config(type(config).from_dict(toy_config(config.to_dict()))).eval()
 
 
 @pytest.mark.parametrize(
@@ -200,6 +197,8 @@ def toy(name: str) -> Any:
         ("llava_next", {"pixel_values": (3, 3, 3, 24, 24), "image_sizes": (3, 2)}),
         ("gemma4", {"pixel_values": (3, 54, 768), "image_position_ids": (3, 54, 2)}),
         ("idefics3", {"pixel_values": (3, 3, 24, 24), "pixel_attention_mask": (3, 24, 24)}),
+        ("fuyu", {"image_patches": (3, 6, 2700)}),
+        ("chameleon", {"pixel_values": (3, 3, 32, 32)}),
     ],
 )
 def test_pictures_come_in_the_form_that_a_class_takes(name: str, shape: dict[str, tuple[int, ...]]) -> None:
@@ -241,6 +240,13 @@ def test_a_film_has_places_for_what_forward_adds_to_its_features() -> None:
         named = {name: tensor for name, tensor in samples_of(batch)[0].items() if name not in NOT_TAKEN}
         assert model(**named).logits.isfinite().all()
     assert kinds_taken(model, TEXT) == "IV"
+
+
+def test_a_projector_of_sounds_reads_what_the_tower_before_it_hands_on() -> None:
+    model = toy("granite_speech")
+
+    assert kinds_taken(model, TEXT) == "S"
+    assert media_inputs(model, TEXT, rows=("TSTST",))["input_features"].shape == (2, 24, 20)
 
 
 def test_sounds_come_with_a_mask_of_their_frames() -> None:

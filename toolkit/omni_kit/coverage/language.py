@@ -11,6 +11,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.patchgen import run_config
 from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
+from omni_kit.targets.veomni.text.plan import UNSHARED
 from omni_kit.upstream.kinds import MULTIMODAL
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE, auto_table
@@ -54,7 +55,8 @@ def cover_one(name: str, place: Path, sides: Sides) -> Case:
         return Case(name, kind, "refused", error.message)
     outcome, reason = _proof(place / package, sides)
     if outcome == "proven" and kind in MULTIMODAL:
-        reason += f"; {_among_processes(place / package, sides)}"
+        unshared = next((one.reason for one in scaffold.plan.decisions if one.choice == UNSHARED), "")
+        reason += f"; {_among_processes(place / package, sides, unshared)}"
     reason = reason.replace(f"{place}/", "")
     if outcome in {"fault", "proven"} and scaffold.plan.todo:
         told = [scaffold.plan.todo[0].what, *([reason] if outcome == "fault" else [])]
@@ -73,17 +75,22 @@ def _proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
     return proof(directory, sides)
 
 
-def _among_processes(directory: Path, sides: Sides) -> str:
-    """Return the largest relative difference of each level with several processes, or why it fails."""
+def _among_processes(directory: Path, sides: Sides, unshared: str) -> str:
+    """Return the largest relative difference of each level with several processes, or why it fails.
+
+    Args:
+        unshared: why the forward cannot have a part of a sequence; empty where it can.
+    """
     try:
-        levels = run_parity(directory, _MESHES, sides=sides).levels
+        levels = run_parity(directory, _MESHES[bool(unshared) :], sides=sides).levels
     except OmniKitError as error:
         return f"not compared among processes: {error.message}"
     passed = (one.status == "pass" and one.max_rel is not None for one in levels)
-    return ", ".join(
+    found = [
         f"{one.level} {one.max_rel:.0e}" if ok else f"{one.level} {one.status}: {one.reason}"
         for one, ok in zip(levels, passed, strict=True)
-    )
+    ]
+    return ", ".join([*([f"no {_MESHES[0]}: {unshared}"] if unshared else []), *found])
 
 
 def _passes_among_processes(case: Case) -> bool:

@@ -10,7 +10,7 @@ REQUESTED = "--- "
 
 
 def one_line(error: Exception) -> str:
-    """Return the last line of the traceback and its place, or the missing package and the command that installs it.
+    """Return the last line of the traceback and the place outside torch, or the missing package and how to install it.
 
     Of an error that says what to do, that is at the end of the line.
     """
@@ -19,7 +19,8 @@ def one_line(error: Exception) -> str:
         return f"{text}; {error.hint}" if error.hint else text
     if package := lacking_package(error):
         return f"{missing(error, package)}: pip install {package}"
-    frames = traceback.extract_tb(error.__traceback__)
+    every = list(traceback.extract_tb(error.__traceback__))
+    frames = [frame for frame in every if "/torch/" not in frame.filename] or every
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:  # the frames are those of the import system
         where = f" ({error.filename}:{error.lineno})"

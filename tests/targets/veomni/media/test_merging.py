@@ -1,21 +1,24 @@
 """Where upstream's models merge media into text, and why some are refused."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from omni_kit.errors import Refusal
+from omni_kit.scaffold import new_model
 from omni_kit.targets.veomni.media.context import media_context
-from omni_kit.targets.veomni.media.dummies import dummies_of
+from omni_kit.targets.veomni.media.dummies import bins_first, dummies_of, required_inputs
 from omni_kit.targets.veomni.media.flow import statements_with
 from omni_kit.targets.veomni.media.merging import (
+    Features,
     find_merging,
     mask_dropped,
     refuse_attention_of_its_own,
     refuse_encoder_decoder,
     text_part,
 )
-from omni_kit.targets.veomni.media.patches import merging_edits
+from omni_kit.targets.veomni.media.patches import media_patches, merging_edits
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -55,11 +58,19 @@ def test_features_are_cut_before_they_are_counted(name: str, first: str) -> None
     assert ast.unparse(image.placed).startswith(first)
 
 
-@pytest.mark.parametrize(("name", "kinds"), [("minicpmv4_6", []), ("lfm2_vl", ["image"]), ("perception_lm", ["image"])])
-def test_a_dummy_has_all_that_the_tower_requires(name: str, kinds: list[str]) -> None:
-    """No value of `target_sizes` is known, which has no default."""
-    model = model_of(name)
-    assert [one.kind for one in dummies_of(model, find_merging(model))][:1] == kinds
+def test_a_forward_that_reads_the_pixels_of_one_row_is_refused_with_the_line() -> None:
+    with pytest.raises(Refusal, match=r"reads `pixel_values\[:1\]` \(.*modeling_minicpmv4_6.py:\d+\)"):
+        find_merging(model_of("minicpmv4_6"))
+
+
+@pytest.mark.parametrize(("default", "required"), [("", {"pixel_values", "target_sizes"}), ("=None", {"pixel_values"})])
+def test_a_dummy_has_all_that_the_tower_requires(default: str, required: set[str]) -> None:
+    (getter,) = ast.parse(f"def get_image_features(self, pixel_values, target_sizes{default}): pass").body
+    call = ast.parse("self.get_image_features(pixel_values, target_sizes)", mode="eval").body
+    assert isinstance(getter, ast.FunctionDef)
+    assert isinstance(call, ast.Call)
+    image = Features("image", call, ("pixel_values", "target_sizes"), "found", None)
+    assert required_inputs(getter, image) == required
 
 
 @pytest.mark.parametrize(("name", "blocks"), [("smolvlm", True), ("idefics3", False), ("llava", False)])
@@ -141,6 +152,8 @@ def test_a_head_may_merge_itself() -> None:
         ("lfm2_vl", ["pixel_values", "spatial_shapes", "pixel_attention_mask"]),
         ("video_llama_3", ["pixel_values", "image_grid_thw", "image_merge_sizes"]),
         ("gemma4", ["pixel_values", "image_position_ids"]),
+        ("fuyu", ["image_patches"]),
+        ("chameleon", ["pixel_values"]),
     ],
 )
 def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> None:
@@ -156,7 +169,9 @@ def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> N
     [
         ("gemma4", ["input_features", "input_features_mask"]),
         ("qwen2_5_omni_thinker", ["input_features", "feature_attention_mask"]),
-        ("gemma3n", None),
+        ("gemma3n", ["input_features", "input_features_mask"]),
+        ("granite_speech", ["input_features"]),
+        ("llava", None),
     ],
 )
 def test_a_dummy_sound_is_made_where_its_size_is_known(name: str, inputs: list[str] | None) -> None:
@@ -165,6 +180,11 @@ def test_a_dummy_sound_is_made_where_its_size_is_known(name: str, inputs: list[s
     found = {one.kind: list(one.inputs) for one in dummies_of(model, find_merging(model))}
 
     assert found.get("audio") == inputs
+
+
+@pytest.mark.parametrize(("layer", "first"), [("Conv1d(config.num_mel_bins, 8, 3)", True), ("Linear(8, 8)", False)])
+def test_bins_come_before_frames_where_a_tower_begins_with_a_convolution(layer: str, first: bool) -> None:
+    assert bins_first(ast.parse(f"self.one = nn.{layer}"), "num_mel_bins") == first
 
 
 @pytest.mark.parametrize(
@@ -227,3 +247,20 @@ def test_a_tower_that_makes_no_mask_for_flash_attention_is_found(name: str, drop
     model = model_of(name)
     assert (mask_dropped(model) is not None) is dropped
     assert media_context(model, find_merging(model)).padded is dropped
+
+
+@pytest.mark.parametrize("name", ["granite_speech", "llama4"])
+def test_a_head_that_merges_and_runs_rows_of_their_own_is_patched_once(name: str, tmp_path: Path) -> None:
+    new_model("one", name, target="veomni", into=tmp_path)
+    (config,) = (tmp_path / "one").glob("*_patch_gen_config.py")
+    text = config.read_text(encoding="utf-8")
+
+    assert text.count(f'"{model_of(name).class_name}.forward"') == 1
+    assert text.index("return rows_of_their_own(") < text.index("= from_pipeline(")
+
+
+@pytest.mark.parametrize(("name", "tied"), [("granite_speech", False), ("llava", True)])
+def test_embeddings_are_tied_where_the_whole_config_says_whether(name: str, tied: bool) -> None:
+    model = model_of(name)
+    patches = media_patches(model, find_merging(model), merged=False)
+    assert any(one.target.endswith(".__init__") for one in patches) == tied

@@ -455,6 +455,8 @@ def test_sites_are_told_where_an_integration_is_refused() -> None:
     [
         ("voxtral", r"passes labels to self.language_model \(.*modeling_voxtral.py:\d+\)"),
         ("gemma4_assistant", r"no loss from labels .*\(.*modeling_gemma4_assistant.py:\d+\)"),
+        ("musicgen", r"reads `labels\[\.\.\., codebook\]` \(.*modeling_musicgen.py:\d+\)"),
+        ("reformer", r"raises in training where .* != sequence_length` \(.*modeling_reformer.py:\d+\)"),
     ],
 )
 def test_a_class_without_a_loss_of_its_own_is_refused_with_the_line(model_type: str, why: str) -> None:

@@ -1,6 +1,7 @@
 """The reference side: upstream transformers, untouched. Its process never imports a target framework."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -58,7 +59,7 @@ class TransformersBuilder:
         """Builds the model on the meta device, where nothing is stored."""
         config = AutoConfig.from_pretrained(config_dir)
         with torch.device("meta"):
-            model = _model_class(config)._from_config(config, **_EAGER)
+            model = model_class_of(config)._from_config(config, **_EAGER)
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
@@ -71,7 +72,7 @@ class TransformersBuilder:
         # The base class's own: some models override it to read more than weights, and lose what it returns.
         load = PreTrainedModel.from_pretrained.__func__
         options = {"config": config, "dtype": getattr(torch, dtype), "output_loading_info": True, **_EAGER}
-        model, info = load(_model_class(config), checkpoint, **options)
+        model, info = load(model_class_of(config), checkpoint, **options)
         problems = {what: sorted(map(str, names)) for what, names in info.items() if names}
         if problems:
             what, names = next(iter(problems.items()))
@@ -127,7 +128,7 @@ class TransformersBuilder:
         """
         config = _toy_of(source)
         torch.manual_seed(0)
-        made = _model_class(config)
+        made = model_class_of(config)
         model = made._from_config(_config_for(made, config), dtype=torch.float32, **_EAGER)
         placed = self._placed(model)
         self._fill(placed, batch_builder)
@@ -143,14 +144,14 @@ class TransformersBuilder:
         if size:
             config = type(config).from_dict(scaled_config(config.to_dict(), size, partial(_parameters, type(config))))
         out.mkdir(parents=True, exist_ok=True)
-        config.architectures = [_model_class(config).__name__]
+        config.architectures = [model_class_of(config).__name__]
         (out / "config.json").write_text(json.dumps(config.to_dict(), default=str), encoding="utf-8")
         return _parameters(type(config), config.to_dict())
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:
         """With the kernels that transformers takes by itself."""
         config = AutoConfig.from_pretrained(config_dir)
-        made = _model_class(config)
+        made = model_class_of(config)
         torch.manual_seed(0)
         with torch.device(self._device):
             model = made._from_config(_config_for(made, config), dtype=getattr(torch, dtype))
@@ -215,7 +216,7 @@ class TransformersBuilder:
             try:
                 other = type(config).from_dict(values)
                 with torch.device("meta"):
-                    model = _model_class(other)._from_config(_config_for(_model_class(other), other), **_EAGER)
+                    model = model_class_of(other)._from_config(_config_for(model_class_of(other), other), **_EAGER)
             except Exception:  # upstream's, whatever it raises: it has no such model
                 continue
             folder = out / str(len(found))
@@ -235,7 +236,7 @@ class TransformersBuilder:
         config = cast(Any, model).config
         asked = speaker_of(model).config
         spoken = next((name for name in config.sub_configs if getattr(config, name) is asked), "")
-        made = _model_class(config)
+        made = model_class_of(config)
 
         def run(other: Any) -> None:
             built = made._from_config(_config_for(made, other), dtype=torch.float32, **_EAGER)
@@ -279,11 +280,11 @@ class TransformersBuilder:
 def _toy_of(source: str) -> Any:
     path = Path(source)
     if not path.is_file():
-        config = _default_config(source)
+        config = default_config(source)
         return type(config).from_dict(toy_config(config.to_dict()))
     read_mapping(path)  # which names the line where it is broken
     values, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
-    config_class = type(_default_config(str(values.get("model_type"))))
+    config_class = type(default_config(str(values.get("model_type"))))
     if path.name == "toy_config.json":
         return config_class.from_dict(values)
     return config_class.from_dict(toy_config(config_class.from_dict(values).to_dict()))
@@ -293,25 +294,46 @@ def _whole_of(source: str) -> Any:
     """The real config of a source: a file as it is, but of a toy what its class has by default."""
     path = Path(source)
     if not path.is_file():
-        return _default_config(source)
+        return default_config(source)
     read_mapping(path)  # which names the line where it is broken
     values, _ = PreTrainedConfig.get_config_dict(path)
-    default = _default_config(str(values.get("model_type")))
+    default = default_config(str(values.get("model_type")))
     return default if path.name == "toy_config.json" else type(default).from_dict(values)
 
 
 def _parameters(config_class: Any, values: Mapping[str, Any]) -> int:
     config = config_class.from_dict(dict(values))
     with torch.device("meta"):
-        model = _model_class(config)._from_config(config, **_EAGER)
+        model = model_class_of(config)._from_config(config, **_EAGER)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _default_config(model_type: str) -> Any:
+def default_config(model_type: str) -> Any:
+    """Return the config of a model_type as its class makes it, with the parts of its own that it may omit.
+
+    Raises:
+        BadInput: transformers has no such type.
+    """
     try:
-        return AutoConfig.for_model(model_type)
+        config = AutoConfig.for_model(model_type)
     except ValueError as error:
         raise BadInput(f"transformers {transformers.__version__} has no model_type '{model_type}'") from error
+    parts = {name: made() for name, made in _own_parts(config).items()}
+    return type(config)(**parts) if parts else config
+
+
+def _own_parts(config: Any) -> dict[str, Any]:
+    """Return the classes of a model's own parts that its config omits by default, or takes from another model."""
+    module = vars(sys.modules[type(config).__module__]).values()
+    own: list[Any] = [one for one in module if isinstance(one, type) and issubclass(one, PreTrainedConfig)]
+    named = {**config.sub_configs, **{one.base_config_key: one for one in own}}
+    return {
+        name: made
+        for name, made in named.items()
+        if made is not AutoConfig
+        and hasattr(config, name)
+        and getattr(getattr(config, name), "model_type", "") != made.model_type
+    }
 
 
 def _config_for(model_class: Any, config: Any) -> Any:
@@ -320,7 +342,7 @@ def _config_for(model_class: Any, config: Any) -> Any:
     return config.get_text_config() if parts.get("text_config") == model_class.config_class else config
 
 
-def _model_class(config: Any) -> Any:
+def model_class_of(config: Any) -> Any:
     """The class that the config names, else the library's model for the type that reads most kinds of input."""
     for name in config.architectures or []:
         if hasattr(transformers, name):

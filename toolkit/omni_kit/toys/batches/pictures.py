@@ -86,6 +86,8 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
                 yield Form(make.patches(grid, merges, sizes, width), aside=make.seconds(sizes) if film else _nothing)
     elif places is not None:
         yield from (Form(make.placed(places, width, film=film)) for width in make.widths())
+    elif pixels.endswith("_patches"):
+        yield Form(make.joined())
     elif film:
         yield Form(make.frames(_FRAMES))
         yield Form(make.frames(_FRAMES[:1]))  # no mask says which frames are padding: all have as many
@@ -120,7 +122,8 @@ def _taken(model: Any, getter: str) -> list[str]:
 def _pixels(model: Any, name: str, film: bool) -> str:
     """Return forward's name of a getter's first argument: methods for films may name theirs after pictures."""
     named = inspect.signature(model.forward).parameters
-    return f"{name}_videos" if film and f"{name}_videos" in named else name
+    others = [f"{name}_videos"] if film else [] if name in named else ["image_patches"]
+    return next((other for other in others if other in named), name)
 
 
 def _unsaid(model: Any, getter: str) -> dict[str, Any]:
@@ -139,14 +142,15 @@ class _Maker:
     """Makes tensors of the sizes that a config names."""
 
     def __init__(self, pixels: str, config: Any) -> None:
-        self._pixels, self._config, self._vision = pixels, config, getattr(config, "vision_config", config)
+        self._pixels, self._config, self._vision = pixels, config, _seeing(config)
         self._channels = _first(self._vision, "num_channels", "in_channels", "in_chans") or 3
         self._patch = _side(getattr(self._vision, "patch_size", None)) or 1
         self._merge = _first(config, "spatial_merge_size") or _first(self._vision, "spatial_merge_size") or _MERGE
 
     @property
     def _size(self) -> int:
-        return _side(getattr(self._vision, "image_size", None)) or self._patch * 2 * self._merge
+        side = _side(getattr(self._vision, "image_size", None)) or _first(self._vision, "resolution")
+        return side or self._patch * 2 * self._merge
 
     def side_of(self, name: str) -> int | None:
         """The side of further pixels of another resolution, by the config that is called after them."""
@@ -173,6 +177,12 @@ class _Maker:
             return found | ({merges: torch.tensor([self._merge])} if merges is not None else {})
 
         return piece
+
+    def joined(self) -> Piece:
+        """Flat patches: pictures of one size, because no grid says where one ends."""
+        rows, columns = _NATIVE[0]
+        shape = (1, rows * columns, self._channels * self._patch**2)
+        return lambda number: {self._pixels: self._values(number, shape)}
 
     def seconds(self, sizes: tuple[tuple[int, int, int], ...]) -> Piece:
         return lambda number: {"video_second_per_grid": torch.tensor([_SECONDS[number % len(_SECONDS)]])}
@@ -258,6 +268,11 @@ class _Maker:
 
     def _values(self, number: int, shape: tuple[int, ...], name: str = "") -> torch.Tensor:
         return shuffled_ramp(f"{name or self._pixels} {number}", shape)
+
+
+def _seeing(config: Any) -> Any:
+    """The config of what sees: a tower, a tokenizer of pictures, or the model itself."""
+    return next((one for key in ("vision_config", "vq_config") if (one := getattr(config, key, None))), config)
 
 
 def _first(config: Any, *names: str) -> int | None:

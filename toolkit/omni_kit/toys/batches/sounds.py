@@ -7,11 +7,10 @@ import torch
 
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
+from omni_kit.upstream.transformers.configs import BINS, HEARING, WHOLE
 
 _FRAMES = (24, 20, 32)  # no two sounds are alike
-_BINS = ("num_mel_bins", "input_feat_size", "input_dim")
 _USUAL_BINS = (128, 80)  # where the config does not say
-_WHOLE = "max_source_positions"  # of towers that take windows of one length: two frames each
 
 
 def sounds(config: Any, names: Sequence[str]) -> Iterator[Callable[[int], Tensors]]:
@@ -23,10 +22,10 @@ def sounds(config: Any, names: Sequence[str]) -> Iterator[Callable[[int], Tensor
     Yields:
         What makes the n-th sound: a tensor [1, frames, bins] or [1, bins, frames], and its mask [1, frames].
     """
-    hearing = next((one for key in ("audio_config", "encoder_config") if (one := getattr(config, key, None))), config)
+    hearing = next((one for key in HEARING if (one := getattr(config, key, None))), config)
     mask = next((name for name in names[1:] if name.endswith("_mask")), None)
-    known = [int(value) for name in _BINS if isinstance(value := getattr(hearing, name, None), int)]
-    whole = getattr(hearing, _WHOLE, None)
+    known = [int(value) for name in BINS if isinstance(value := getattr(hearing, name, None), int)]
+    whole = getattr(hearing, WHOLE, None)
     for lengths in (_FRAMES, *([(2 * whole,)] if isinstance(whole, int) else [])):
         for bins in dict.fromkeys((*known, *_USUAL_BINS)):
             for frames_first in (True, False):

@@ -77,7 +77,17 @@ def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]
         toy[key] = _toy(part, _role(key, part, role), key)
     if isinstance(toy.get("vision_config"), dict):
         _fit_pictures(toy, config["vision_config"])
+    _fit_projectors(toy)
     return toy
+
+
+def _fit_projectors(toy: dict[str, Any]) -> None:
+    """Make what a projector with a config of its own attends to as wide as the tower before it."""
+    towers = [toy[key] for key in ("vision_config", "audio_config", "encoder_config") if isinstance(toy.get(key), dict)]
+    widths = [one[key] for one in towers for key in ("hidden_size", "hidden_dim") if _is_size(one.get(key))]
+    for part in _parts(toy).values():
+        if "encoder_hidden_size" in part and widths:
+            part["encoder_hidden_size"] = widths[0]
 
 
 def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:

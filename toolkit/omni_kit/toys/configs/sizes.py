@@ -13,6 +13,7 @@ SIZES: Mapping[str, int] = {
     "decoder_vocab_size": 328,
     "encoder_hash_byte_group_vocab": 140,
     "hidden_size": HIDDEN,
+    "hidden_size_global": HIDDEN,
     "emb_dim": HIDDEN,
     "embedding_dim": HIDDEN,
     "n_embd": HIDDEN,
@@ -95,6 +96,7 @@ SIZES: Mapping[str, int] = {
     "alignment_intermediate_size": 136,
     "mm_tokens_per_image": 9,
     "num_embeddings": 60,
+    "resolution": 32,
     "image_token_embed_dim": 52,
     "num_query_tokens": 6,
 }
@@ -138,7 +140,14 @@ AUDIO: Mapping[str, int] = {
     "n_window_infer": 12,
     "conv_chunksize": 50,
     "hidden_sizes": 72,
+    "hidden_dim": 72,
+    "input_dim": 20,
+    "dim_head": 18,
+    "num_heads": 4,
 }
+# One word for each of `num_embeddings`: its digits are letters.
+_AS_LETTERS = str.maketrans("0123456789", "ABCDEFGHIJ")
+_IMAGE_WORDS = {f"IMGIMG{str(number).translate(_AS_LETTERS)}Z": 4 + number for number in range(60)}
 # What real configs of these types carry and their classes do not default to, although their models need it.
 # By model_type, or by the name of the part where parts have none.
 COMPLETED: Mapping[str, Mapping[str, Any]] = {
@@ -146,6 +155,7 @@ COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 768},
     "blip-2": {"image_token_index": 50265},
+    "chameleon": {"image_token_id": 300, "vocabulary_map": {"<image>": 300, **_IMAGE_WORDS}},
     "instructblip": {"image_token_index": 50265},
     "attn_config": {"rope_theta": 500000.0, "clip_qkv": 8.0},
     "talker_config": {"spatial_merge_size": 2},
@@ -208,6 +218,7 @@ AT_MOST: Mapping[str, int] = {
     "sliding_window": 6,
     "attention_chunk_size": 8,
     "window_size": 6,
+    "downsample_rate": 3,
     "local_attention": 6,
     "num_nextn_predict_layers": 1,
     "zero_expert_num": 2,
@@ -218,7 +229,7 @@ AT_MOST: Mapping[str, int] = {
 # Sizes that some config classes leave open although their model cannot be built without them.
 OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "n_shared_experts", "num_experts_per_tok")
 # Their output projection is square: heads times head_dim has to be the hidden size.
-SQUARE = frozenset({"helium"})
+SQUARE = frozenset({"helium", "blt_local_encoder", "blt_local_decoder", "blt_global_transformer", "blt_patcher"})
 # Queries, keys and values lie in one tensor of three equal parts on disk.
 EVEN_HEADS = frozenset({"nemotron3_5_transcribe_word_timestamp"})
 # transformers fails on its own router loss there: the router's logits are never recorded.
@@ -235,4 +246,14 @@ DROPPED = (
     "id2label",
     "label2id",
 )
-NOISE = ("dropout", "dropout_prob", "_pdrop", "_drop", "layerdrop", "jitter_noise", "jitter_eps", "drop_rate")
+NOISE = (
+    "dropout",
+    "dropout_prob",
+    "_pdrop",
+    "_drop",
+    "layerdrop",
+    "jitter_noise",
+    "jitter_eps",
+    "drop_rate",
+    "drop_path_rate",
+)

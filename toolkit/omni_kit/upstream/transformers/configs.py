@@ -18,6 +18,11 @@ from omni_kit.pysource.source import SourceFile, read_source
 
 # Values that a layer, or a type of layers, has instead of those of the config.
 BY_LAYER = "per_layer_config"
+# Of the config of a tower that takes spectrograms: its key, how many bins they have, and what positions there are for
+# windows of one length, two frames each.
+HEARING = ("audio_config", "encoder_config")
+BINS = ("num_mel_bins", "input_feat_size", "input_dim", "input_size")
+WHOLE = "max_source_positions"
 # The table of a config's parts was renamed.
 _SUB_CONFIGS = frozenset({"sub_configs", "sub_configs_defaults"})
 _MODEL_TYPE = re.compile(r"""^\s+model_type(?:\s*:\s*[\w\[\]]+)?\s*=\s*["']([\w.+-]*)["']""", re.MULTILINE)

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.merging import PLACES, Features, Merging
 from omni_kit.upstream.transformers.config_view import ConfigView
+from omni_kit.upstream.transformers.configs import BINS, HEARING, WHOLE
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
 _MERGES = ("spatial_merge_size", "downsample_factor", "merge_size")
+_SEEING = ("vision_config", "vq_config")
 _POOLED = "pooling_kernel_size"
 _LENGTHS, _SUBSAMPLED = "audio_feature_lengths", "subsampling_conv_channels"
+_FRAMES = 64
 _SMALL_PICTURES = re.compile(r"(\w+, ){4}\w+ = \w+\.shape")
 
 
@@ -41,14 +44,16 @@ def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
     """Return the dummies of a class; a kind with unknown inputs is left out."""
     placed = [one for one in merging.features if one.placed is not None]
     found = [(one, dict(_inputs(model, one))) for one in placed]
+    getters = [model.source.method(merging.owner, f"get_{one.kind}_features") for one, _ in found]
     return [
-        Dummy(one.kind, inputs) for one, inputs in found if inputs and _required(model, merging, one) <= inputs.keys()
+        Dummy(one.kind, inputs)
+        for (one, inputs), getter in zip(found, getters, strict=True)
+        if inputs and required_inputs(getter, one) <= inputs.keys()
     ]
 
 
-def _required(model: UpstreamModel, merging: Merging, one: Features) -> set[str]:
-    """The inputs that the call passes to parameters without a default."""
-    getter = model.source.method(merging.owner, f"get_{one.kind}_features")
+def required_inputs(getter: ast.FunctionDef | None, one: Features) -> set[str]:
+    """The inputs that a call passes to parameters of its method that have no default."""
     if getter is None:
         return set()
     parameters = getter.args.args[1:]
@@ -74,10 +79,10 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
     if one.kind == "audio":
         yield from _sound(model, one)
         return
-    if not one.inputs or not model.config.has("vision_config"):
+    vision = _Vision(model)
+    if not one.inputs or not vision.known:
         return
     pixels, names, film = one.inputs[0], set(one.inputs), one.kind == "video"
-    vision = _Vision(model)
     grid = next((name for name in one.inputs if name.endswith("grid_thw")), None)
     places = next((name for name in one.inputs if name.endswith(PLACES)), None)
     square = f"{vision.channels}, {vision.size}, {vision.size}"
@@ -92,6 +97,8 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         rows, side = "1, 1" if film else "1", f'torch.arange({vision.pooled}, device=options["device"])'
         yield pixels, f"torch.ones({rows}, {vision.pooled} ** 2, {vision.flat}, **options)"
         yield places, f"torch.cartesian_prod({side}, {side}).reshape({rows}, -1, 2)"
+    elif pixels.endswith("_patches"):
+        yield pixels, f"torch.ones(1, 1, {vision.flat}, **options)"
     elif film:
         yield pixels, f"torch.ones(1, 1, {square}, **options)"
     elif "spatial_shapes" in names:
@@ -122,11 +129,13 @@ def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
     """The smallest spectrogram that an audio tower accepts.
 
     One window for a tower with a window size (`n_window`). For a tower that downsamples frames and bins twice and has
-    as many bins as channels, the four frames of one feature.
+    as many bins as channels, the four frames of one feature. For others the one length that they take, or frames enough
+    for any downsampling.
     """
-    hearing = model.built_config.get("audio_config")
-    if not isinstance(hearing, ConfigView):
+    part = next((key for key in HEARING if isinstance(model.built_config.get(key), ConfigView)), None)
+    if part is None:
         return
+    hearing = model.built_config.get(part)
     if _LENGTHS in one.inputs and hearing.has("n_window"):
         frames = "2 * config.audio_config.n_window"
         yield one.inputs[0], f"torch.ones(1, config.audio_config.num_mel_bins, {frames}, **options)"
@@ -134,6 +143,20 @@ def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
     elif hearing.has(_SUBSAMPLED) and len(one.inputs) == 2:
         yield one.inputs[0], f"torch.ones(1, 4, config.audio_config.{_SUBSAMPLED}[0], **options)"
         yield one.inputs[1], _ones("1, 4")
+    elif (bins := next((name for name in BINS if hearing.has(name)), None)) is not None:
+        frames = f"2 * config.{part}.{WHOLE}" if hearing.has(WHOLE) else str(_FRAMES)
+        sizes = [frames, f"config.{part}.{bins}"]
+        shape = ", ".join(reversed(sizes) if bins_first(model.source.tree, bins) else sizes)
+        yield one.inputs[0], f"torch.ones(1, {shape}, **options)"
+        yield from ((name, _ones(f"1, {frames}")) for name in one.inputs[1:] if name.endswith("_mask"))
+
+
+def bins_first(tree: ast.AST, bins: str) -> bool:
+    """Whether a tower begins with a convolution over frames, whose channels are the bins."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+    return any(
+        str(dotted(node.func)).endswith("Conv1d") and str(dotted(node.args[0])).endswith(f".{bins}") for node in calls
+    )
 
 
 def _ones(shape: str) -> str:
@@ -148,17 +171,22 @@ def _takes_sizes(model: UpstreamModel, one: Features) -> bool:
 
 
 class _Vision:
-    """Expressions for what a config says of its tower."""
+    """Expressions for what a config says of its tower, of its tokenizer of pictures, or itself of pictures."""
 
     def __init__(self, model: UpstreamModel) -> None:
-        config = model.built_config
-        vision = config.get("vision_config")
-        self._model, self._whole, self._part = model, config, vision if isinstance(vision, ConfigView) else config
+        self._model, self._whole = model, model.built_config
+        parts = {key: part for key in _SEEING if isinstance(part := self._whole.get(key), ConfigView)}
+        self._key, self._part = next(iter(parts.items()), ("", self._whole))
+
+    @property
+    def known(self) -> bool:
+        """Whether the config says anything of pictures."""
+        return bool(self._key) or self._named("patch_size") is not None
 
     def _named(self, *names: str) -> str | None:
         for name in names:
-            if self._part.has(name):
-                return f"config.vision_config.{name}"
+            if self._key and self._part.has(name):
+                return f"config.{self._key}.{name}"
             if self._whole.has(name):
                 return f"config.{name}"
         return None
@@ -173,7 +201,7 @@ class _Vision:
 
     @property
     def size(self) -> str:
-        return f"side_of({self._named('image_size')})"
+        return f"side_of({self._named('image_size', 'resolution')})"
 
     @property
     def merge(self) -> str:

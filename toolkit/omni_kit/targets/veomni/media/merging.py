@@ -98,6 +98,11 @@ def find_merging(model: UpstreamModel) -> Merging:
             raise Refusal(
                 f"`{ast.unparse(call.func)}` ({source.where(call)}) gets no further arguments: masks are lost"
             )
+        if (cut := next(filter(None, map(_first_alone, calls)), None)) is not None:
+            raise Refusal(
+                f"{owner}.forward reads `{ast.unparse(cut)}` ({source.where(cut)}): VeOmni joins the media of all "
+                "samples along their first dimension, and the others would be lost"
+            )
         features = _apart([_features(source, owner, call, taken, forward) for call in calls])
         return Merging(owner, forward, features, _has_axes(source, owner, forward), _shares(source, owner))
     head = source.method(model.class_name, "forward")
@@ -190,6 +195,12 @@ def refuse_encoder_decoder(model: UpstreamModel) -> None:
         raise Refusal(
             f"{model.class_name}.forward takes decoder_input_ids ({where}): VeOmni trains only decoder models"
         )
+
+
+def _first_alone(call: ast.Call) -> ast.Subscript | None:
+    """The pixels that a call makes features of, where it takes their first row alone."""
+    first = call.args[0] if call.args else None
+    return first if isinstance(first, ast.Subscript) and ast.unparse(first.slice) == ":1" else None
 
 
 def _calls(forward: ast.FunctionDef) -> Iterator[ast.Call]:

@@ -57,7 +57,7 @@ def _tying_patch(model: UpstreamModel) -> Iterator[Patch]:
     init = source.method(head, "__init__")
     if init is None or init not in source.classes[head].body or not model.skeleton.tieable:
         return
-    if not model.built_config.has("text_config") or len(init.body) < 2:
+    if not all(map(model.built_config.has, ("text_config", "tie_word_embeddings"))) or len(init.body) < 2:
         return
     block = """# Modification: VeOmni ties embeddings where the config of the text says so, too.
 config.get_text_config(decoder=True).tie_word_embeddings = config.tie_word_embeddings"""

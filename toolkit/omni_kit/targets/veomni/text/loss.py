@@ -5,6 +5,7 @@ logits (`veomni.ops.kernels.cross_entropy`).
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -187,6 +188,21 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
         if isinstance(node, ast.Call) and name in {"CrossEntropyLoss", "cross_entropy"}:
             return node
     return None
+
+
+def labels_of_codebooks(forward: ast.FunctionDef) -> ast.Subscript | None:
+    """Return where a forward reads the labels of one of several codebooks: an axis that VeOmni's labels do not have."""
+    found = (node for node in ast.walk(forward) if isinstance(node, ast.Subscript) and dotted(node.value) == "labels")
+    return next((one for one in found if re.fullmatch(r"\(?\.\.\., \w+\)?", ast.unparse(one.slice))), None)
+
+
+def length_raised(tree: ast.AST) -> ast.If | None:
+    """Return the test that raises, in training alone, for sequences of most lengths; None where there is none."""
+    branches = (one for one in ast.walk(tree) if isinstance(one, ast.If))
+    training = (one for one in branches if ast.unparse(one.test) in {"self.training", "self.training is True"})
+    tests = (test for one in training for test in one.body if isinstance(test, ast.If))
+    raising = (test for test in tests if any(isinstance(step, ast.Raise) for step in test.body))
+    return next((test for test in raising if "length" in ast.unparse(test.test)), None)
 
 
 def labels_passed_on(forward: ast.FunctionDef) -> ast.Call | None:

@@ -46,6 +46,9 @@ from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import profile
 
+UNSHARED = "no sequence parallelism"
+"""The choice for a forward that reads whole sequences in each process."""
+
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one integration.
@@ -216,7 +219,7 @@ class _Planner:
             return derive_patches(self.model, self.sites, apart=self.apart, whole=self._whole)
         method = f"{self.merging.owner}.forward"
         changes_loss = {"patch", "adapt"}
-        merged = any(
+        merged = (self.apart and self.merging.owner == self.model.class_name) or any(
             s.site == "causal-lm-loss" and s.target == method and s.decision in changes_loss for s in self.sites
         )
         head = merging_edits(self.model, self.merging) if merged else []
@@ -358,7 +361,7 @@ class _Planner:
             if self._without_flash is not None
             else cut_sequences(*self._attending, self._runnable_on_whole)
         )
-        yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
+        yield Decision(forward, "upstream" if fits else UNSHARED, reason, evidence)
         fits, reason, evidence = self._packed
         yield Decision("packed sequences", "upstream" if fits else "rows of their own", reason, evidence)
         for name, pooling in self._unlabelled.items():

@@ -26,7 +26,9 @@ from omni_kit.targets.veomni.text.kernels import (
 )
 from omni_kit.targets.veomni.text.loss import (
     balancing_calls,
+    labels_of_codebooks,
     labels_passed_on,
+    length_raised,
     output_with_aux,
     own_loss,
     read_loss,
@@ -342,9 +344,7 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
 
 def causal_head(model: UpstreamModel) -> str | None:
     """The class that answers in tokens of text: the model's own, else the first of its file."""
-    tables = (
-        (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE) if model.config.has("vision_config") else (CAUSAL_TABLE,)
-    )
+    tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE)
     known = {name for table in tables for name in auto_table(model.library, table).values()}
     names = (model.class_name, *model.heads)
     return next((name for name in names if name.endswith(CAUSAL_ENDINGS) or name in known), None)
@@ -366,6 +366,16 @@ def refuse_without_loss(model: UpstreamModel) -> None:
             f"{name} ({where}) has no forward: {f'train its part {part}' if part else 'nothing to train by'}", help_
         )
     cls, node = forward
+    if (labels := labels_of_codebooks(node)) is not None:
+        raise Refusal(
+            f"{name}.forward reads `{ast.unparse(labels)}` ({cls.source.where(labels)}): VeOmni's labels have one "
+            "token at each position, and no codebooks"
+        )
+    if (test := length_raised(cls.source.tree)) is not None:
+        raise Refusal(
+            f"upstream raises in training where `{ast.unparse(test.test)}` ({cls.source.where(test)}): VeOmni's packs "
+            "have any length"
+        )
     if read_loss(cls.source, node).calls or own_loss(node) is not None:
         return
     if (call := labels_passed_on(node)) is not None:
