@@ -134,7 +134,7 @@ class _Parts:
             if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 length = parts.positions_of(reader) if reader is not None else _LENGTH
-                marks = parts.marks_of(reader, [self._read.cls.source.text]) if reader is not None else {}
+                marks = parts.marks_of([reader], [self._read.cls.source.text]) if reader is not None else {}
                 yield one.name, parts.tokenizer(length, marks, ends=_ENDS_TEXTS in one.class_name)
             elif one.role == "autoencoder":
                 asked = {**self._measures, **self._asked.get(one.name, {})}
@@ -142,10 +142,10 @@ class _Parts:
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role == "processor":
-                sides = (side for model in encoders.values() if (side := parts.side_of(model)) is not None)
+                seen = (sizes for model in encoders.values() if (sizes := parts.seen_by(model)))
                 code = [parts.code_of(one), self._read.cls.source.text]
-                marks = next((found for model in encoders.values() if (found := parts.marks_of(model, code))), {})
-                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH, marks), next(sides, None))
+                marks = parts.marks_of([*encoders.values()], code) if encoders else {}
+                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH, marks), next(seen, None))
             elif one.role == "guider":
                 yield one.name, parts.guider(one)
             elif one.role != "encoder":
