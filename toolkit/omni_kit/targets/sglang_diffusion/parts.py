@@ -1,6 +1,7 @@
 """The native way: a pipeline's call in parts, in the words of SGLang's stages."""
 
 import ast
+import re
 from typing import Any
 
 from omni_kit.errors import Refusal
@@ -12,6 +13,7 @@ from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Formula
 
 _COUNT = "step_index"  # where a loop does not count its steps
+_POSITIONS = re.compile("rope|rotary")  # in the names of tables that all rows of a batch share
 _EXCHANGED = "attn_processor"  # attention that reads its batch as several answers
 
 
@@ -33,6 +35,7 @@ def native_context(facts: PipelineFacts) -> dict[str, Any]:
         "index": found.index or _COUNT, "time": found.time, "times": _of_state(found.times, "state", "steps"),
         "latents": found.latents, "frames": found.frames, "called_where": found.where, "loop_where": found.loop_where,
         "end_fits": not unfit, "unfit_end": unfit, "own_vae": bool(unfit or facts.images), "unpacking": unpacking,
+        "positions": [name for name in facts.taken if _POSITIONS.search(name)],
         **image_context(facts), "first": facts.denoising.latents,
         "halves": together and _EXCHANGED not in found.parts[PREPARE].text,
     }  # fmt: skip
