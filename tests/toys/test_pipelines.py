@@ -147,6 +147,13 @@ def test_a_switch_that_a_pipeline_does_not_serve_is_off() -> None:
 
 
 @pytest.mark.sweep
+def test_a_denoiser_of_pictures_that_gets_films_has_an_axis_of_frames() -> None:
+    films, pictures = (made(f"HunyuanImage{kind}Pipeline").transformer.config for kind in ("Refiner", ""))
+    assert (list(films.patch_size), sum(films.rope_axes_dim)) == ([1, 1, 1], sum(pictures.rope_axes_dim))
+    assert len(pictures.patch_size) == 2
+
+
+@pytest.mark.sweep
 def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
     assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
     assert len(made("ZImagePipeline").vae.config.block_out_channels) == 2
