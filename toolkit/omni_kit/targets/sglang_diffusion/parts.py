@@ -1,7 +1,6 @@
 """The native way: a pipeline's call in parts, in the words of SGLang's stages."""
 
 import ast
-import re
 from typing import Any
 
 from omni_kit.errors import Refusal
@@ -11,9 +10,9 @@ from omni_kit.targets.sglang_diffusion.variants import against_decoding
 from omni_kit.upstream.diffusers.call_parts import PREPARE
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Formula
+from omni_kit.upstream.diffusers.signatures import IS_POSITIONS
 
 _COUNT = "step_index"  # where a loop does not count its steps
-_POSITIONS = re.compile("rope|rotary")  # in the names of tables that all rows of a batch share
 _EXCHANGED = "attn_processor"  # attention that reads its batch as several answers
 
 
@@ -35,7 +34,7 @@ def native_context(facts: PipelineFacts) -> dict[str, Any]:
         "index": found.index or _COUNT, "time": found.time, "times": _of_state(found.times, "state", "steps"),
         "latents": found.latents, "frames": found.frames, "called_where": found.where, "loop_where": found.loop_where,
         "end_fits": not unfit, "unfit_end": unfit, "own_vae": bool(unfit or facts.images), "unpacking": unpacking,
-        "positions": [name for name in facts.taken if _POSITIONS.search(name)],
+        "positions": [name for name in facts.taken if IS_POSITIONS.search(name)],
         **image_context(facts), "first": facts.denoising.latents,
         "halves": together and _EXCHANGED not in found.parts[PREPARE].text,
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Signatures of diffusers' constructors and forwards."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from omni_kit.pysource.reads import literal
 
 # What forwards of denoisers call the step that they are at.
 STEP_NAMES = ("timestep", "timesteps", "t")
+IS_POSITIONS = re.compile("rope|rotary")
+"""In the names of arguments for tables of positions, which all rows of a batch share."""
 
 
 @dataclass(frozen=True)
