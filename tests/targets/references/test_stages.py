@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.targets.references.stages import _half, noting
+from omni_kit.targets.references.stages import _half, _half_of, noting
 
 
 def test_layers_that_hold_both_halves_are_halved_each() -> None:
@@ -25,6 +25,12 @@ def test_tables_in_a_tuple_stay_whole_and_conditions_in_one_are_halved() -> None
     assert kept[0] is cosines
     assert kept[1] is sines
     assert _half((torch.ones(2, 8),), 0, 1, listed=False)[0].shape == (1, 8)
+
+
+def test_a_table_of_positions_as_long_as_both_halves_stays_whole() -> None:
+    table = torch.ones(2, 8)
+    assert _half_of("image_rotary_emb", table, 0, 1, listed=False) is table
+    assert _half_of("encoder_hidden_states", table, 0, 1, listed=False).shape == (1, 8)
 
 
 class _Stepped:

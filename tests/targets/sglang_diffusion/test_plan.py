@@ -116,6 +116,7 @@ def test_without_a_target_a_pipelines_denoiser_is_what_is_meant(tmp_path: Path) 
         ("SanaPipeline", {"kind": "llm"}, "as modular, native, hybrid, whole, not as 'llm'"),
         ("SanaTransformer2DModel", {}, "is of kind 'dit'"),
         ("Cosmos2_5_TransferPipeline", {}, "also runs controlnet"),
+        ("CosmosTextToWorldPipeline", {}, "raises without cosmos_guardrail, which is not installed"),
         ("FluxImg2ImgPipeline", {"kind": "hybrid"}, "starts from image"),
         ("DiTPipeline", {}, "starts from class_labels"),
         ("LTX2Pipeline", {}, "needs audio_vae"),

@@ -3,7 +3,7 @@
 import pytest
 
 from omni_kit.pysource.library import find_library
-from omni_kit.upstream.diffusers.calling import frames_of, images_of
+from omni_kit.upstream.diffusers.calling import frames_of, images_of, listed_images
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 
@@ -14,6 +14,19 @@ def read(name: str) -> Pipeline:
 def test_a_mask_goes_with_the_picture_before_it_and_not_with_a_film() -> None:
     assert images_of(read("FluxInpaintPipeline"))[:2] == ["image", "mask_image"]
     assert images_of(read("WanVACEPipeline")) == ["reference_images"]
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        ("WanVACEPipeline", ["reference_images"]),
+        ("GlmImagePipeline", ["image"]),  # a static method that the call passes it to accepts lists only
+        ("FluxKontextPipeline", []),
+        ("Flux2KleinPipeline", []),  # a list or one
+    ],
+)
+def test_pictures_that_a_call_accepts_in_lists_only(name: str, listed: list[str]) -> None:
+    assert listed_images(read(name)) == listed
 
 
 @pytest.mark.parametrize(

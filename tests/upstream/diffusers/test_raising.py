@@ -4,7 +4,7 @@ import pytest
 
 from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.pipelines import find_pipeline
-from omni_kit.upstream.diffusers.raising import always_raised
+from omni_kit.upstream.diffusers.raising import always_raised, packages_built_with
 
 
 def raised(name: str) -> list[str]:
@@ -28,3 +28,9 @@ def test_a_name_that_its_parts_do_not_have_is_told_with_its_place(name: str, sai
 @pytest.mark.parametrize("name", ["FluxPipeline", "ChromaPipeline", "EasyAnimatePipeline", "WanVideoToVideoPipeline"])
 def test_a_call_that_can_run_is_left_alone(name: str) -> None:
     assert raised(name) == []
+
+
+def test_a_package_whose_class_the_constructor_builds_is_needed_by_every_call() -> None:
+    library = find_library("diffusers")
+    assert packages_built_with(find_pipeline(library, "CosmosTextToWorldPipeline", {})) == ["cosmos_guardrail"]
+    assert packages_built_with(find_pipeline(library, "OmniGenPipeline", {})) == []

@@ -70,6 +70,7 @@ def test_nothing_of_it_is_imported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("spelling", "text", "said"), [
     ("::Net", "class Net: ...", "not an nn.Module"),
+    ("::Net", "from diffusers import DiffusionPipeline as P\nclass Net(P): ...", "a pipeline outside diffusers"),
     ("::Nett", "import torch\nclass Net(torch.nn.Module): ...", "did you mean Net?"),
     ("/m.py::Net", "import torch\nclass Net(torch.nn.Module): ...", "no forward"),
     ("/m.py::Net", "class Net(", "cannot read"),

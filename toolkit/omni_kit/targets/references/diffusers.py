@@ -9,14 +9,13 @@ from typing import Any, cast
 
 import diffusers
 import torch
-from PIL import Image
 from torch import nn
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, in_short
 from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
-from omni_kit.targets.references.pipelines import read_pipeline
+from omni_kit.targets.references.pipelines import called_with, pictured, read_pipeline
 from omni_kit.toys.batches.denoiser import (
     TARGET,
     answer,
@@ -27,6 +26,7 @@ from omni_kit.toys.batches.denoiser import (
     prediction_of,
     samples_of,
 )
+from omni_kit.toys.batches.pipeline import Scenario
 from omni_kit.toys.batches.protocol import BatchBuilder, CallScenario
 from omni_kit.toys.batches.scenarios import answered_whole
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
@@ -34,7 +34,6 @@ from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Source, Variants, chosen
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
-from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
 
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
@@ -133,7 +132,7 @@ class DiffusersBuilder:
         return torch.stack(losses).mean(), float(len(samples))
 
     def use(self, model: nn.Module, checkpoint: Path) -> str:
-        """Draw with the pipeline that the checkpoint lies in, from one colour where it needs pictures."""
+        """Draw with the pipeline that the checkpoint lies in, from pictures where it needs them."""
         pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
         pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)
@@ -141,8 +140,8 @@ class DiffusersBuilder:
             "prompt": "a red square", "height": 64, "width": 64, "num_frames": 9, "num_inference_steps": 2,
             "output_type": "np", "use_resolution_binning": False,
         }  # fmt: skip
-        needed = images_needed(read_pipeline(type(pipeline).__name__))
-        asked |= {name: Image.new("RGB", (64, 64), (200, 40, 40)) for name in needed}
+        read = read_pipeline(type(pipeline).__name__)
+        asked |= called_with(read, pictured(read, Scenario(64, 64, guided=False, prompt=0)))
         taken = inspect.signature(pipeline.__call__).parameters
         try:
             with torch.no_grad():

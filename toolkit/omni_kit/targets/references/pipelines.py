@@ -22,7 +22,7 @@ from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.parts import let_decode
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
-from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of, media_of
+from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, frames_of, images_of, listed_images, media_of
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
@@ -79,6 +79,12 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
     plain = names[0] in media_of(pipeline) if names else False  # others want more than a picture, such as its place
     count = max(needed) + 1 if needed else int(scenario.guided and plain)
     return {name: _picture(scenario, number) for number, name in enumerate(names[:count])}
+
+
+def called_with(pipeline: Pipeline, images: Mapping[str, Image.Image]) -> dict[str, Any]:
+    """Return images as a pipeline's call accepts them: some arguments are lists."""
+    listed = listed_images(pipeline)
+    return {name: [image] if name in listed else image for name, image in images.items()}
 
 
 def pictures_of(pipeline: Pipeline, scenario: Scenario) -> int:
@@ -183,6 +189,7 @@ class PipelineBuilder:
             answer = self._pipeline(**self._given(self._pipeline, scenario))
         first = answer[0]
         picture = torch.as_tensor(torch.cat(first) if isinstance(first, list) else first).float()  # or several of each
+        picture = picture if frames_of(self._read) else picture.flatten(0, -4)
         return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
 
     def _given(self, pipeline: Any, scenario: Scenario) -> dict[str, Any]:
@@ -191,7 +198,7 @@ class PipelineBuilder:
         seeds = range(scenario.seed, scenario.seed + scenario.prompts * pictures)
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
         given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, pictures)
-        given |= images
+        given |= called_with(self._read, images)
         given["generator"] = generators[0] if len(generators) == 1 else generators
         given |= {"output_type": "pt", "return_dict": False, "use_resolution_binning": False}
         taken = inspect.signature(type(pipeline).__call__).parameters

@@ -10,6 +10,7 @@ import torch
 
 from omni_kit.targets.sides import stage_name
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.signatures import IS_POSITIONS
 
 _SWITCHES = ("return_dict",)
 
@@ -44,7 +45,7 @@ class Noted:
         if together and len(calls) == 1 and _size(calls[0]) == 2 * count:
             listed = isinstance(next(iter(calls[0].values())), list)
             halves = (0, count)
-            calls = [{name: _half(value, at, count, listed) for name, value in calls[0].items()} for at in halves]
+            calls = [{name: _half_of(name, one, at, count, listed) for name, one in calls[0].items()} for at in halves]
         if negative_first and len(calls) > 1:
             calls = [calls[1], calls[0]]
         stages: list[tuple[str, torch.Tensor]] = [("noise", self.samples[0]), ("timesteps", torch.stack(self.steps))]
@@ -100,6 +101,11 @@ def noting(denoiser_class: type, scheduler_of: Any) -> Iterator[Noted]:
 def _size(call: Mapping[str, Any]) -> int:
     first = next(iter(call.values()))
     return len(first)
+
+
+def _half_of(name: str, value: Any, start: int, count: int, listed: bool) -> Any:
+    """One half of an argument; a table of positions whole, however many rows it has."""
+    return value if IS_POSITIONS.search(name) else _half(value, start, count, listed)
 
 
 def _half(value: Any, start: int, count: int, listed: bool) -> Any:

@@ -11,7 +11,7 @@ from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.targets.sglang_diffusion.unserved_arguments import unserved
 from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, size_of
+from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, listed_images, size_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -70,7 +70,7 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
     return {
         **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, own, reuses),
         "asked": [Text(name, ASKED[name]) for name in call_arguments(facts.pipeline) if name in ASKED],
-        "images": facts.images, "images_needed": facts.images_needed,
+        "images": facts.images, "images_needed": facts.images_needed, "listed_images": listed_images(facts.pipeline),
         "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images, *(SIZED if facts.images else ())})),
         "own_denoiser": own.models.get(facts.model.class_name, "").rpartition(":")[0],

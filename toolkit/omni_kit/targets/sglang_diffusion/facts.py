@@ -4,6 +4,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
@@ -20,7 +21,7 @@ from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.looping import oddities
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.diffusers.raising import always_raised
+from omni_kit.upstream.diffusers.raising import always_raised, packages_built_with
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import read_json
 from omni_kit.upstream.profile import Component
@@ -233,6 +234,11 @@ class PipelineFacts:
             )
         if "prompt" not in call_arguments(self.pipeline):
             raise Refusal(f"{self.class_name} takes no prompt: only text and images are served")
+        if absent := [name for name in packages_built_with(self.pipeline) if find_spec(name) is None]:
+            raise Refusal(
+                f"{self.class_name}'s constructor raises without {absent[0]}, which is not installed",
+                f"pip install {absent[0]}",
+            )
 
 
 def pipeline_facts(subject: Subject) -> PipelineFacts:

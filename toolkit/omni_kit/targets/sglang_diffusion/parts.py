@@ -10,6 +10,7 @@ from omni_kit.targets.sglang_diffusion.variants import against_decoding
 from omni_kit.upstream.diffusers.call_parts import PREPARE
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Formula
+from omni_kit.upstream.diffusers.signatures import IS_POSITIONS
 
 _COUNT = "step_index"  # where a loop does not count its steps
 _EXCHANGED = "attn_processor"  # attention that reads its batch as several answers
@@ -33,6 +34,7 @@ def native_context(facts: PipelineFacts) -> dict[str, Any]:
         "index": found.index or _COUNT, "time": found.time, "times": _of_state(found.times, "state", "steps"),
         "latents": found.latents, "frames": found.frames, "called_where": found.where, "loop_where": found.loop_where,
         "end_fits": not unfit, "unfit_end": unfit, "own_vae": bool(unfit or facts.images), "unpacking": unpacking,
+        "positions": [name for name in facts.taken if IS_POSITIONS.search(name)],
         **image_context(facts), "first": facts.denoising.latents,
         "halves": together and _EXCHANGED not in found.parts[PREPARE].text,
     }  # fmt: skip

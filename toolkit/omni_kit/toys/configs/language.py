@@ -95,6 +95,11 @@ def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
     small = toy["vision_config"]
     for key in TO_TEXT_WIDTH:
         _set_size(toy, key, HIDDEN)
+    width = vision.get("hidden_size", 0)
+    parts = [one for one in toy.values() if isinstance(one, dict) and "num_embeddings" in one]
+    for part in (one for one in parts if one.get("latent_channels") == width):  # makes codes of the tower's output
+        part["latent_channels"] = small["hidden_size"]
+        part["num_embeddings"] = min(part["num_embeddings"], SIZES["vision_vocab_size"])
     if isinstance(toy.get("image_grid_pinpoints"), list) and _is_size(vision.get("image_size")):
         shrunk = [
             [side * small["image_size"] // vision["image_size"] for side in one] for one in toy["image_grid_pinpoints"]

@@ -19,6 +19,7 @@ import torch
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
+from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
@@ -44,6 +45,8 @@ _ADDED_UP = re.compile(r"expects \d+ but received .*= (?P<came>\d+)")  # latents
 _SIZE_MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(?P<argument>\w+)'")
+_FEWER_AXES = re.compile(r"not enough values to unpack \(expected 3, got (?P<came>2)\)")
+_OF_FRAMES = 2  # the width of a head that turns with frames
 _OF_CHANNELS = re.compile(r"\.config\.latents_(mean|std)\b")
 _UNEVEN = 2  # how much axes differ that share a head unevenly
 _TOKENS_HALVED = 4  # a picture halved along both sides
@@ -62,7 +65,7 @@ _CALLED = re.compile(r"self\.(?P<what>[a-z]+)_\w*\(")
 _ATTACHED = 142  # the width of what such a part reads, which no other width of a toy is
 _IS_ROPE = re.compile(r"rope|rotary")
 _THREE_AXES = 24  # the width of a head that three axes share evenly, each in pairs
-_IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
+_IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_|theta")
 _IS_LENGTH = re.compile(r"text_(seq_)?len(gth)?(_\w+)?$")
 _CHANNELS_OF_LATENTS = "num_channels_latents"
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
@@ -134,7 +137,7 @@ class _Parts:
             if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 length = parts.positions_of(reader) if reader is not None else _LENGTH
-                marks = parts.marks_of(reader, [self._read.cls.source.text]) if reader is not None else {}
+                marks = parts.marks_of([reader], [self._read.cls.source.text]) if reader is not None else {}
                 yield one.name, parts.tokenizer(length, marks, ends=_ENDS_TEXTS in one.class_name)
             elif one.role == "autoencoder":
                 asked = {**self._measures, **self._asked.get(one.name, {})}
@@ -142,10 +145,10 @@ class _Parts:
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role == "processor":
-                sides = (side for model in encoders.values() if (side := parts.side_of(model)) is not None)
+                seen = (sizes for model in encoders.values() if (sizes := parts.seen_by(model)))
                 code = [parts.code_of(one), self._read.cls.source.text]
-                marks = next((found for model in encoders.values() if (found := parts.marks_of(model, code))), {})
-                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH, marks), next(sides, None))
+                marks = parts.marks_of([*encoders.values()], code) if encoders else {}
+                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH, marks), next(seen, None))
             elif one.role == "guider":
                 yield one.name, parts.guider(one)
             elif one.role != "encoder":
@@ -233,6 +236,8 @@ class _Parts:
             if turned and abs(came - wants) <= _UNEVEN and self._widen_heads(config):
                 return
         if _lacks_part(error) and self._attach(config, error):
+            return
+        if _FEWER_AXES.search(said) and self._add_axis(config):
             return
         if (match := _ADDED_UP.search(said)) and self._add_up(config, int(match["came"])):
             return
@@ -327,6 +332,17 @@ class _Parts:
         if isinstance(config.get(out), int):
             self._changed[out] = parts.latent_channels(self._others)
         return True
+
+    def _add_axis(self, config: Mapping[str, Any]) -> bool:
+        """Whether the denoiser has two axes, and films come: then frames are a third one, in front of them."""
+        pairs = {name: value for name, value in config.items() if isinstance(value, list | tuple) and len(value) == 2}
+        patches = {name: [1, *value] for name, value in pairs.items() if name == "patch_size"}
+        axes = {
+            name: [_OF_FRAMES, one - _OF_FRAMES, other] for name, (one, other) in pairs.items() if IS_AXES.search(name)
+        }
+        if fits := bool(patches and axes):
+            self._changed |= patches | axes
+        return fits
 
     def _one_stage(self, error: Exception) -> bool:
         """Whether the scheduler divides its steps into stages, of which the call names none: then there is one."""

@@ -28,13 +28,21 @@ _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "sy
 _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 _PAD, _BEGIN, _END = range(3)
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
-_TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
+# A message is text, or a list of texts and images; MARK becomes the token that marks an image.
+_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }} "
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for one in message['content'] %}"
+    "{{ one['text'] if one['type'] == 'text' else 'MARK' }} {% endfor %}{% endif %} {% endfor %}assistant"
+)
 LEVELS = 2  # of an autoencoder: it halves pictures once
 _MOST_CHANNELS = 128
 _CHANNELS, _WIDTH = 32, 8  # some norms have 32 groups, whatever they are told
 _BETWEEN = 142  # widths of models between others, which are none of the others' widths
 _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
+_AROUND_IMAGES = ("vision_start_token", "image_start_token", "image_token", "image_end_token", "vision_end_token")
 _READS_TEXT = "tokenizer"
+_SIDE = "side"
+_PATCH_SIZES = ("patch_size", "merge_size", "temporal_patch_size")
 _PLAIN_MARKS = ("pad_token", "bos_token", "eos_token", "unk_token")
 _MARK = re.compile(r"(?!decoder_)(\w+)_token_(?:id|index)")
 _READ_MARK = re.compile(r"\btokenizer\.(\w+_token)\b")
@@ -72,20 +80,21 @@ def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *
     made = transformers.PreTrainedTokenizerFast(
         tokenizer_object=inner, model_max_length=length, extra_special_tokens=more, **named
     )
-    made.chat_template = _TEMPLATE
+    made.chat_template = _TEMPLATE.replace("MARK", "".join(more.get(name, "") for name in _AROUND_IMAGES))
     return made
 
 
-def marks_of(model: Any, texts: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Return the special tokens that mark what a text encoder reads next to words, such as the place of an image.
+def marks_of(models: Sequence[Any], texts: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return the special tokens that mark what text encoders read next to words, such as the place of an image.
 
     Args:
         texts: code that writes them; a token that none of it spells is called after its attribute.
 
     Returns:
-        attribute of a tokenizer -> the token and its number: numbers of the encoder's config, then others.
+        attribute of a tokenizer -> the token and its number: numbers of the encoders' configs, then others.
     """
-    numbers = {name: value for part in _configs(model.config.to_dict()) for name, value in part.items()}
+    configs = (part for model in models for part in _configs(model.config.to_dict()))
+    numbers = {name: value for part in configs for name, value in part.items()}
     found = {f"{match[1]}_token": value for name, value in numbers.items() if (match := _MARK.fullmatch(str(name)))}
     free = count(len(_SPECIAL) + len(_WORDS))
     for name in (name for text in texts for name in _READ_MARK.findall(text)):
@@ -241,12 +250,12 @@ def scheduler_with(method: str, argument: str) -> Any:
     return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
 
 
-def processor(component: Component, reads: Any, side: int | None = None) -> Any:
+def processor(component: Component, reads: Any, sees: Mapping[str, int] | None = None) -> Any:
     """A processor of pictures, or of texts and pictures, as its class makes it.
 
     Args:
         reads: the tokenizer of those that read texts.
-        side: of the pictures that it makes, for an encoder of one size; by default as its class has them.
+        sees: the sizes of pictures that the encoder reads, as `seen_by` returns them; by default those of its class.
 
     Raises:
         BadInput: transformers has no such class, or it cannot be built.
@@ -255,10 +264,10 @@ def processor(component: Component, reads: Any, side: int | None = None) -> Any:
     cls = _of_transformers(component.class_name)
     try:
         if not issubclass(cls, transformers.ProcessorMixin):
-            return _pictured(cls, side)
+            return _pictured(cls, sees or {})
         sort = component.class_name.removesuffix("Processor")
         parts = [name for name in cls.get_attributes() if name != _READS_TEXT]
-        made = {name: _pictured(_of_transformers(sort + name.title().replace("_", "")), side) for name in parts}
+        made = {name: _pictured(_of_transformers(sort + name.title().replace("_", "")), sees or {}) for name in parts}
         return cls(**made, **{_READS_TEXT: reads}, chat_template=reads.chat_template)
     except (ImportError, BadInput):
         raise
@@ -266,19 +275,26 @@ def processor(component: Component, reads: Any, side: int | None = None) -> Any:
         raise BadInput(f"no {component.class_name} can be built: {told(error)}") from error
 
 
-def _pictured(cls: Any, side: int | None) -> Any:
-    """A processor of pictures as its class makes it, but for the side of its pictures."""
+def _pictured(cls: Any, sees: Mapping[str, int]) -> Any:
+    """A processor of pictures as its class makes it, but for the sizes of its pictures and of their patches."""
     made = cls()
-    found = {name: dict(getattr(made, name, None) or {}) for name in ("size", "crop_size")}
-    sizes = {name: {key: side for key, one in size.items() if one} for name, size in found.items() if size}
-    return cls(**sizes) if side is not None and sizes else made
+    patches = {name: sees[name] for name in _PATCH_SIZES if name in sees and isinstance(getattr(made, name, None), int)}
+    found = {name: dict(getattr(made, name, None) or {}) for name in ("size", "crop_size")} if _SIDE in sees else {}
+    sizes = {name: {key: sees[_SIDE] for key, one in size.items() if one} for name, size in found.items() if size}
+    return cls(**sizes, **patches) if sizes or patches else made
 
 
-def side_of(model: Any) -> int | None:
-    """The side of the pictures that an encoder reads; None where it reads none, or any size."""
+def seen_by(model: Any) -> dict[str, int]:
+    """Return the sizes of pictures that an encoder reads, by their names in a processor; none where it reads none.
+
+    An encoder that merges patches reads pictures of any size; others read one size.
+    """
     config = getattr(model.config, "vision_config", model.config)
-    side = getattr(config, "image_size", None)
-    return side if isinstance(side, int) else None
+    found = {_SIDE: getattr(config, "image_size", None)}
+    if (merged := getattr(config, "spatial_merge_size", None)) is not None:
+        values = (getattr(config, "patch_size", None), merged, getattr(config, "temporal_patch_size", 1))
+        found = dict(zip(_PATCH_SIZES, values, strict=True))
+    return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 def _of_transformers(name: str) -> Any:

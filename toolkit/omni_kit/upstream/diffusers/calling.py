@@ -43,6 +43,17 @@ def images_of(pipeline: Pipeline) -> list[str]:
     return names[first:]
 
 
+def listed_images(pipeline: Pipeline) -> list[str]:
+    """Return the arguments for pictures that a call accepts in lists only.
+
+    An annotation may also accept one picture where the method that the call passes it to accepts lists.
+    """
+    hints = {name: [call_arguments(pipeline)[name].annotation] for name in images_of(pipeline)}
+    for name, annotation in _passed_on(pipeline):
+        hints.get(name, []).append(annotation)
+    return [name for name, found in hints.items() if any(map(_accepts_lists_only, found))]
+
+
 def frames_of(pipeline: Pipeline) -> str:
     """Return the name of a pipeline's argument for the number of frames; empty if it draws pictures."""
     return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
@@ -54,6 +65,34 @@ def _processed(pipeline: Pipeline) -> Iterator[str]:
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_processor.preprocess") and node.args:
             yield dotted(node.args[0]) or ""
+
+
+def _passed_on(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """The variables that a call passes to methods of its own, and the annotations of the parameters there."""
+    found = pipeline.cls.method("__call__")
+    for node in ast.walk(found[1]) if found is not None else ():
+        if isinstance(node, ast.Call) and (method := dotted(node.func) or "").startswith("self."):
+            taken = arguments(pipeline.cls, method.removeprefix("self."))
+            values = [*zip(taken, node.args, strict=False), *((one.arg or "", one.value) for one in node.keywords)]
+            yield from ((dotted(value) or "", taken[name].annotation) for name, value in values if name in taken)
+
+
+def _accepts_lists_only(annotation: str) -> bool:
+    """Whether every type of an annotation, except None, is a list, and one is a list of pictures."""
+    members = [text for text in _members(ast.parse(annotation or "None", mode="eval").body) if text != "None"]
+    pictures = any(word in annotation for word in _PICTURES)
+    return pictures and all(text.lower().startswith("list[") for text in members)
+
+
+def _members(node: ast.expr) -> Iterator[str]:
+    """The types of a union, as text."""
+    if isinstance(node, ast.BinOp):
+        yield from (*_members(node.left), *_members(node.right))
+    elif isinstance(node, ast.Subscript) and dotted(node.value) in ("Optional", "Union"):
+        for one in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+            yield from _members(one)
+    else:
+        yield ast.unparse(node)
 
 
 def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:

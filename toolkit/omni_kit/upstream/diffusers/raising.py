@@ -1,12 +1,15 @@
 """Pipelines whose call raises for every argument: their code names what their own parts do not have."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
+
+_GUARD = re.compile(r"\bis_(\w+)_available\(\)")
 
 
 def always_raised(pipeline: Pipeline) -> Iterator[str]:
@@ -17,6 +20,18 @@ def always_raised(pipeline: Pipeline) -> Iterator[str]:
     source, nodes = found[0].source, [*_reached(found[1].body)]
     yield from (f"{what} ({source.where(node)})" for node in nodes for what in _unknown_arguments(pipeline, node))
     yield from (f"{what} ({source.where(node)})" for node in nodes for what in _unknown_fields(pipeline, node))
+
+
+def packages_built_with(pipeline: Pipeline) -> list[str]:
+    """Return the packages without which a pipeline's constructor raises: it builds a class that only they have."""
+    found = pipeline.cls.method("__init__")
+    if found is None:
+        return []
+    built = {dotted(node.func) for node in ast.walk(found[1]) if isinstance(node, ast.Call)}
+    tests = [node for node in found[0].source.tree.body if isinstance(node, ast.If)]
+    stubs = ((node, one) for node in tests for one in node.orelse if isinstance(one, ast.ClassDef))
+    guards = (_GUARD.search(ast.unparse(node.test)) for node, one in stubs if one.name in built)
+    return [match[1] for match in guards if match]
 
 
 def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:

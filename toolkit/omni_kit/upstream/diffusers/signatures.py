@@ -1,6 +1,7 @@
 """Signatures of diffusers' constructors and forwards."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from omni_kit.pysource.reads import literal
 
 # What forwards of denoisers call the step that they are at.
 STEP_NAMES = ("timestep", "timesteps", "t")
+IS_POSITIONS = re.compile("rope|rotary")
+"""In the names of arguments for tables of positions, which all rows of a batch share."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Argument:
 
 
 def arguments(cls: ClassRef, method: str = "__init__") -> dict[str, Argument]:
-    """The named arguments of a method after `self`, in order; none where neither the class nor a base has it."""
+    """The named arguments of a method without `self`, in order; none where neither the class nor a base has it."""
     found = cls.method(method)
     if found is None:
         return {}
@@ -49,7 +52,8 @@ def _arguments(home: ClassRef, node: ast.FunctionDef) -> Iterator[Argument]:
     positional = [*node.args.posonlyargs, *node.args.args]
     without = len(positional) - len(node.args.defaults)
     defaults = [*[None] * without, *node.args.defaults, *node.args.kw_defaults]
-    for argument, default in list(zip([*positional, *node.args.kwonlyargs], defaults, strict=True))[1:]:
+    bound = not any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
+    for argument, default in list(zip([*positional, *node.args.kwonlyargs], defaults, strict=True))[bound:]:
         annotation = ast.unparse(argument.annotation) if argument.annotation is not None else ""
         where = home.source.where(argument)
         yield Argument(argument.arg, literal(default), default is None, annotation, where)

@@ -25,6 +25,7 @@ from omni_kit.upstream.repositories.settings import Settings, settings_of
 BETWEEN = "::"
 _MOST_FILES = 5000
 _ROOTS = ("Module", "ModelMixin")  # what a class that ends there is: of torch, or of a library's own
+_PIPELINE = "DiffusionPipeline"
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,9 @@ def _meant(sources: list[SourceFile], name: str) -> str:
 
 
 def _checked(found: Reference) -> Reference:
+    if _derives_from(found.cls, (_PIPELINE,)):
+        what = f"{found.class_name} is a pipeline outside diffusers: {found.where}"
+        raise BadInput(what, "pass a pipeline class that diffusers exports, or the class of this pipeline's denoiser")
     if not is_module(found.cls):
         raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "pass the class of the model itself")
     if found.cls.method("forward") is None:
@@ -255,9 +259,11 @@ def _checked(found: Reference) -> Reference:
 
 def is_module(cls: ClassRef) -> bool:
     """Whether a class is a module of torch, by its bases."""
-    return any(_is_root(entry, base) for entry in cls.mro if isinstance(entry, ClassRef) for base in entry.node.bases)
+    return _derives_from(cls, _ROOTS)
 
 
-def _is_root(cls: ClassRef, base: ast.expr) -> bool:
-    meant = resolve(cls.source, dotted(base) or "")
-    return isinstance(meant, str) and meant.endswith(_ROOTS)
+def _derives_from(cls: ClassRef, roots: tuple[str, ...]) -> bool:
+    """Whether a base of a class, or of its bases, resolves to one of these names of another library."""
+    found = ((entry, base) for entry in cls.mro if isinstance(entry, ClassRef) for base in entry.node.bases)
+    meanings = (resolve(entry.source, dotted(base) or "") for entry, base in found)
+    return any(isinstance(meant, str) and meant.endswith(roots) for meant in meanings)
