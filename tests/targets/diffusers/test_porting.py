@@ -572,6 +572,39 @@ def test_a_name_that_functions_import_from_two_places_stays_with_them(tmp_path: 
     assert "from two import run" in ported(tmp_path, text).text
 
 
+TYPED = """
+class Net(nn.Module):
+    def __init__(self, width=4, widths=(4, 4)):
+        super().__init__()
+        if width is not None:
+            from omegaconf.listconfig import ListConfig
+            if type(width) == ListConfig:
+                width = list(width)
+        if isinstance(widths, (ListConfig, tuple)):
+            widths = list(widths)
+        elif isinstance(widths, ListConfig) or width == 3:
+            widths = [3, 3]
+        self.proj = nn.Linear(width, widths[0])
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_no_argument_has_a_type_of_a_package_that_diffusers_does_not_need(tmp_path: Path) -> None:
+    text = ported(tmp_path, TYPED).text
+    assert "ListConfig" not in text
+    assert "isinstance(widths, tuple)" in text
+    assert "elif width == 3:" in text
+    assert "width = list(width)" not in text
+
+
+def test_a_foreign_class_that_is_called_stays(tmp_path: Path) -> None:
+    made = TYPED.replace("if type(width) == ListConfig:", "if width:").replace("list(width)", "ListConfig(width)")
+    text = ported(tmp_path, made).text
+    assert "from omegaconf.listconfig import ListConfig" in text
+
+
 def test_what_authors_import_from_diffusers_by_another_module_is_imported_once(tmp_path: Path) -> None:
     head = HEAD + "from diffusers.models import AutoencoderKL, ModelMixin\n"
     text = NET.replace("class Net(nn.Module)", "class Net(ModelMixin)").replace("Attn(dim)", "nn.Linear(dim, dim)")

@@ -61,3 +61,23 @@ def test_what_code_goes_through_and_takes_is_there() -> None:
     assert isinstance(toy["clip_dim"], int)
     assert toy["text_dim"] is None
     assert (toy["in_chans"], toy["patch_size"]) == (6, 2)
+
+
+STAGES = """
+class Net:
+    def __init__(self, depths, channels, flags, width):
+        for i in range(len(depths)):
+            self.block = Block(channels[i], flags[i], width)
+"""
+
+
+def test_an_argument_without_annotation_that_code_goes_through_is_a_list() -> None:
+    names = ("depths", "channels", "flags", "width")
+    taken = {name: Argument(name, UNKNOWN, True, "", "") for name in names}
+    toy, unknown = toy_of(taken, {}, [ast.parse(STAGES)])
+    assert [*toy] == [*names]
+    assert toy["depths"] == toy["flags"] == [1, 1]
+    assert len(toy["channels"]) == 2
+    assert toy["channels"][0] > 8
+    assert isinstance(toy["width"], int)
+    assert not unknown

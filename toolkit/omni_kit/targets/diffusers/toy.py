@@ -19,6 +19,9 @@ _WHOLE = re.compile(
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
+_IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
+_ENTRIES = 2
+_THROUGH = ("len", "zip", "enumerate", "reversed")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Sizes that authors leave to a config, and that no model is without.
 _NEVER_NONE: Mapping[str, int] = {
@@ -44,10 +47,12 @@ def toy_of(
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
     aliases = _aliases(list(arguments), code)
-    given, unknown = {}, []
+    given, unknown, listed = {}, [], list[str]()
     for name, one in arguments.items():
         value = published[name] if _fits(published.get(name), one) else _value(one)
-        if value is UNKNOWN:
+        if one.required and not one.annotation and name not in published and _is_sequence(name, code):
+            listed.append(name)
+        elif value is UNKNOWN:
             unknown += [name] if one.required else []
         else:
             given[aliases[name]] = value
@@ -59,7 +64,9 @@ def toy_of(
     _leave_later_layers(small, aliases, code)
     if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
         small = as_wide(small, multiple * (INNER // multiple or 1))
-    return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
+    plain = {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}
+    lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
+    return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
 
 
 def _tested(name: str, code: Sequence[ast.AST]) -> bool:
@@ -68,6 +75,18 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
     tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
     return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
+
+
+def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
+    """Whether the constructor that takes an argument goes through it, counts it or takes one of its entries."""
+    inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
+    taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
+    nodes = [node for init in taking for node in ast.walk(init)]
+    gone = [one.iter for one in nodes if isinstance(one, ast.For | ast.comprehension)]
+    gone += [one.value for one in nodes if isinstance(one, ast.Subscript) and literal(one.slice) is UNKNOWN]
+    gone += [one for call in nodes if isinstance(call, ast.Call) and ast.unparse(call.func) in _THROUGH
+             for one in call.args]  # fmt: skip
+    return any(isinstance(one, ast.Name) and one.id == name for one in gone)
 
 
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
