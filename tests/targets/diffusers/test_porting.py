@@ -516,6 +516,29 @@ def test_labels_and_how_authors_guide_by_them_are_read(tmp_path: Path) -> None:
     assert "forward_with_cfg" not in found.text
 
 
+def test_labels_that_are_null_by_default_are_none(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace(NET, "") + LABELLED.replace("num_classes=10", "num_classes=None")
+    assert ported(tmp_path, text).labels is None
+
+
+PLACED = """
+class Net(nn.Module):
+    def __init__(self, *, device: torch.device, dtype: torch.dtype, width: int = 4):
+        super().__init__()
+        self.proj = nn.Linear(width, width, device=device, dtype=dtype)
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_torch_decides_where_and_in_which_dtype_a_model_is_made(tmp_path: Path) -> None:
+    text = ported(tmp_path, PLACED).text
+    assert "device: torch.device = None" in text
+    assert "dtype: torch.dtype = None" in text
+    assert "width: int = 4" in text
+
+
 def test_guiding_that_reads_what_only_the_model_has_stays_there(tmp_path: Path) -> None:
     own = LABELLED.replace("cfg_scale**power", "cfg_scale * self.y_in.table.weight.mean()")
     found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, "") + own)

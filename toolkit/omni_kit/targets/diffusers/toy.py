@@ -20,6 +20,7 @@ _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
+_MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
@@ -52,8 +53,8 @@ def toy_of(
         value = published[name] if _fits(published.get(name), one) else _value(one)
         if one.required and not one.annotation and name not in published and _is_sequence(name, code):
             listed.append(name)
-        elif value is UNKNOWN:
-            unknown += [name] if one.required else []
+        elif value is UNKNOWN or one.is_placement:
+            unknown += [name] if one.required and not one.is_placement else []
         else:
             given[aliases[name]] = value
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
@@ -154,7 +155,8 @@ def _fits(value: Any, one: Argument) -> bool:
     if one.default is UNKNOWN or one.default is None:
         return one.default is None or one.required
     numbers = isinstance(value, int | float) and isinstance(one.default, int | float)
-    alike = isinstance(value, list | tuple) and isinstance(one.default, list | tuple)
+    lists = isinstance(one.default, list | tuple) or bool(_MAY_BE_LIST.search(one.annotation))
+    alike = isinstance(value, list | tuple) and lists
     return alike or (
         isinstance(value, bool) == isinstance(one.default, bool) and (numbers or type(value) is type(one.default))
     )

@@ -30,6 +30,12 @@ class Argument:
     where: str
 
     @property
+    def is_placement(self) -> bool:
+        """Whether it must say on which device, or in which dtype, tensors are made: without it torch decides."""
+        said = self.annotation or self.name
+        return self.required and said.removeprefix("torch.") in ("device", "dtype")
+
+    @property
     def names(self) -> list[str]:
         """The names in the annotation: A and B of `A | B | None`."""
         nodes = ast.walk(ast.parse(self.annotation, mode="eval")) if self.annotation else ()

@@ -107,6 +107,7 @@ class _Away(cst.CSTTransformer):
 
 def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cst.FunctionDef:
     body = [_plain_super(one) for one in body_of(init)]
+    init = _placed_by_torch(init, reference)
     settings = reference.settings
     if settings is not None:
         made = next(part for part in parts.parts if part.definition.node is settings.cls.node)
@@ -129,6 +130,14 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
     decorated = [cst.Decorator(cst.Name("register_to_config"))]
     registered = init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
     return ending(registered, "self.gradient_checkpointing = False")
+
+
+def _placed_by_torch(init: cst.FunctionDef, reference: Reference) -> cst.FunctionDef:
+    """The constructor without a device or dtype that callers must give: models of diffusers are moved once made."""
+    wanted = {one.name for one in reference.arguments.values() if one.is_placement}
+    named = [one.with_changes(default=cst.Name("None"), equal=cst.MaybeSentinel.DEFAULT)
+             if one.name.value in wanted else one for one in init.params.kwonly_params]  # fmt: skip
+    return init.with_changes(params=init.params.with_changes(kwonly_params=named))
 
 
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
