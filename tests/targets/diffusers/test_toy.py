@@ -81,3 +81,13 @@ def test_an_argument_without_annotation_that_code_goes_through_is_a_list() -> No
     assert toy["channels"][0] > 8
     assert isinstance(toy["width"], int)
     assert not unknown
+
+
+def test_a_list_with_an_entry_for_each_layer_is_as_short_as_the_toy() -> None:
+    names = ("num_layers", "kinds", "others", "use_fp16")
+    taken = {name: Argument(name, UNKNOWN, True, "", "") for name in names}
+    published = {"num_layers": 5, "kinds": ["a", "b", "a", "b", "c"], "others": [1, 2, 3], "use_fp16": True}
+    toy, _ = toy_of(taken, published)
+    assert toy["kinds"] == published["kinds"][: toy["num_layers"]]  # type: ignore[index]
+    assert toy["others"] == [1, 2, 3]
+    assert toy["use_fp16"] is False

@@ -9,7 +9,7 @@ from typing import Any
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
-from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, as_wide, toy_denoiser
+from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, IS_LAYERS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -21,6 +21,7 @@ _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
+_IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models of diffusers are cast once made
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
@@ -57,6 +58,7 @@ def toy_of(
             unknown += [name] if one.required and not one.is_placement else []
         else:
             given[aliases[name]] = value
+    given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
@@ -65,7 +67,11 @@ def toy_of(
     _leave_later_layers(small, aliases, code)
     if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
         small = as_wide(small, multiple * (INNER // multiple or 1))
+    fewer = {
+        given[alias]: small[alias] for alias in small if IS_LAYERS.search(alias) and isinstance(given.get(alias), int)
+    }
     plain = {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}
+    plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
     lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
     return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
 
