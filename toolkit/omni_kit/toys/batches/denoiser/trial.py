@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
 from omni_kit.toys.batches.denoiser.options import LikeLatents
+from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import WIDTHS
@@ -30,6 +31,7 @@ _LIKELY = 12
 _IDLE = 5
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
+_INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
 # How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
 
@@ -141,8 +143,33 @@ class Trial:
                 break
             before, (chosen, best) = chosen, self._better(chosen, best)
             if chosen == before:
+                chosen, best = self._with_other_sizes(chosen, best)
+            if chosen == before:
                 break
         return chosen, best
+
+    def _with_other_sizes(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
+        """With one size of one argument as the error asks for it; no role offers such a size."""
+        try:
+            made = self.make(chosen)
+        except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
+            return chosen, best
+        found = chosen, best
+        for name, at in chosen.items():
+            tensor = next((one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE),
+                          None)  # fmt: skip
+            option = self.choices[name][at]
+            if tensor is None or option is None:
+                continue
+            for other in resized(name, option, tensor.shape, best.error):
+                self.choices[name].append(other)
+                tried = {**chosen, name: len(self.choices[name]) - 1}
+                reach = self._within_bounds(tried)
+                if reach.answer is not None:
+                    return tried, reach
+                if reach.far > found[1].far:
+                    found = tried, reach
+        return found
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs."""
