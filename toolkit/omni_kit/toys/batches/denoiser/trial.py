@@ -156,8 +156,8 @@ class Trial:
             return chosen, best
         found = chosen, best
         for name, at in chosen.items():
-            tensor = next((one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE),
-                          None)  # fmt: skip
+            parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
+            tensor = next(parts, None)
             option = self.choices[name][at]
             if tensor is None or option is None:
                 continue
