@@ -534,9 +534,13 @@ class Net(nn.Module):
 
 def test_torch_decides_where_and_in_which_dtype_a_model_is_made(tmp_path: Path) -> None:
     text = ported(tmp_path, PLACED).text
-    assert "device: torch.device = None" in text
-    assert "dtype: torch.dtype = None" in text
-    assert "width: int = 4" in text
+    init = text.partition("def __init__(")[2].partition(")")
+    assert "width: int = 4" in init[0]
+    assert "device" not in init[0]
+    assert "dtype = torch.get_default_dtype()" in init[2]
+    assert "device = None" in init[2]
+    by_default = PLACED.replace("dtype: torch.dtype,", "dtype: torch.dtype = torch.bfloat16,")
+    assert "dtype = torch.get_default_dtype()" in ported(tmp_path, by_default).text
 
 
 def test_guiding_that_reads_what_only_the_model_has_stays_there(tmp_path: Path) -> None:
@@ -706,6 +710,17 @@ def test_a_model_that_inherits_from_another_one_is_one_class(tmp_path: Path) -> 
     assert "self.factor = rate" in init
     assert "self.base_forward(" in init
     assert "scale = 2.0" in init
+
+
+def test_arguments_that_a_base_is_handed_are_named(tmp_path: Path) -> None:
+    text = INHERITED.replace("dim=8, depth=2, rate=0.5, **kwargs", "dim, depth=2, rate=0.5, odd=False")
+    text = text.replace("dim=8, depth=2, rate=0.25, odd=True", "factor=0.25, **kwargs")
+    text = text.replace("dim=dim, depth=depth, rate=rate, odd=odd", "odd=True, **kwargs")
+    text = text.replace("nn.Linear(dim, dim) for _ in range(depth)", "nn.Linear(8, 8) for _ in range(2)")
+    found = ported(tmp_path, text.replace("self.factor = rate", "self.factor = factor"))
+    init = found.text.partition("class TinyTransformer2DModel")[2].partition("def __init__(")[2].partition(")")[0]
+    assert [one.strip().partition("=")[0].strip() for one in init.split(",")][1:] == ["dim", "factor", "depth", "rate"]
+    assert "class TinyBase" not in found.text
 
 
 def test_a_base_whose_arguments_cannot_be_told_stays(tmp_path: Path) -> None:

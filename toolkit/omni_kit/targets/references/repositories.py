@@ -183,7 +183,8 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         if settings is not None:
             values = {"": authors.get(settings.cls.source.module, settings.cls.node.name)(**values)}
         model = cast(nn.Module, cls(*values.values()) if settings is not None else cls(**values))
-        if empty := next((name for name, one in model.named_parameters() if not one.numel()), None):
+        layers = ((name, one) for name, one in model.named_parameters() if one.dim() > 1)
+        if empty := next((name for name, one in layers if not one.numel()), None):
             raise ValueError(f"{empty} has no elements")
         return model
     except (ImportError, OmniKitError):

@@ -13,6 +13,7 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import WIDTHS
 
 _ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)")
+_ASSERTED = re.compile(r"asserted (?P<came>\d+) == (?P<wants>\d+)")
 _LARGEST = 4096
 
 
@@ -54,7 +55,7 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     Args:
         shape: of the argument as it is. Its first axis, that of samples, stays.
     """
-    said = next((found for pattern in (_ADDED, *WIDTHS) if (found := pattern.search(error))), None)
+    said = next((found for pattern in (_ADDED, _ASSERTED, *WIDTHS) if (found := pattern.search(error))), None)
     if said is None:
         return
     came, wants = int(said["came"]), int(said["wants"])

@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
+from omni_kit.toys.batches.denoiser.asserted import asserted
 from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
@@ -269,8 +270,8 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         with torch.no_grad(), counter:
             answer = ask_again(model, sample)
     except Exception as error:
-        far = _line(model, error), counter.count, _nearness(str(error))
-        return Reach(far, error=f"{type(error).__name__}: {error}")
+        said = " ".join(filter(None, (str(error), asserted(error))))
+        return Reach((_line(model, error), counter.count, _nearness(said)), error=f"{type(error).__name__}: {said}")
     done = (_END, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
