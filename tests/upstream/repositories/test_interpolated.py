@@ -14,6 +14,7 @@ CONFIG = {
         "missing": "${.nowhere}",
         "text": "run-${width}",
         "again": "${.again}",
+        "computed": "${eval: ${.nowhere} + 1}",
     },
 }
 
@@ -27,5 +28,5 @@ def test_references_are_replaced() -> None:
 
 def test_what_is_not_known_stays_as_written() -> None:
     model = interpolated(CONFIG)["model"]
-    for name in ("place", "missing", "text", "again"):
+    for name in ("place", "missing", "text", "again", "computed"):
         assert model[name] == CONFIG["model"][name]  # type: ignore[index]

@@ -38,7 +38,8 @@ class _Document:
         if computed := _COMPUTED.fullmatch(value):
             text = _REFERENCE.sub(lambda one: repr(self._meant(one[1], place, depth)), computed[2])
             with suppress(Unsupported, SyntaxError, ValueError):
-                return plain_items(evaluate(ast.parse(text, mode="eval").body, OpenDomain()))
+                found = plain_items(evaluate(ast.parse(text, mode="eval").body, OpenDomain()))
+                return value if found is UNKNOWN else found
         return value
 
     def _meant(self, reference: str, place: tuple[str | int, ...], depth: int) -> Any:

@@ -151,18 +151,22 @@ class Trial:
 
     def _with_other_sizes(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one size of one argument as the error asks for it; no role offers such a size."""
-        try:
-            made = self.make(chosen)
-        except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
-            return chosen, best
         found = chosen, best
-        for name, at in chosen.items():
+        latents = next(iter(self.choices))
+        kinds = {one.axes: at for at, one in reversed([*enumerate(self.choices[latents])])}
+        places = [*((latents, at) for at in kinds.values()), *chosen.items()]
+        for name, at in places:
+            try:
+                made = self.make({**chosen, name: at})
+            except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
+                continue
             parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
             tensor = next(parts, None)
             option = self.choices[name][at]
             if tensor is None or option is None:
                 continue
-            for other in resized(name, option, tensor.shape, best.error):
+            error = self._within_bounds({**chosen, name: at}).error
+            for other in resized(name, option, tensor.shape, error):
                 self.choices[name].append(other)
                 tried = {**chosen, name: len(self.choices[name]) - 1}
                 reach = self._within_bounds(tried)
