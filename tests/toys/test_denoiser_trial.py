@@ -339,3 +339,39 @@ def test_each_pair_of_sizes_is_another() -> None:
     sizes = Sizes(0, {}, ())
     options = [next(pair(Argument(name, "", required=True, sigmas=False), sizes)) for name in names]
     assert len({str(one(sizes)) for one in options}) == len(names)
+
+
+class Positions(Small):
+    """Learned positions for a fixed number of tokens, two of which are not the caller's."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self.places = torch.nn.Parameter(torch.randn(1, 34, 28))
+        self.more = torch.nn.Parameter(torch.randn(1, 2, 28))
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        text = torch.cat([self.more, context], dim=1) + self.places
+        return self.mixed(x, self.text(text)) * t[:, None, None, None]
+
+
+def test_a_length_that_only_parameters_know_is_found_by_the_error() -> None:
+    assert denoiser_inputs(Positions())["0.context"].shape == (1, 32, 28)
+
+
+class Asserts(Small):
+    """As many words as it says, which no name tells."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        assert context.shape[1] == self.config["reach"]
+        return self.mixed(x, self.text(context)) * t[:, None, None, None]
+
+
+def test_a_length_that_is_asserted_is_found() -> None:
+    assert denoiser_inputs(Asserts(reach=31))["0.context"].shape == (1, 31, 28)
+
+
+def test_a_size_that_no_input_can_have_is_an_error() -> None:
+    model = Positions()
+    model.more = torch.nn.Parameter(torch.randn(1, 40, 28))
+    with pytest.raises(BadInput, match="accepts no inputs"):
+        denoiser_inputs(model)

@@ -27,3 +27,26 @@ def test_an_undefined_name_is_a_to_do_at_its_statement() -> None:
 def test_a_sound_file_stays_as_it_is() -> None:
     text = "import torch\n\n\ndef f(x):\n    return torch.relu(x)\n"
     assert repaired(text) == text
+
+
+TYPES = """
+import torch.nn as nn
+
+HALF = (nn.Conv2d, sp.SparseConv, nn.Linear)
+
+
+def half(one):
+    if isinstance(one, HALF):
+        one.half()
+"""
+
+
+def test_an_undefined_class_of_which_nothing_is_made_leaves_a_tuple_of_types() -> None:
+    assert "HALF = (nn.Conv2d, nn.Linear)" in repaired(TYPES)
+    assert "TODO" not in repaired(TYPES)
+
+
+def test_an_undefined_class_that_is_made_is_a_to_do() -> None:
+    made = repaired(TYPES.replace("isinstance(one, HALF)", "HALF[1]()"))
+    assert "sp.SparseConv" in made
+    assert "Undefined name `sp`" in made

@@ -517,6 +517,33 @@ def test_labels_and_how_authors_guide_by_them_are_read(tmp_path: Path) -> None:
     assert "forward_with_cfg" not in found.text
 
 
+def test_labels_that_are_null_by_default_are_none(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace(NET, "") + LABELLED.replace("num_classes=10", "num_classes=None")
+    assert ported(tmp_path, text).labels is None
+
+
+PLACED = """
+class Net(nn.Module):
+    def __init__(self, *, device: torch.device, dtype: torch.dtype, width: int = 4):
+        super().__init__()
+        self.proj = nn.Linear(width, width, device=device, dtype=dtype)
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_torch_decides_where_and_in_which_dtype_a_model_is_made(tmp_path: Path) -> None:
+    text = ported(tmp_path, PLACED).text
+    init = text.partition("def __init__(")[2].partition(")")
+    assert "width: int = 4" in init[0]
+    assert "device" not in init[0]
+    assert "dtype = torch.get_default_dtype()" in init[2]
+    assert "device = None" in init[2]
+    by_default = PLACED.replace("dtype: torch.dtype,", "dtype: torch.dtype = torch.bfloat16,")
+    assert "dtype = torch.get_default_dtype()" in ported(tmp_path, by_default).text
+
+
 def test_guiding_that_reads_what_only_the_model_has_stays_there(tmp_path: Path) -> None:
     own = LABELLED.replace("cfg_scale**power", "cfg_scale * self.y_in.table.weight.mean()")
     found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, "") + own)
@@ -571,6 +598,39 @@ def test_a_name_that_functions_import_from_two_places_stays_with_them(tmp_path: 
     text = attention(SPLIT, forward).replace("\n\nclass Net", f"{more}\n\nclass Net")
     assert "from one import run" in ported(tmp_path, text).text
     assert "from two import run" in ported(tmp_path, text).text
+
+
+TYPED = """
+class Net(nn.Module):
+    def __init__(self, width=4, widths=(4, 4)):
+        super().__init__()
+        if width is not None:
+            from omegaconf.listconfig import ListConfig
+            if type(width) == ListConfig:
+                width = list(width)
+        if isinstance(widths, (ListConfig, tuple)):
+            widths = list(widths)
+        elif isinstance(widths, ListConfig) or width == 3:
+            widths = [3, 3]
+        self.proj = nn.Linear(width, widths[0])
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_no_argument_has_a_type_of_a_package_that_diffusers_does_not_need(tmp_path: Path) -> None:
+    text = ported(tmp_path, TYPED).text
+    assert "ListConfig" not in text
+    assert "isinstance(widths, tuple)" in text
+    assert "elif width == 3:" in text
+    assert "width = list(width)" not in text
+
+
+def test_a_foreign_class_that_is_called_stays(tmp_path: Path) -> None:
+    made = TYPED.replace("if type(width) == ListConfig:", "if width:").replace("list(width)", "ListConfig(width)")
+    text = ported(tmp_path, made).text
+    assert "from omegaconf.listconfig import ListConfig" in text
 
 
 def test_what_authors_import_from_diffusers_by_another_module_is_imported_once(tmp_path: Path) -> None:
@@ -651,6 +711,17 @@ def test_a_model_that_inherits_from_another_one_is_one_class(tmp_path: Path) -> 
     assert "self.factor = rate" in init
     assert "self.base_forward(" in init
     assert "scale = 2.0" in init
+
+
+def test_arguments_that_a_base_is_handed_are_named(tmp_path: Path) -> None:
+    text = INHERITED.replace("dim=8, depth=2, rate=0.5, **kwargs", "dim, depth=2, rate=0.5, odd=False")
+    text = text.replace("dim=8, depth=2, rate=0.25, odd=True", "factor=0.25, **kwargs")
+    text = text.replace("dim=dim, depth=depth, rate=rate, odd=odd", "odd=True, **kwargs")
+    text = text.replace("nn.Linear(dim, dim) for _ in range(depth)", "nn.Linear(8, 8) for _ in range(2)")
+    found = ported(tmp_path, text.replace("self.factor = rate", "self.factor = factor"))
+    init = found.text.partition("class TinyTransformer2DModel")[2].partition("def __init__(")[2].partition(")")[0]
+    assert [one.strip().partition("=")[0].strip() for one in init.split(",")][1:] == ["dim", "factor", "depth", "rate"]
+    assert "class TinyBase" not in found.text
 
 
 def test_a_base_whose_arguments_cannot_be_told_stays(tmp_path: Path) -> None:

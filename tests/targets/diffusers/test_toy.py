@@ -61,3 +61,33 @@ def test_what_code_goes_through_and_takes_is_there() -> None:
     assert isinstance(toy["clip_dim"], int)
     assert toy["text_dim"] is None
     assert (toy["in_chans"], toy["patch_size"]) == (6, 2)
+
+
+STAGES = """
+class Net:
+    def __init__(self, depths, channels, flags, width):
+        for i in range(len(depths)):
+            self.block = Block(channels[i], flags[i], width)
+"""
+
+
+def test_an_argument_without_annotation_that_code_goes_through_is_a_list() -> None:
+    names = ("depths", "channels", "flags", "width")
+    taken = {name: Argument(name, UNKNOWN, True, "", "") for name in names}
+    toy, unknown = toy_of(taken, {}, [ast.parse(STAGES)])
+    assert [*toy] == [*names]
+    assert toy["depths"] == toy["flags"] == [1, 1]
+    assert len(toy["channels"]) == 2
+    assert toy["channels"][0] > 8
+    assert isinstance(toy["width"], int)
+    assert not unknown
+
+
+def test_a_list_with_an_entry_for_each_layer_is_as_short_as_the_toy() -> None:
+    names = ("num_layers", "kinds", "others", "use_fp16")
+    taken = {name: Argument(name, UNKNOWN, True, "", "") for name in names}
+    published = {"num_layers": 5, "kinds": ["a", "b", "a", "b", "c"], "others": [1, 2, 3], "use_fp16": True}
+    toy, _ = toy_of(taken, published)
+    assert toy["kinds"] == published["kinds"][: toy["num_layers"]]  # type: ignore[index]
+    assert toy["others"] == [1, 2, 3]
+    assert toy["use_fp16"] is False

@@ -9,7 +9,7 @@ from typing import Any
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
-from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, as_wide, toy_denoiser
+from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, IS_LAYERS, as_wide, toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -19,6 +19,11 @@ _WHOLE = re.compile(
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
+_IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
+_MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
+_IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models of diffusers are cast once made
+_ENTRIES = 2
+_THROUGH = ("len", "zip", "enumerate", "reversed")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Sizes that authors leave to a config, and that no model is without.
 _NEVER_NONE: Mapping[str, int] = {
@@ -44,13 +49,16 @@ def toy_of(
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
     aliases = _aliases(list(arguments), code)
-    given, unknown = {}, []
+    given, unknown, listed = {}, [], list[str]()
     for name, one in arguments.items():
         value = published[name] if _fits(published.get(name), one) else _value(one)
-        if value is UNKNOWN:
-            unknown += [name] if one.required else []
+        if one.required and not one.annotation and name not in published and _is_sequence(name, code):
+            listed.append(name)
+        elif value is UNKNOWN or one.is_placement:
+            unknown += [name] if one.required and not one.is_placement else []
         else:
             given[aliases[name]] = value
+    given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
@@ -59,7 +67,13 @@ def toy_of(
     _leave_later_layers(small, aliases, code)
     if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
         small = as_wide(small, multiple * (INNER // multiple or 1))
-    return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
+    fewer = {
+        given[alias]: small[alias] for alias in small if IS_LAYERS.search(alias) and isinstance(given.get(alias), int)
+    }
+    plain = {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}
+    plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
+    lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
+    return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
 
 
 def _tested(name: str, code: Sequence[ast.AST]) -> bool:
@@ -68,6 +82,18 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
     tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
     return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
+
+
+def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
+    """Whether the constructor that takes an argument goes through it, counts it or takes one of its entries."""
+    inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
+    taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
+    nodes = [node for init in taking for node in ast.walk(init)]
+    gone = [one.iter for one in nodes if isinstance(one, ast.For | ast.comprehension)]
+    gone += [one.value for one in nodes if isinstance(one, ast.Subscript) and literal(one.slice) is UNKNOWN]
+    gone += [one for call in nodes if isinstance(call, ast.Call) and ast.unparse(call.func) in _THROUGH
+             for one in call.args]  # fmt: skip
+    return any(isinstance(one, ast.Name) and one.id == name for one in gone)
 
 
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
@@ -135,7 +161,8 @@ def _fits(value: Any, one: Argument) -> bool:
     if one.default is UNKNOWN or one.default is None:
         return one.default is None or one.required
     numbers = isinstance(value, int | float) and isinstance(one.default, int | float)
-    alike = isinstance(value, list | tuple) and isinstance(one.default, list | tuple)
+    lists = isinstance(one.default, list | tuple) or bool(_MAY_BE_LIST.search(one.annotation))
+    alike = isinstance(value, list | tuple) and lists
     return alike or (
         isinstance(value, bool) == isinstance(one.default, bool) and (numbers or type(value) is type(one.default))
     )

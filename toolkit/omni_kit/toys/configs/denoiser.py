@@ -75,13 +75,15 @@ IS_TEXT_LENGTH = re.compile(
     r"^(num_(clip|text|txt|cond|context)_tokens?|token_num|model_max_length|max_(seq|text)_len)$"
 )
 _TEXT_LENGTH, _FRAMES = 9, 3
-_IS_LAYERS = re.compile(r"(layers|depths?|_blocks|num_scale|n_layer)$")
+IS_LAYERS = re.compile(r"(layers|depths?|_blocks|num_scale|n_layer)$")
 IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^n?heads(_num)?$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_HEAD_CHANNELS = re.compile(r"head_channels$|channels_per_head$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
-_IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed")
+_IS_NO_WIDTH = re.compile(
+    r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed|kernel"
+)
 _IS_PATCH = re.compile(r"^patch(_size)?$")
 _LARGEST_PATCH = 4
 _IS_WIDTH_OF_PATCHES = re.compile(r"^patch_\w+_dim$")
@@ -155,7 +157,7 @@ _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (AT_MOST.__contains__, lambda key, value, free: min(value, AT_MOST[key])),
     (IS_TEXT_LENGTH.search, lambda key, value, free: min(value, _TEXT_LENGTH)),
     ("num_frames".__eq__, lambda key, value, free: min(value, _FRAMES)),
-    (_IS_LAYERS.search, lambda key, value, free: _LAYERS),
+    (IS_LAYERS.search, lambda key, value, free: _LAYERS),
     (_IS_FEW_HEADS.search, lambda key, value, free: _FEW_HEADS),
     (IS_HEADS.search, lambda key, value, free: HEADS),
     (_IS_HEAD_CHANNELS.search, lambda key, value, free: _EIGHT),  # of a U-Net: every width divides by it
@@ -225,7 +227,7 @@ def _fit_sides(toy: dict[str, Any]) -> None:
 
 def _fit_layers_of_text(toy: dict[str, Any]) -> None:
     """Give each block its own layer of a text encoder: as many as blocks, and captions of two widths."""
-    blocks = sum(value for key, value in toy.items() if key.startswith("num_") and _IS_LAYERS.search(key))
+    blocks = sum(value for key, value in toy.items() if key.startswith("num_") and IS_LAYERS.search(key))
     for key in (key for key, value in toy.items() if _IS_LAYERS_OF_TEXT.search(key) and not isinstance(value, int)):
         toy[key] = list(range(blocks))
         toy["caption_channels"] = [SIZES["caption_channels"], _SECOND_TEXT]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 
 # What forwards of denoisers call the step that they are at.
@@ -31,6 +32,12 @@ class Argument:
     required: bool
     annotation: str
     where: str
+
+    @property
+    def is_placement(self) -> bool:
+        """Whether it says on which device, or in which dtype, tensors are made, and is no literal by default."""
+        said = self.annotation or self.name
+        return self.default is UNKNOWN and said.removeprefix("torch.") in ("device", "dtype")
 
     @property
     def names(self) -> list[str]:

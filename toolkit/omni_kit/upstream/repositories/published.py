@@ -15,6 +15,7 @@ from omni_kit.files import files_matching
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted, read_source
+from omni_kit.upstream.repositories.interpolated import interpolated
 from omni_kit.upstream.repositories.repository import Repository
 
 _MOST_FILES, _MOST_BYTES = 2000, 300_000
@@ -160,7 +161,7 @@ def _speaks_of(text: str, cls: str, names: Collection[str]) -> bool:
 
 def _parsed(text: str, suffix: str) -> Any:
     with suppress(ValueError, yaml.YAMLError, RecursionError):
-        return json.loads(text) if suffix == ".json" else yaml.load(text, _LOADER)
+        return json.loads(text) if suffix == ".json" else interpolated(yaml.load(text, _LOADER))
     return None
 
 

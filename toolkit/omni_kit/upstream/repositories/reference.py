@@ -90,7 +90,8 @@ class Reference:
     @cached_property
     def published(self) -> Published | None:
         """Published config of the repository for the model."""
-        return published(self.repository, self.made_as, self._own, self._inner if self.hands_on else ())
+        names = {**self._own, **self._of_base}
+        return published(self.repository, self.made_as, names, self._inner if self.hands_on else ())
 
     @property
     def made_as(self) -> str:
@@ -105,12 +106,31 @@ class Reference:
 
     @cached_property
     def handed_on(self) -> Mapping[str, Argument]:
-        """Arguments of inner classes from the published config or a command line, which the constructor passes on."""
+        """Arguments of the base class, and those of inner classes from the published config or a command line, which
+        the constructor passes on.
+        """
         if not self.hands_on:
             return {}
         said = [options(self.repository, self._looked_up) if self._looked_up else None, self.published]
-        return {name: Argument(name, value, False, "", one.where) for one in filter(None, said)
-                for name, value in one.values.items() if name not in self._own}  # fmt: skip
+        given = {name: Argument(name, value, False, "", one.where) for one in filter(None, said)
+                 for name, value in one.values.items() if name not in self._own}  # fmt: skip
+        return {**given, **self._of_base}
+
+    @cached_property
+    def _of_base(self) -> Mapping[str, Argument]:
+        """The arguments of the base class's constructor that `super().__init__(**kwargs)` passes on."""
+        found = self.cls.method("__init__") if self.hands_on else None
+        if found is None:
+            return {}
+        home, init = found
+        calls = [one for one in ast.walk(init) if isinstance(one, ast.Call) and _constructs_base(one)]
+        spread = [one for one in calls if any(word.arg is None and dotted(word.value) == self.hands_on
+                                              for word in one.keywords)]  # fmt: skip
+        above = [one for one in home.mro[1:] if isinstance(one, ClassRef) and "__init__" in _methods(one)]
+        if len(spread) != 1 or spread[0].args or not above:
+            return {}
+        passed = {word.arg for word in spread[0].keywords}
+        return {name: one for name, one in arguments(above[0]).items() if name not in passed and name not in self._own}
 
     @cached_property
     def _inner(self) -> frozenset[str]:
@@ -146,6 +166,15 @@ class Reference:
     def closure(self) -> Closure:
         """Everything that the authors wrote and that the class needs."""
         return closure_of(Defined(self.cls.source, self.class_name, self.cls.node))
+
+
+def _constructs_base(call: ast.Call) -> bool:
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr == "__init__" and ast.unparse(func.value).startswith("super(")
+
+
+def _methods(cls: ClassRef) -> set[str]:
+    return {one.name for one in cls.node.body if isinstance(one, ast.FunctionDef)}
 
 
 def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:

@@ -12,7 +12,10 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import REPOSITORY
 
 # What authors call the step at which a denoiser is asked.
-STEP = re.compile(r"^(t|ts|time|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label)s?|log_?snr|lambda_?)$")
+STEP = re.compile(
+    r"^(t|ts|times?|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label)s?|log_?snr|lambda_?"
+    r"|(diffusion|denois\w+)_?(steps?|times?))$"
+)
 
 _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_(?:buffer|parameter)\(['\"](\w+)")
 

@@ -2,7 +2,7 @@
 
 import ast
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from omni_kit.formatting import run_ruff
@@ -24,6 +24,7 @@ class _Wrong:
 def repaired(text: str) -> str:
     """Return a file in which annotations name later definitions in quotes, and every other fault has a to-do."""
     text = _quoted(text, [one for one in _wrong(text) if one.code == _UNDEFINED])
+    text = _without_unmade(text, {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED})
     lines = text.split("\n")
     for one in sorted(_wrong(text), key=lambda each: -each.line):
         if one.code not in _HARMLESS:
@@ -63,6 +64,25 @@ def _quoted(text: str, undefined: Iterable[_Wrong]) -> str:
         if meant and annotation.lineno == annotation.end_lineno:
             line, start, end = lines[annotation.lineno - 1], annotation.col_offset, annotation.end_col_offset
             lines[annotation.lineno - 1] = f'{line[:start]}"{line[start:end]}"{line[end:]}'
+    return "\n".join(lines)
+
+
+def _without_unmade(text: str, undefined: Collection[tuple[int, int]]) -> str:
+    """The file without undefined classes in tuples of types: nothing here makes an object of such a class."""
+    tree = ast.parse(text)
+    tested = {one.args[1].id for one in ast.walk(tree) if isinstance(one, ast.Call) and len(one.args) == 2
+              and ast.unparse(one.func) == "isinstance" and isinstance(one.args[1], ast.Name)}  # fmt: skip
+    lines = text.split("\n")
+    for node in reversed(tree.body):
+        value = node.value if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in tested else None
+        if not isinstance(node, ast.Assign) or not isinstance(value, ast.Tuple):
+            continue
+        names = [[inner for inner in ast.walk(one) if isinstance(inner, ast.Name)] for one in value.elts]
+        kept = [one for one, inside in zip(value.elts, names, strict=True)
+                if not any((inner.lineno, inner.col_offset) in undefined for inner in inside)]  # fmt: skip
+        if len(kept) < len(value.elts):
+            changed = ast.Assign(node.targets, ast.Tuple(kept, ast.Load()), lineno=node.lineno)
+            lines[node.lineno - 1 : node.end_lineno] = [ast.unparse(changed)]
     return "\n".join(lines)
 
 

@@ -116,8 +116,8 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
         init = init.with_changes(params=_flat(list(settings.fields.values())))
     fixed = _fixed(reference) if settings is None else ()
     at = after_docstring(body)
-    body[at:at] = [statement(f"{one.name.value} = {code(one.default)}")  # type: ignore[arg-type]
-                   for one in parameters(init) if one.name.value in fixed]  # fmt: skip
+    odd = [one for one in parameters(init) if one.name.value in fixed]
+    body[at:at] = [statement(f"{one.name.value} = {_by_default(one, reference)}") for one in odd]
     init = _without(init, fixed)
     if any(_ASKS_FOR_TUPLES in code(part.node) for part in parts.parts):  # a config.json knows lists alone
         tuples = [
@@ -129,6 +129,15 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
     decorated = [cst.Decorator(cst.Name("register_to_config"))]
     registered = init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
     return ending(registered, "self.gradient_checkpointing = False")
+
+
+def _by_default(one: cst.Param, reference: Reference) -> str:
+    """The value of an argument that no config has; on device and dtype torch decides, as callers expect."""
+    known = reference.arguments[one.name.value]
+    if known.is_placement:
+        return "None" if (known.annotation or known.name).endswith("device") else "torch.get_default_dtype()"
+    assert one.default is not None
+    return code(one.default)
 
 
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
@@ -222,7 +231,8 @@ def _spelled_out(
     named = [_parameter(one) for one in reference.handed_on.values()]
     given = init.params
     plain = not given.kwonly_params and isinstance(given.star_arg, cst.MaybeSentinel)
-    more = {"params": [*given.params, *named]} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
+    ordered = sorted([*given.params, *named], key=lambda one: one.default is not None)
+    more = {"params": ordered} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
     told = _HandedOn(reference.hands_on, list(reference.handed_on))
     changed = [visited(one, told) for one in body]
     uses = {one.value for part in changed for one in walk(part) if isinstance(one, cst.Name)}
@@ -254,7 +264,8 @@ def _fixed(reference: Reference) -> frozenset[str]:
     """The arguments that a config cannot hold, and that stay what they are by default: classes, functions, tensors."""
     if reference.settings is not None:
         return frozenset()
-    odd = (one.name for one in reference.arguments.values() if not one.required and one.default is UNKNOWN)
+    odd = (one.name for one in reference.arguments.values()
+           if one.default is UNKNOWN and (one.is_placement or not one.required))  # fmt: skip
     return frozenset(odd) | kept_as_tensors(reference)
 
 

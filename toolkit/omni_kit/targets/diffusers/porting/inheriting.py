@@ -199,10 +199,11 @@ def _given(call: ast.Call, theirs: ast.FunctionDef) -> dict[str, ast.expr] | Non
         value = given.get(name)
         if value is None:
             value = defaults(signature(theirs)).get(name)
-            if value is None:
-                return None
             if rest is not None:
-                value = ast.parse(f"{ast.unparse(rest)}.get({name!r}, {ast.unparse(value)})", mode="eval").body
+                read = f"[{name!r}]" if value is None else f".get({name!r}, {ast.unparse(value)})"
+                value = ast.parse(ast.unparse(rest) + read, mode="eval").body
+        if value is None:
+            return None
         found[name] = value
     return found
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.signatures import passed
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
@@ -81,7 +82,7 @@ def labels_of(reference: Reference) -> Labels | None:
         if size is None or _TOKENS.search(given.id):
             continue
         classes = _argument(size, init, reference)
-        if classes:
+        if classes and _are_counted(classes, reference):
             return Labels(given.id, classes, isinstance(size, ast.BinOp))
     return None
 
@@ -204,6 +205,14 @@ def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
 def _given(call: ast.Call, names: Sequence[str]) -> Iterator[ast.expr]:
     yield from call.args[:1]
     yield from (one.value for one in call.keywords if one.arg in names)
+
+
+def _are_counted(classes: str, reference: Reference) -> bool:
+    """Whether a model has labels as it is published: an argument that is null by default switches them on."""
+    default = reference.arguments[classes].default
+    published = reference.published.values if reference.published is not None else {}
+    value = published.get(classes, default)
+    return value is UNKNOWN or (isinstance(value, int) and value > 0)
 
 
 def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> str:

@@ -82,7 +82,7 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
             written[name], line = _usual(one, name, absolute)
             imports[line] = None
         inlined = {name.partition(".")[0] for name in closure.uses[one]} & one.source.inner_imports.keys()
-        node = visited(_parsed(one), _WithoutImports(inlined), _Written({**written, one.name: names[one]}))
+        node = visited(_parsed(one), WithoutImports(inlined), _Written({**written, one.name: names[one]}))
         parts.append(Part(one, names[one], node))
     return Parts(parts, list(imports))
 
@@ -152,7 +152,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-class _WithoutImports(cst.CSTTransformer):
+class WithoutImports(cst.CSTTransformer):
     """Leaves out what functions import and the file itself has."""
 
     def __init__(self, names: Collection[str]) -> None:

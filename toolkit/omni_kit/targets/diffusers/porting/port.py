@@ -28,6 +28,7 @@ from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
 from omni_kit.targets.diffusers.porting.places import Place, places_of
+from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
 from omni_kit.targets.diffusers.porting.renaming import Row, rows_of
 from omni_kit.targets.diffusers.porting.syntax import (
@@ -105,6 +106,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     name = f"{prefix}Transformer2DModel"
     closure = as_calls(with_bases(chosen(reference.closure)))
     parts = collect(closure, prefix, name)
+    without_foreign_types(parts)
     tidied(parts, _methods(library))
     without_initial_weights(parts)
     left = _without_einops(parts)

@@ -68,7 +68,7 @@ def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, st
         made = Made(loop, noising_of(loop, settings))
         made.tried()
     except Unsupported as error:
-        return Stepping(unmoved=str(error)) if sampling.forward is not True or sampling.roles else NOTHING
+        return Stepping(unmoved=str(error))
     return Stepping(made=made, reason=_why(loop, settings, plain))
 
 

@@ -63,8 +63,18 @@ def class_facts(reference: Reference, labels: Labels, guided: Guided | None, nam
     axes = _axes(reference, next((old for old, new in names.items() if new == LATENTS), ""))
     channels = next((at for at, name in enumerate(axes) if name.lower().startswith("c")), 1)
     axis = channels if len(axes) == 5 else 1
-    learned = "" if _drops_half(reference) else argument(_VARIANCE)
+    learned = argument(_VARIANCE)
+    learned = learned if _decides(learned, reference) and not _drops_half(reference) else ""
     return ClassFacts(labels, guided, argument(SIZE), argument(_FRAMES), len(axes) == 5, axis, learned)
+
+
+def _decides(name: str, reference: Reference) -> bool:
+    """Whether the class does more with an argument of its constructor than to keep it."""
+    nodes = [*ast.walk(reference.cls.node)]
+    kept = [node for node in nodes if isinstance(node, ast.Assign) and ast.unparse(node) == f"self.{name} = {name}"]
+    read = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
+    asked = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == name]
+    return len(read) > len(kept) or len(asked) > len(kept)
 
 
 def _drops_half(reference: Reference) -> bool:

@@ -7,14 +7,15 @@ _SPELLINGS = (
     (re.compile(r"image|img|clip|vit"), "image"),
     (re.compile(r"pooled?|global"), "pooled"),
 )
-_EMPTY = frozenset({"dim", "channels", "hidden", "states", "embeds", "embed", "size", "num", "in", "out"})
+_EMPTY = frozenset({"dim", "channel", "hidden", "state", "embed", "size", "num", "in", "out"})
+_PLURAL = re.compile(r"(?<=[a-z]{2})(?<=s)es$|(?<=[a-z]{3})(?<!s)s$")
 _WORD = re.compile(r"_|(?<=\D)(?=\d)")
 _LENGTH = re.compile(r"^(?:num_|max_)?([a-z0-9]+)(?:_seq|_sequence)?_(?:len|length|tokens)$")
 
 
 def spelled(name: str) -> frozenset[str]:
     """Return the words of a name that tell it from others."""
-    return frozenset(_words(name)) - _EMPTY
+    return frozenset(_PLURAL.sub("", word) for word in _words(name)) - _EMPTY
 
 
 def length_of(key: str) -> str:

@@ -105,7 +105,8 @@ def long_inputs(model: Any, samples: int, length: int) -> Tensors:
 
 
 def _answers(trial: Trial, chosen: Chosen) -> bool:
-    return chosen.keys() == trial.choices.keys() and trial.reach(chosen).answer is not None
+    known = chosen.keys() == trial.choices.keys() and all(at < len(trial.choices[name]) for name, at in chosen.items())
+    return known and trial.reach(chosen).answer is not None
 
 
 def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:

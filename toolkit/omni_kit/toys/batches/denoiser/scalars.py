@@ -13,6 +13,7 @@ from omni_kit.toys.tensors import Tensors
 
 # Of a thousand steps. Exact in bfloat16 as they are and as sigmas, so that what is lost there is the model's.
 _TIMESTEPS = (250, 812)
+_FEW_TIMESTEPS = (3, 7)  # of tables with a row for each step
 _SIGMAS = (0.25, 0.8125)
 _GUIDANCE = (3.5, 5.0)
 _FPS = (30, 12)  # none is the usual 24, which is what many models take without it
@@ -29,6 +30,7 @@ def time(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield option(whole, 1, frames)
     yield option(whole, 1, patches)
     yield option(whole)
+    yield option(_of(_FEW_TIMESTEPS), 1)
 
 
 def guidance(argument: Argument, sizes: Sizes) -> Iterator[Option]:

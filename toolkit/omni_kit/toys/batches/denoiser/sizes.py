@@ -161,9 +161,12 @@ def widths_of(model: nn.Module) -> tuple[int, ...]:
     """Return the input widths of a model's layers, each once, in the order of the layers."""
     found: dict[int, None] = {}
     for module in [*model.modules()][1:]:  # its parts
-        for attribute in ("in_features", "in_channels", "num_features"):
-            if isinstance(width := getattr(module, attribute, None), int):
-                found[width] = None
+        named = [getattr(module, attribute, None) for attribute in ("in_features", "in_channels", "num_features")]
+        found |= dict.fromkeys(width for width in named if isinstance(width, int))
+        weight = module._parameters.get("weight")
+        own = not any(isinstance(width, int) for width in named) and not isinstance(module, nn.Embedding)
+        if own and weight is not None and weight.ndim > 1:  # a layer of the authors' own
+            found[weight.shape[1]] = None
         if isinstance(module, nn.MultiheadAttention) and module.kdim != module.embed_dim:
             found[module.kdim] = None  # what it attends to is of another width
         if isinstance(shape := getattr(module, "normalized_shape", None), tuple):

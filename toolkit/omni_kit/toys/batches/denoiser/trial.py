@@ -20,7 +20,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
+from omni_kit.toys.batches.denoiser.asserted import asserted
 from omni_kit.toys.batches.denoiser.options import LikeLatents
+from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import WIDTHS
@@ -30,6 +32,7 @@ _LIKELY = 12
 _IDLE = 5
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
+_INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
 # How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
 
@@ -141,8 +144,37 @@ class Trial:
                 break
             before, (chosen, best) = chosen, self._better(chosen, best)
             if chosen == before:
+                chosen, best = self._with_other_sizes(chosen, best)
+            if chosen == before:
                 break
         return chosen, best
+
+    def _with_other_sizes(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
+        """With one size of one argument as the error asks for it; no role offers such a size."""
+        found = chosen, best
+        latents = next(iter(self.choices))
+        kinds = {one.axes: at for at, one in reversed([*enumerate(self.choices[latents])])}
+        places = [*((latents, at) for at in kinds.values()), *chosen.items()]
+        for name, at in places:
+            try:
+                made = self.make({**chosen, name: at})
+            except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
+                continue
+            parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
+            tensor = next(parts, None)
+            option = self.choices[name][at]
+            if tensor is None or option is None:
+                continue
+            error = self._within_bounds({**chosen, name: at}).error
+            for other in resized(name, option, tensor.shape, error):
+                self.choices[name].append(other)
+                tried = {**chosen, name: len(self.choices[name]) - 1}
+                reach = self._within_bounds(tried)
+                if reach.answer is not None:
+                    return tried, reach
+                if reach.far > found[1].far:
+                    found = tried, reach
+        return found
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs."""
@@ -242,8 +274,8 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         with torch.no_grad(), counter:
             answer = ask_again(model, sample)
     except Exception as error:
-        far = _line(model, error), counter.count, _nearness(str(error))
-        return Reach(far, error=f"{type(error).__name__}: {error}")
+        said = " ".join(filter(None, (str(error), asserted(error))))
+        return Reach((_line(model, error), counter.count, _nearness(said)), error=f"{type(error).__name__}: {said}")
     done = (_END, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
