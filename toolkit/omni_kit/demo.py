@@ -77,22 +77,23 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     needed = [one for one in get_target(TARGET).requirements if one.needed_by == "parity"]
     require({one.module or one.name: one.install for one in needed}, "the demo")
     models: dict[str, list[DemoStep]] = {}
-    for name in MODELS:
-        say(f"{name}:")
-        steps = models.setdefault(name, [])
-        for step in _steps(name, into):
-            say(f"  {step.step:<24}{step.status:<6}{step.seconds:5.1f} s  {step.figure}")
-            steps.append(step)
-            if step.status != "pass":
-                break
-    say("injected fault: a converter for the wrong layout")
-    fault = _plant_fault(MODELS[-1], into)
+    with Sides(into / "runs") as sides:
+        for name in MODELS:
+            say(f"{name}:")
+            steps = models.setdefault(name, [])
+            for step in _steps(name, into, sides):
+                say(f"  {step.step:<24}{step.status:<6}{step.seconds:5.1f} s  {step.figure}")
+                steps.append(step)
+                if step.status != "pass":
+                    break
+        say("injected fault: a converter for the wrong layout")
+        fault = _plant_fault(MODELS[-1], into, sides)
     for line in fault.caught_by:
         say(f"  caught by {line}")
     return DemoReport(models, fault, into)
 
 
-def _steps(name: str, into: Path) -> Iterator[DemoStep]:
+def _steps(name: str, into: Path, sides: Sides) -> Iterator[DemoStep]:
     checkpoint, plugins = into / "checkpoints" / name, into / "plugins"
     directory = plugins / name
     yield _timed("inspect", lambda: _inspect(name))
@@ -101,7 +102,7 @@ def _steps(name: str, into: Path) -> Iterator[DemoStep]:
     yield _timed("new-model", lambda: _scaffold(name, checkpoint, plugins))
     yield _timed("patchgen run", lambda: _patchgen(directory / f"{name}_gpu_patch_gen_config.py"))
     yield _timed("check", lambda: _check(directory))
-    yield from _parity(directory, checkpoint, into / "runs" / name)
+    yield from _parity(directory, checkpoint, sides)
 
 
 def _timed(step: str, run: Callable[[], tuple[bool, str]]) -> DemoStep:
@@ -161,18 +162,17 @@ def _check(directory: Path) -> tuple[bool, str]:
     return not errors, figure
 
 
-def _parity(directory: Path, checkpoint: Path, work: Path) -> Iterator[DemoStep]:
+def _parity(directory: Path, checkpoint: Path, sides: Sides) -> Iterator[DemoStep]:
     """The default levels; then the framework's own trainer takes four steps, resumes, and exports."""
-    with Sides(work) as sides:
-        for levels in (None, (Train.name,)):
-            report = run_parity(directory, levels, checkpoint=checkpoint, sides=sides)
-            for level in report.levels:
-                shown = level.status == "pass" and level.max_rel is not None
-                figure = f"max rel {level.max_rel:.1e}" if shown else level.reason
-                yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
+    for levels in (None, (Train.name,)):
+        report = run_parity(directory, levels, checkpoint=checkpoint, sides=sides)
+        for level in report.levels:
+            shown = level.status == "pass" and level.max_rel is not None
+            figure = f"max rel {level.max_rel:.1e}" if shown else level.reason
+            yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
 
 
-def _plant_fault(name: str, into: Path) -> InjectedFault:
+def _plant_fault(name: str, into: Path, sides: Sides) -> InjectedFault:
     """Writes the integration again with the converter of a sibling's layout, and lets the tools find it."""
     checkpoint = into / "checkpoints" / name
     verdict = check_layout(str(checkpoint))
@@ -182,7 +182,7 @@ def _plant_fault(name: str, into: Path) -> InjectedFault:
     if verdict.converter is Converter.transpose:
         caught = []
     run_config(directory / f"{name}_gpu_patch_gen_config.py")
-    report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, work_dir=place / "run")
+    report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, sides=sides)
     failed = [level for level in report.levels if level.status == "fail"]
     caught += [f"parity {level.level}: {textwrap.shorten(level.reason, 160, placeholder=' ...')}" for level in failed]
     what = f"{name} with a fused-transposed converter"
