@@ -138,8 +138,8 @@ class DiffusersBuilder:
         pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)
         asked: dict[str, Any] = {
-            "prompt": "a red square", "height": 64, "width": 64, "num_frames": 9, "num_inference_steps": 2,
-            "output_type": "np", "use_resolution_binning": False,
+            "prompt": "a red square", "negative_prompt": "", "height": 64, "width": 64, "num_frames": 9,
+            "num_inference_steps": 2, "output_type": "np", "use_resolution_binning": False,
         }  # fmt: skip
         needed = images_needed(read_pipeline(type(pipeline).__name__))
         asked |= {name: Image.new("RGB", (64, 64), (200, 40, 40)) for name in needed}
