@@ -2,7 +2,7 @@
 
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter, Disk
 from omni_kit.parity import make_toy_checkpoint, run_parity
 from omni_kit.parity.candidate import require
+from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.train import Train
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.report import LevelResult
 from omni_kit.patchgen import run_config
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold.render import render, templates_of
@@ -86,8 +88,8 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
                 steps.append(step)
                 if step.status != "pass":
                     break
-        say("injected fault: a converter for the wrong layout")
-        fault = _plant_fault(MODELS[-1], into, sides)
+    say("injected fault: a converter for the wrong layout")
+    fault = _plant_fault(MODELS[-1], into)
     for line in fault.caught_by:
         say(f"  caught by {line}")
     return DemoReport(models, fault, into)
@@ -172,7 +174,7 @@ def _parity(directory: Path, checkpoint: Path, sides: Sides) -> Iterator[DemoSte
             yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
 
 
-def _plant_fault(name: str, into: Path, sides: Sides) -> InjectedFault:
+def _plant_fault(name: str, into: Path) -> InjectedFault:
     """Writes the integration again with the converter of a sibling's layout, and lets the tools find it."""
     checkpoint = into / "checkpoints" / name
     verdict = check_layout(str(checkpoint))
@@ -182,11 +184,17 @@ def _plant_fault(name: str, into: Path, sides: Sides) -> InjectedFault:
     if verdict.converter is Converter.transpose:
         caught = []
     run_config(directory / f"{name}_gpu_patch_gen_config.py")
-    report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, sides=sides)
-    failed = [level for level in report.levels if level.status == "fail"]
-    caught += [f"parity {level.level}: {textwrap.shorten(level.reason, 160, placeholder=' ...')}" for level in failed]
-    what = f"{name} with a fused-transposed converter"
-    return InjectedFault(what, tuple(caught) if failed else ())
+    report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, work_dir=place / "run")
+    found = caught_by(report.levels)
+    return InjectedFault(f"{name} with a fused-transposed converter", (*caught, *found) if found else ())
+
+
+def caught_by(levels: Sequence[LevelResult]) -> list[str]:
+    """Return a line for each failed level; none unless `roundtrip` failed, where a wrong converter shows."""
+    failed = {level.level: level.reason for level in levels if level.status == "fail"}
+    if Roundtrip.name not in failed:
+        return []
+    return [f"parity {name}: {textwrap.shorten(reason, 160, placeholder=' ...')}" for name, reason in failed.items()]
 
 
 def _with_wrong_converter(name: str, checkpoint: Path, verdict: LayoutVerdict, into: Path) -> Path:
