@@ -128,6 +128,26 @@ def test_a_nudge_that_changes_everything_does_not_excuse_everything() -> None:
     assert not closely(reference, {"flipped": torch.ones(4) * 1.01}, nudged).ok
 
 
+def jumping(*lengths: float) -> list[Tensors]:
+    """Responses of a tensor of ones to several nudges."""
+    return [{"rounded inside": torch.ones(4) * (1 + length)} for length in lengths]
+
+
+def test_a_model_that_jumps_is_allowed_what_most_nudges_move_it() -> None:
+    reference, far = {"rounded inside": torch.ones(4)}, {"rounded inside": torch.ones(4) * 1.005}
+    assert compare_closely(reference, far, *jumping(3e-3, 3e-3, 1e-6, 4e-3)).ok
+    assert not compare_closely(reference, far, *jumping(1e-3, 1e-3, 1e-6, 4e-3)).ok, "farther than most nudges"
+    assert not compare_closely(reference, far, *jumping(1e-6, 1e-6, 1e-6, 4e-3)).ok, "one nudge in four jumps"
+    assert not compare_closely(reference, far, *jumping(3e-3)).ok, "one nudge says nothing about most"
+
+
+def test_what_most_nudges_move_far_is_no_rounding() -> None:
+    """A model that decides otherwise at each nudge has no result to compare with."""
+    reference, off = {"rounded inside": torch.ones(4)}, {"rounded inside": torch.ones(4) * 1.01}
+    assert not compare_closely(reference, off, *jumping(0.3, 0.3, 0.3)).ok
+    assert not compare_closely(reference, off, *jumping(math.nan, 0.3, 0.3)).ok
+
+
 def test_what_rounding_may_have_moved_as_far_proves_nothing_and_what_moved_farther_is_wrong() -> None:
     reference = {"touchy": torch.ones(4), "steady": torch.ones(4)}
     nudged = {"touchy": torch.ones(4) * 1.01, "steady": torch.ones(4)}

@@ -2,7 +2,7 @@
 
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter, Disk
 from omni_kit.parity import make_toy_checkpoint, run_parity
 from omni_kit.parity.candidate import require
+from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.train import Train
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.report import LevelResult
 from omni_kit.patchgen import run_config
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold.render import render, templates_of
@@ -77,14 +79,15 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     needed = [one for one in get_target(TARGET).requirements if one.needed_by == "parity"]
     require({one.module or one.name: one.install for one in needed}, "the demo")
     models: dict[str, list[DemoStep]] = {}
-    for name in MODELS:
-        say(f"{name}:")
-        steps = models.setdefault(name, [])
-        for step in _steps(name, into):
-            say(f"  {step.step:<24}{step.status:<6}{step.seconds:5.1f} s  {step.figure}")
-            steps.append(step)
-            if step.status != "pass":
-                break
+    with Sides(into / "runs") as sides:
+        for name in MODELS:
+            say(f"{name}:")
+            steps = models.setdefault(name, [])
+            for step in _steps(name, into, sides):
+                say(f"  {step.step:<24}{step.status:<6}{step.seconds:5.1f} s  {step.figure}")
+                steps.append(step)
+                if step.status != "pass":
+                    break
     say("injected fault: a converter for the wrong layout")
     fault = _plant_fault(MODELS[-1], into)
     for line in fault.caught_by:
@@ -92,7 +95,7 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     return DemoReport(models, fault, into)
 
 
-def _steps(name: str, into: Path) -> Iterator[DemoStep]:
+def _steps(name: str, into: Path, sides: Sides) -> Iterator[DemoStep]:
     checkpoint, plugins = into / "checkpoints" / name, into / "plugins"
     directory = plugins / name
     yield _timed("inspect", lambda: _inspect(name))
@@ -101,7 +104,7 @@ def _steps(name: str, into: Path) -> Iterator[DemoStep]:
     yield _timed("new-model", lambda: _scaffold(name, checkpoint, plugins))
     yield _timed("patchgen run", lambda: _patchgen(directory / f"{name}_gpu_patch_gen_config.py"))
     yield _timed("check", lambda: _check(directory))
-    yield from _parity(directory, checkpoint, into / "runs" / name)
+    yield from _parity(directory, checkpoint, sides)
 
 
 def _timed(step: str, run: Callable[[], tuple[bool, str]]) -> DemoStep:
@@ -161,15 +164,14 @@ def _check(directory: Path) -> tuple[bool, str]:
     return not errors, figure
 
 
-def _parity(directory: Path, checkpoint: Path, work: Path) -> Iterator[DemoStep]:
+def _parity(directory: Path, checkpoint: Path, sides: Sides) -> Iterator[DemoStep]:
     """The default levels; then the framework's own trainer takes four steps, resumes, and exports."""
-    with Sides(work) as sides:
-        for levels in (None, (Train.name,)):
-            report = run_parity(directory, levels, checkpoint=checkpoint, sides=sides)
-            for level in report.levels:
-                shown = level.status == "pass" and level.max_rel is not None
-                figure = f"max rel {level.max_rel:.1e}" if shown else level.reason
-                yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
+    for levels in (None, (Train.name,)):
+        report = run_parity(directory, levels, checkpoint=checkpoint, sides=sides)
+        for level in report.levels:
+            shown = level.status == "pass" and level.max_rel is not None
+            figure = f"max rel {level.max_rel:.1e}" if shown else level.reason
+            yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
 
 
 def _plant_fault(name: str, into: Path) -> InjectedFault:
@@ -183,10 +185,16 @@ def _plant_fault(name: str, into: Path) -> InjectedFault:
         caught = []
     run_config(directory / f"{name}_gpu_patch_gen_config.py")
     report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, work_dir=place / "run")
-    failed = [level for level in report.levels if level.status == "fail"]
-    caught += [f"parity {level.level}: {textwrap.shorten(level.reason, 160, placeholder=' ...')}" for level in failed]
-    what = f"{name} with a fused-transposed converter"
-    return InjectedFault(what, tuple(caught) if failed else ())
+    found = caught_by(report.levels)
+    return InjectedFault(f"{name} with a fused-transposed converter", (*caught, *found) if found else ())
+
+
+def caught_by(levels: Sequence[LevelResult]) -> list[str]:
+    """Return a line for each failed level; none unless `roundtrip` failed, where a wrong converter shows."""
+    failed = {level.level: level.reason for level in levels if level.status == "fail"}
+    if Roundtrip.name not in failed:
+        return []
+    return [f"parity {name}: {textwrap.shorten(reason, 160, placeholder=' ...')}" for name, reason in failed.items()]
 
 
 def _with_wrong_converter(name: str, checkpoint: Path, verdict: LayoutVerdict, into: Path) -> Path:

@@ -289,13 +289,20 @@ def _preparing(pipeline, latents: torch.Tensor):
         if torch.Size(shape).numel() != latents.numel():
             size = f"latents {list(shape)}, and this sample has {list(latents.shape)}"
             raise ValueError(f"WanPipeline draws {size}: use media of the size and length that it draws")
-        turned = latents.transpose(1, 2) if latents.dim() == 5 else latents  # frames before channels
-        return (turned if turned.shape == tuple(shape) != latents.shape else latents).reshape(tuple(shape))
+        return _laid_out(latents, tuple(shape))
 
     names = {**method.__globals__, "randn_tensor": given}
     changed = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     changed.__kwdefaults__ = method.__kwdefaults__
     return changed.__get__(pipeline), used
+
+
+def _laid_out(latents: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Latents as a pipeline draws them: as they are, with frames before channels, or with channels last."""
+    layouts = [latents, *([latents.transpose(1, 2)] if latents.dim() == 5 else []), latents.movedim(1, -1)]
+    long = [length for length in shape if length > 1]
+    fitting = (one for one in layouts if [length for length in one.shape if length > 1] == long)
+    return next(fitting, latents).reshape(shape)
 
 
 def _leading(whole: torch.Tensor, latents: torch.Tensor) -> torch.Tensor | None:

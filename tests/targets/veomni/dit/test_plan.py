@@ -209,6 +209,19 @@ def test_objects_that_a_pipeline_passes_are_not_among_the_conditions(written: Pa
     assert not any(map(is_data, (None, {}, object(), [object()], {"cache": object()})))
 
 
+def test_latents_are_laid_out_as_the_pipeline_draws_them(written: Path) -> None:
+    """Kandinsky5 draws channels last, CogVideoX frames before channels, and others what the autoencoder makes."""
+    laid_out = helper(written, "_laid_out")
+    picture, film = torch.rand(1, 6, 8, 12), torch.rand(1, 6, 3, 8, 12)
+
+    assert laid_out(picture, (1, 1, 8, 12, 6)).equal(picture.permute(0, 2, 3, 1)[:, None])
+    assert laid_out(film, (1, 3, 8, 12, 6)).equal(film.permute(0, 2, 3, 4, 1))
+    assert laid_out(film, (1, 3, 6, 8, 12)).equal(film.transpose(1, 2))
+    assert laid_out(film, (1, 6, 3, 8, 12)).equal(film)
+    assert laid_out(picture, (1, 6, 1, 8, 12)).equal(picture[:, :, None])
+    assert laid_out(picture, (1, 24, 24)).equal(picture.reshape(1, 24, 24)), "packed"
+
+
 def test_what_a_pipeline_draws_itself_goes_with_the_sample_and_leaves_other_chance_alone(written: Path) -> None:
     """GlmImage's encoder samples codes: resumed trainings and stored conditions must have the same."""
     seeded = helper(written, "_seeded", contextlib=contextlib, zlib=zlib)

@@ -144,3 +144,22 @@ def test_an_import_that_gives_something_else_is_refused(case: str, words: str, f
 def test_another_plugins_registration_does_not_stay_on_veomnis_own(facts: dict[str, Any]) -> None:
     """Several integrations may be compared in one process."""
     assert facts["owner"] == "veomni.models.transformers.qwen3"
+
+
+def test_the_trainer_does_not_sleep_to_log_how_busy_a_cpu_is() -> None:
+    code = """
+import time
+import datasets  # which looks for torchvision itself
+from omni_kit.targets.veomni.runtime.trainer import on_cpu, without_torchvision
+
+def seconds():
+    began = time.monotonic()
+    helper.print_device_mem_info()
+    return time.monotonic() - began
+
+without_torchvision()
+from veomni.utils import helper
+with on_cpu():
+    answer(seconds())
+"""
+    assert run(code) < 0.9

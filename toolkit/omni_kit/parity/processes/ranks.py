@@ -5,6 +5,7 @@ imports. A GPU does not survive a fork, so there each imports for itself.
 """
 
 import faulthandler
+import gc
 import json
 import os
 import re
@@ -103,6 +104,7 @@ def _rank(number: int, environment: Mapping[str, str], job: Job) -> None:
 
     The first whose time is up ends, and the others get SIGTERM: both leave a stack.
     """
+    gc.freeze()  # what this fork has inherited stays: trainers collect garbage at every step, and need not walk it
     os.environ.update(environment)
     log = _log(job, number).open("w", encoding="utf-8")
     os.dup2(log.fileno(), 1)

@@ -137,8 +137,8 @@ class DiffusersBuilder:
         pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)
         asked: dict[str, Any] = {
-            "prompt": "a red square", "height": 64, "width": 64, "num_frames": 9, "num_inference_steps": 2,
-            "output_type": "np", "use_resolution_binning": False,
+            "prompt": "a red square", "negative_prompt": "", "height": 64, "width": 64, "num_frames": 9,
+            "num_inference_steps": 2, "output_type": "np", "use_resolution_binning": False,
         }  # fmt: skip
         read = read_pipeline(type(pipeline).__name__)
         asked |= called_with(read, pictured(read, Scenario(64, 64, guided=False, prompt=0)))

@@ -47,7 +47,9 @@ ATTENTION = "attention"
 _SHARDS = 3
 _UNTRIED = "text conditioning not tested"
 _LATENTS = "latents"
-_NO_PIPELINE = "diffusers has no pipeline that runs it from a prompt, or a prompt and pictures"
+_NO_PIPELINE = (
+    "diffusers has no pipeline that runs it on an autoencoder's latents, from a prompt or a prompt and pictures"
+)
 _OWN_LOSS = "the loss is VeOmni's flow-matching objective, written again for upstream, whose model has none"
 _ONE_BY_ONE = "VeOmni's wrapper processes the samples of a batch one at a time, and so does upstream here"
 

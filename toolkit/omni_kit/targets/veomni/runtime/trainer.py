@@ -63,7 +63,7 @@ def run(job: TrainingRun, out: Path) -> None:
         stack.enter_context(replaced(of_datasets, "HF_DATASETS_CACHE", out / "datasets"))
         stack.enter_context(_in_float32())
         if not torch.cuda.is_available():
-            stack.enter_context(_on_cpu())
+            stack.enter_context(on_cpu())
         stack.enter_context(_any_torch())
         stack.enter_context(replaced(BaseTrainer, "_init_callbacks", init_callbacks))
         stack.enter_context(record.watching_conditions())
@@ -277,10 +277,10 @@ def _in_float32() -> Iterator[None]:
 
 
 @contextmanager
-def _on_cpu() -> Iterator[None]:
+def on_cpu() -> Iterator[None]:
     """Give VeOmni's trainers a backend and a device that a CPU has."""
     from veomni.trainer import base
-    from veomni.utils import device
+    from veomni.utils import device, helper
 
     for name, value in _OF_DEVICES.items():
         if not hasattr(torch.cpu, name):
@@ -290,6 +290,8 @@ def _on_cpu() -> Iterator[None]:
             stack.enter_context(replaced(module, "get_dist_comm_backend", lambda: "gloo"))
         for module in filter(None, (base, sys.modules.get("veomni.trainer.dit_trainer"))):
             stack.enter_context(replaced(module, "build_foundation_model", _at_home(module)))
+        # It sleeps for a second to log the CPU's usage, twice in a run.
+        stack.enter_context(replaced(helper, "print_cpu_memory_info", lambda: None))
         yield
 
 
