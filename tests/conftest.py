@@ -117,15 +117,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-torch", action="store_true", help="Skip tests that import torch or start a worker.")
 
 
-# Rooms whose files take long: their processes and caches then serve one file after another.
-_LONG = ("parity", "verify", "targets", "checkers", "cli", "scaffold", "kernels")
+# What reads libraries as they are comes first, then rooms whose files take long: their processes and caches then serve
+# one file after another.
+_FIRST = ("upstream", "toys", "parity", "verify", "targets", "checkers", "cli", "scaffold", "kernels")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Side by side, begin with the long files, so that no worker is left with one at the end."""
     if hasattr(config, "workerinput"):
-        rooms = {room: turn for turn, room in enumerate(_LONG)}
+        rooms = {room: turn for turn, room in enumerate(_FIRST)}
         items.sort(key=lambda item: rooms.get(item.path.relative_to(Path(__file__).parent).parts[0], len(rooms)))
 
 

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.targets.references import on_cpu
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.repositories import BrokenReference
 from omni_kit.targets.references.repositories import made as build
@@ -44,6 +46,16 @@ class Lantern(nn.Module):
             return no_such_kernels.run(x)
         return helper.twice(self.mlp(x))
 """
+
+
+@pytest.fixture(autouse=True)
+def torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what keeps a process on the CPU and uncompiled: other tests compile."""
+    monkeypatch.setattr(torch, "compile", torch.compile)
+    yield
+    for mode in on_cpu._mode:
+        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+    on_cpu._mode.clear()
 
 
 @pytest.fixture

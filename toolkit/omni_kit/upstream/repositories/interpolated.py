@@ -43,7 +43,7 @@ class _Document:
         return value
 
     def _meant(self, reference: str, place: tuple[str | int, ...], depth: int) -> Any:
-        """What a reference means: one dot is the mapping that it stands in, each further one the mapping above."""
+        """Return what a reference means: one dot is its own mapping, each further one the mapping above."""
         dots = len(reference) - len(reference.lstrip("."))
         base = place[: len(place) - dots] if dots else ()
         value = self.root

@@ -90,7 +90,7 @@ class _Decided(cst.CSTTransformer):
     def leave_If(  # type: ignore[override]  # noqa: N802
         self, original_node: cst.If, updated_node: cst.If
     ) -> cst.If | cst.Else | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
-        """What follows the test is left out; what stands in `else` stays."""
+        """Leave out what follows the test; keep what stands in `else`."""
         if not updated_node.test.deep_equals(_NEVER) or original_node.test.deep_equals(_NEVER):
             return updated_node
         rest = updated_node.orelse

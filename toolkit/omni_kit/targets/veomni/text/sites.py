@@ -344,7 +344,8 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
 
 def causal_head(model: UpstreamModel) -> str | None:
     """The class that answers in tokens of text: the model's own, else the first of its file."""
-    tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE)
+    media = any(map(model.config.has, ("vision_config", "audio_config")))
+    tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE) if media else (CAUSAL_TABLE,)
     known = {name for table in tables for name in auto_table(model.library, table).values()}
     names = (model.class_name, *model.heads)
     return next((name for name in names if name.endswith(CAUSAL_ENDINGS) or name in known), None)

@@ -1,4 +1,4 @@
-"""What an assertion that failed had compared."""
+"""The sizes that a failed assertion had compared."""
 
 import ast
 import linecache

@@ -33,7 +33,7 @@ class Resized:
     size: int
 
     def __getattr__(self, name: str) -> Any:
-        """What a layout of latents says of itself."""
+        """Return what a layout of latents says of itself."""
         return getattr(self.option, name)
 
     def __call__(self, sizes: Sizes) -> Tensors:
@@ -66,7 +66,7 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
 
 
 def _sizes(size: int, came: int, wants: int) -> Iterator[int]:
-    """What a size becomes where it is a part, or a multiple, of the one that has to be the other."""
+    """Yield what a size becomes where it is a part, or a multiple, of the one that has to be the other."""
     for one, other in ((came, wants), (wants, came)):
         yield size + other - one
         if one % size == 0 and other % (one // size) == 0:
