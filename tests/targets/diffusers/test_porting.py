@@ -467,6 +467,17 @@ def test_wrappers_of_the_authors_are_left_out(tmp_path: Path) -> None:
     assert "self._gradient_checkpointing_func(block, hidden_states.to(hidden_states.device))" in found.text
 
 
+@pytest.mark.parametrize(("given", "called"), [
+    ("(x, t), self.parameters(), True", "block(hidden_states, timestep)"),
+    ("(x,), (), self.training", "block(hidden_states)"),
+    ("inputs=(x, t), params=self.parameters(), flag=True", "block(hidden_states, timestep)"),
+    ("(x, t), x, t", "block((hidden_states, timestep), hidden_states, timestep)"),
+])  # fmt: skip
+def test_inputs_of_a_checkpoint_may_stand_in_a_tuple(given: str, called: str, tmp_path: Path) -> None:
+    text = NET.replace("x = block(x)", f"x = checkpoint(block, {given})").replace("Attn(dim)", "nn.Linear(dim, dim)")
+    assert called in ported(tmp_path, text).text
+
+
 FF = """
 class Ff(nn.Module):
     def __init__(self, dim, hidden, act=nn.GELU, drop=0.0):
