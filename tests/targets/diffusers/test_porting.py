@@ -427,6 +427,8 @@ METHODS = """
     def _init_weights(self, m):
         if isinstance(m, nn.Linear):
             nn.init.xavier_uniform_(m.weight)
+        elif not isinstance(m, nn.ModuleList):
+            raise RuntimeError(f"{m} is not known")
 
     def fill(self):
         nn.init.zeros_(self.blocks[0].o.weight)
