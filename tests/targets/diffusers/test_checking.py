@@ -50,3 +50,10 @@ def test_an_undefined_class_that_is_made_is_a_to_do() -> None:
     made = repaired(TYPES.replace("isinstance(one, HALF)", "HALF[1]()"))
     assert "sp.SparseConv" in made
     assert "Undefined name `sp`" in made
+
+
+def test_a_to_do_stands_in_front_of_decorators() -> None:
+    text = "class A:\n    @classmethod\n    def made(cls: B):\n        return cls\n"
+    found = repaired(text).split("\n")
+    assert "Undefined name `B`" in found[1]
+    assert found[2].strip() == "@classmethod"

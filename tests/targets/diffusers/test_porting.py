@@ -279,6 +279,32 @@ def test_branches_that_depend_on_the_input_or_call_one_kernel_are_kept(test: str
     assert "if " in found.text.partition("__call__")[2].partition("class ")[0]
 
 
+DATACLASS = """
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class Net(nn.Module):
+    width: int
+    depth: int = 2
+
+    def __post_init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(self.width, self.width) for _ in range(self.depth)])
+
+    def forward(self, x, t):
+        return self.layers[0](x)
+"""
+
+
+def test_a_module_that_is_a_dataclass_gets_a_constructor(tmp_path: Path) -> None:
+    text = ported(tmp_path, DATACLASS).text.partition("class TinyTransformer2DModel")[2]
+    assert "@register_to_config" in text
+    assert "def __init__(self, width: int, depth: int = 2):" in text
+    assert "self.__post_init__()" in text
+    assert "@dataclass" not in text
+
+
 NAMED = """
 class Norm(nn.LayerNorm):
     pass
@@ -401,6 +427,8 @@ METHODS = """
     def _init_weights(self, m):
         if isinstance(m, nn.Linear):
             nn.init.xavier_uniform_(m.weight)
+        elif not isinstance(m, nn.ModuleList):
+            raise RuntimeError(f"{m} is not known")
 
     def fill(self):
         nn.init.zeros_(self.blocks[0].o.weight)
@@ -439,6 +467,17 @@ def test_wrappers_of_the_authors_are_left_out(tmp_path: Path) -> None:
     assert "torch.utils.checkpoint" not in found.text
     assert "cuda" not in found.text
     assert "self._gradient_checkpointing_func(block, hidden_states.to(hidden_states.device))" in found.text
+
+
+@pytest.mark.parametrize(("given", "called"), [
+    ("(x, t), self.parameters(), True", "block(hidden_states, timestep)"),
+    ("(x,), (), self.training", "block(hidden_states)"),
+    ("inputs=(x, t), params=self.parameters(), flag=True", "block(hidden_states, timestep)"),
+    ("(x, t), x, t", "block((hidden_states, timestep), hidden_states, timestep)"),
+])  # fmt: skip
+def test_inputs_of_a_checkpoint_may_stand_in_a_tuple(given: str, called: str, tmp_path: Path) -> None:
+    text = NET.replace("x = block(x)", f"x = checkpoint(block, {given})").replace("Attn(dim)", "nn.Linear(dim, dim)")
+    assert called in ported(tmp_path, text).text
 
 
 FF = """
@@ -598,6 +637,34 @@ def test_a_name_that_functions_import_from_two_places_stays_with_them(tmp_path: 
     text = attention(SPLIT, forward).replace("\n\nclass Net", f"{more}\n\nclass Net")
     assert "from one import run" in ported(tmp_path, text).text
     assert "from two import run" in ported(tmp_path, text).text
+
+
+NAMED = """
+class Part(nn.Module):
+    @classmethod
+    def made(cls: type["Part"], width: int) -> "Part":
+        return cls(width)
+
+    def __init__(self, width):
+        super().__init__()
+        self.proj = nn.Linear(width, width)
+
+
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.part = Part.made(width)
+
+    def forward(self, x, t):
+        return self.part.proj(x)
+"""
+
+
+def test_names_within_annotations_are_those_of_the_file(tmp_path: Path) -> None:
+    text = ported(tmp_path, NAMED).text
+    assert 'cls: type["TinyPart"]' in text
+    assert '-> "TinyPart"' in text
+    assert "F821" not in text
 
 
 TYPED = """

@@ -91,3 +91,9 @@ def test_a_list_with_an_entry_for_each_layer_is_as_short_as_the_toy() -> None:
     assert toy["kinds"] == published["kinds"][: toy["num_layers"]]  # type: ignore[index]
     assert toy["others"] == [1, 2, 3]
     assert toy["use_fp16"] is False
+
+
+def test_numbers_between_commas_are_a_list() -> None:
+    taken = {name: Argument(name, UNKNOWN, True, "", "") for name in ("attention_resolutions", "mode")}
+    toy, _ = toy_of(taken, {"attention_resolutions": "32, 16,8", "mode": "fast"})
+    assert toy == {"attention_resolutions": [32, 16, 8], "mode": "fast"}

@@ -22,6 +22,7 @@ _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
 _IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models of diffusers are cast once made
+_NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
@@ -51,7 +52,7 @@ def toy_of(
     aliases = _aliases(list(arguments), code)
     given, unknown, listed = {}, [], list[str]()
     for name, one in arguments.items():
-        value = published[name] if _fits(published.get(name), one) else _value(one)
+        value = _as_list(published[name], one) if _fits(published.get(name), one) else _value(one)
         if one.required and not one.annotation and name not in published and _is_sequence(name, code):
             listed.append(name)
         elif value is UNKNOWN or one.is_placement:
@@ -166,6 +167,12 @@ def _fits(value: Any, one: Argument) -> bool:
     return alike or (
         isinstance(value, bool) == isinstance(one.default, bool) and (numbers or type(value) is type(one.default))
     )
+
+
+def _as_list(value: Any, one: Argument) -> Any:
+    """A published value; numbers between commas, as command lines take them, are a list: `"32,16,8"`."""
+    listed = isinstance(value, str) and not isinstance(one.default, str) and _NUMBERS.fullmatch(value)
+    return [int(number) for number in value.split(",")] if listed else value
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
+from omni_kit.upstream.repositories.constructed import with_constructor
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.published import Published, options, published
@@ -216,7 +217,7 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    return _checked(Reference(given, repository, found[0], loop))
+    return _checked(Reference(given, repository, with_constructor(found[0]), loop))
 
 
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:

@@ -38,8 +38,10 @@ def repaired(text: str) -> str:
 
 def _statement(text: str, line: int) -> int:
     """The first line of the innermost statement at a line: comments fit in front of that."""
-    starts = [node.lineno for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and node.lineno <= line]
-    ends = {node.lineno: node.end_lineno or 0 for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)}
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    firsts = [min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))]) for node in nodes]
+    starts = [first for first in firsts if first <= line]
+    ends = {first: node.end_lineno or 0 for first, node in zip(firsts, nodes, strict=True)}
     return max((start for start in starts if ends[start] >= line), default=line)
 
 

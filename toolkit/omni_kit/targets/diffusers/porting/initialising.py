@@ -81,7 +81,7 @@ def _is_first(one: cst.CSTNode, node: cst.ClassDef) -> bool:
     if isinstance(one, cst.SimpleStatementLine):
         small = one.body[0]
         plain = isinstance(small, cst.Assign) and all(isinstance(t.target, cst.Name) for t in small.targets)
-        return plain or isinstance(small, cst.Pass) or _is_initial(one, node)
+        return plain or isinstance(small, cst.Pass | cst.Raise | cst.Assert) or _is_initial(one, node)
     return False
 
 

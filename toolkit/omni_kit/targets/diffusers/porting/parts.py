@@ -228,11 +228,23 @@ class _Written(cst.CSTTransformer):
         other = self._other(original_node)
         return cst.parse_expression(other) if other else updated_node
 
+    _annotating = 0
+
+    def visit_Annotation(self, node: cst.Annotation) -> None:  # noqa: N802
+        """Texts in it may be names."""
+        self._annotating += 1
+
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:  # noqa: N802
-        """A name that is written as a text, as classes name themselves."""
-        told = updated_node.annotation
-        other = self.names.get(str(told.raw_value), "") if isinstance(told, cst.SimpleString) else ""
-        return updated_node.with_changes(annotation=cst.SimpleString(f'"{other}"')) if other else updated_node
+        """What follows is code again."""
+        self._annotating -= 1
+        return updated_node
+
+    def leave_SimpleString(  # noqa: N802
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
+        """A name that is written as a text, as classes name themselves: `"MLP"`, and `type["MLP"]`."""
+        other = self.names.get(str(updated_node.raw_value), "") if self._annotating else ""
+        return cst.SimpleString(f'"{other}"') if other else updated_node
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
         """The name of an argument is no variable."""

@@ -23,6 +23,8 @@ _KEPT = re.compile(
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
 _ASKS_GPU = re.compile(r"\.device\.type *==|\.is_cuda\b")
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
+# A function that many repositories copy takes inputs in a tuple, parameters, and whether to checkpoint.
+_PARAMETERS = re.compile(r"parameters\(\)|^\(\)$|params")
 _OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
@@ -84,7 +86,7 @@ class _Unwrapped(cst.CSTTransformer):
         return cst.FlattenSentinel([one for one in body if isinstance(one, cst.BaseStatement)])
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`checkpoint(block, x, use_reentrant=False)` is `block(x)`."""
+        """`checkpoint(block, x, use_reentrant=False)` is `block(x)`; so is `checkpoint(block, (x,), params, flag)`."""
         if not _CHECKPOINT.search(chain(updated_node.func)) or not updated_node.args:
             return updated_node
         first, *rest = updated_node.args
@@ -95,6 +97,8 @@ class _Unwrapped(cst.CSTTransformer):
             return updated_node
         own = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug")
         given = [one for one in rest if one.keyword is None or one.keyword.value not in own]
+        if len(given) == 3 and isinstance(given[0].value, cst.Tuple) and _PARAMETERS.search(code(given[1].value)):
+            given = [cst.Arg(one.value) for one in given[0].value.elements]
         return cst.Call(called, [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in given])
 
 

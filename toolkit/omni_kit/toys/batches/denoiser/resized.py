@@ -14,7 +14,7 @@ from omni_kit.toys.width_errors import WIDTHS
 
 _ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)")
 _ASSERTED = re.compile(r"asserted (?P<came>\d+) == (?P<wants>\d+)")
-_LARGEST = 4096
+_LARGEST, _MOST = 2048, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
         shape: of the argument as it is. Its first axis, that of samples, stays.
     """
     said = next((found for pattern in (_ADDED, _ASSERTED, *WIDTHS) if (found := pattern.search(error))), None)
-    if said is None:
+    if said is None or not shape.numel():
         return
     came, wants = int(said["came"]), int(said["wants"])
     for axis, size in [*enumerate(shape)][1:]:
         for new in dict.fromkeys(_sizes(size, came, wants)):
-            if 0 < new <= _LARGEST and new != size:
+            if 0 < new <= _LARGEST and new != size and shape.numel() // size * new <= _MOST:
                 yield Resized(option, name, axis, new)
 
 
@@ -69,7 +69,7 @@ def _sizes(size: int, came: int, wants: int) -> Iterator[int]:
     """Yield what a size becomes where it is a part, or a multiple, of the one that has to be the other."""
     for one, other in ((came, wants), (wants, came)):
         yield size + other - one
-        if one % size == 0 and other % (one // size) == 0:
+        if one and one % size == 0 and other % (one // size) == 0:
             yield other // (one // size)
-        if size % one == 0:
+        if one and size % one == 0:
             yield other * (size // one)

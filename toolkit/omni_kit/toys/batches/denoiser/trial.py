@@ -12,7 +12,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -101,8 +101,9 @@ class Trial:
         try:
             return self._searched()
         except _Exhausted:
+            self._any_shape = True
             key = max(self._known, key=lambda one: self._known[one].far)
-            return dict(zip(self.choices, key, strict=True)), replace(self._known[key], answer=None)
+            return dict(zip(self.choices, key, strict=True)), self._known[key]
 
     @property
     def tried(self) -> int:
