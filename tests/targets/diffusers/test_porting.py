@@ -639,7 +639,7 @@ def test_a_name_that_functions_import_from_two_places_stays_with_them(tmp_path: 
     assert "from two import run" in ported(tmp_path, text).text
 
 
-NAMED = """
+QUOTED = """
 class Part(nn.Module):
     @classmethod
     def made(cls: type["Part"], width: int) -> "Part":
@@ -661,7 +661,7 @@ class Net(nn.Module):
 
 
 def test_names_within_annotations_are_those_of_the_file(tmp_path: Path) -> None:
-    text = ported(tmp_path, NAMED).text
+    text = ported(tmp_path, QUOTED).text
     assert 'cls: type["TinyPart"]' in text
     assert '-> "TinyPart"' in text
     assert "F821" not in text

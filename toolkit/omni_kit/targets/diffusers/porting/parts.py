@@ -235,7 +235,7 @@ class _Written(cst.CSTTransformer):
         self._annotating += 1
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:  # noqa: N802
-        """What follows is code again."""
+        """Read what follows as code again."""
         self._annotating -= 1
         return updated_node
 
