@@ -480,6 +480,28 @@ def test_inputs_of_a_checkpoint_may_stand_in_a_tuple(given: str, called: str, tm
     assert called in ported(tmp_path, text).text
 
 
+DECODER = """
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.decoder = nn.TransformerDecoderLayer(dim, 2)
+        self.own = nn.Linear(dim, dim)
+
+    def trained(self):
+        return [one for one in self.modules() if isinstance(one, nn.MultiheadAttention)]
+
+    def forward(self, x, t):
+        return self.decoder(self.own(x), t) if self.trained() else x
+"""
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_torchs_attention_is_replaced_where_the_authors_make_it(made: bool, tmp_path: Path) -> None:
+    text = DECODER.replace("nn.Linear(dim, dim)", "nn.MultiheadAttention(dim, 2)") if made else DECODER
+    assert ("class TinyMultiheadAttention" in ported(tmp_path, text).text) is made
+    assert ("isinstance(one, nn.MultiheadAttention)" in ported(tmp_path, text).text) is not made
+
+
 FF = """
 class Ff(nn.Module):
     def __init__(self, dim, hidden, act=nn.GELU, drop=0.0):

@@ -93,7 +93,8 @@ def port_multihead(parts: Parts, prefix: str) -> tuple[str, list[tuple[str, str]
         Its name, empty where it is not needed; what is left to do, by the definition that has it.
     """
     users = [part for part in parts.parts if any(chain(one) == _WRITTEN for one in walk(part.node))]
-    if not users:
+    calls = (one for part in users for one in walk(part.node) if isinstance(one, cst.Call))
+    if not any(chain(one.func) == _WRITTEN for one in calls):  # torch's own layers may have some within
         return "", []
     name = f"{prefix}MultiheadAttention"
     todo = [(part.name, f"{name} has no {asked}") for part in users for asked in _asked(part)]
