@@ -31,7 +31,7 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
-_MOST = 1 << 30  # bytes of a worker; what is ended is made again, which takes seconds each time
+_MOST = 1 << 30  # bytes of a worker; a process that it ends must start again, which takes seconds
 
 Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]

@@ -71,9 +71,9 @@ except OSError:
 
 @pytest.fixture(scope="module")
 def verified(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Card]:
-    """A copy of the worked example that reads from a linked folder, from .git, and from a module beside it.
+    """The quick verdict on a copy of the worked example.
 
-    And the quick verdict on it.
+    The copy reads from a linked folder, from .git, and from a module beside it.
     """
     root = tmp_path_factory.mktemp("verified")
     place = root / "plugins" / "olmoe"

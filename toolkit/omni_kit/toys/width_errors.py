@@ -8,3 +8,6 @@ WIDTHS = (
     re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
 )
 """Of linear layers, convolutions and norms: the width of the input, and the width that the weights have."""
+
+ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)")
+"""Of two tensors that are added or multiplied: which of them came is not known."""

@@ -282,7 +282,7 @@ def _parallel(one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _mentioned(tree: ast.AST, kind: str) -> set[str]:
-    """Every attribute of a kind; those that are no fields include the names of definitions."""
+    """Return all attributes of a kind; kind "attribute" includes the names of definitions."""
     named = {one.name for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
     return {one.attr for one in _attributes(tree, kind)} | (named if kind == "attribute" else set())
 

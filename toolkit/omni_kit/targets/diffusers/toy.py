@@ -55,8 +55,8 @@ def toy_of(
         value = _as_list(published[name], one) if _fits(published.get(name), one) else _value(one)
         if one.required and not one.annotation and name not in published and _is_sequence(name, code):
             listed.append(name)
-        elif value is UNKNOWN or one.is_placement:
-            unknown += [name] if one.required and not one.is_placement else []
+        elif value is UNKNOWN or one.placement:
+            unknown += [name] if one.required and not one.placement else []
         else:
             given[aliases[name]] = value
     given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}

@@ -22,13 +22,13 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
-from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
 _LONGEST = 120.0  # seconds in which another set of arguments is looked for
 WEIGHTS = "model.safetensors"
+_PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
 
 class BrokenReference(BadInput):
@@ -172,7 +172,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         BrokenReference: their code cannot be imported for another reason, or takes other arguments.
     """
     values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
-    values |= {name: _placement(name, one) for name, one in reference.arguments.items() if one.is_placement}
+    values |= {name: _PLACED[one.placement] for name, one in reference.arguments.items() if one.placement}
     settings, namespace = reference.settings, reference.namespace
     if namespace is not None:
         read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
@@ -204,11 +204,6 @@ class _Fields(dict[str, Any]):
         if name not in self:
             raise AttributeError(name)
         return self[name]
-
-
-def _placement(name: str, one: Argument) -> Any:
-    """The device, or the dtype, of a model whose authors let their callers choose it."""
-    return torch.device("cpu") if (one.annotation or name).endswith("device") else torch.float32
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

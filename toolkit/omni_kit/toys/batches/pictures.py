@@ -15,6 +15,7 @@ import torch
 from omni_kit.toys.batches.sounds import sounds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
+from omni_kit.upstream.transformers.configs import SEEING
 
 # Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
 # batch has the n-th size.
@@ -272,7 +273,7 @@ class _Maker:
 
 def _seeing(config: Any) -> Any:
     """The config of what sees: a tower, a tokenizer of pictures, or the model itself."""
-    return next((one for key in ("vision_config", "vq_config") if (one := getattr(config, key, None))), config)
+    return next((one for key in SEEING if (one := getattr(config, key, None))), config)
 
 
 def _first(config: Any, *names: str) -> int | None:

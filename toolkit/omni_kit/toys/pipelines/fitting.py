@@ -24,7 +24,7 @@ from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
 from omni_kit.toys.pipelines.missing import missing_package
-from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.toys.width_errors import ADDED, WIDTHS
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.profile import Component
@@ -36,13 +36,12 @@ GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
     *WIDTHS,
-    re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
+    ADDED,
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
     re.compile(r"Expected size (?P<came>\d+) but got size (?P<wants>\d+)"),
 )
 _COUNTED = re.compile(r"should have (?P<wants>\d+) .*channels")  # written down in the pipeline's own code
 _ADDED_UP = re.compile(r"expects \d+ but received .*= (?P<came>\d+)")  # latents, their mask, and what it leaves
-_SIZE_MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(?P<argument>\w+)'")
 _FEWER_AXES = re.compile(r"not enough values to unpack \(expected 3, got (?P<came>2)\)")
@@ -227,7 +226,7 @@ class _Parts:
         config = {**parts.denoiser_config(self._denoiser), **self._changed}
         if _passed_through(error, _SCHEDULERS) and (self._answer(config, said) or self._one_stage(error)):
             return
-        if match := _SIZE_MISMATCH.search(said):
+        if match := ADDED.search(said):
             came, wants = int(match[1]), int(match[2])
             turned = _in_rope(error)
             tokens = turned or {came, wants}.isdisjoint(one for one in config.values() if isinstance(one, int))
@@ -360,7 +359,7 @@ class _Parts:
         """
         going_in, out = channel_names(config)
         channels = parts.latent_channels(self._others)
-        match = _SIZE_MISMATCH.search(said)
+        match = ADDED.search(said)
         if match is None or out not in config:
             return False
         fewer, predicted = sorted((int(match[1]), int(match[2])))

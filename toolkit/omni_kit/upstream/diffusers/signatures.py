@@ -34,10 +34,13 @@ class Argument:
     where: str
 
     @property
-    def is_placement(self) -> bool:
-        """Whether it says on which device, or in which dtype, tensors are made, and is no literal by default."""
-        said = self.annotation or self.name
-        return self.default is UNKNOWN and said.removeprefix("torch.") in ("device", "dtype")
+    def placement(self) -> str:
+        """Return "device" or "dtype" for an argument that sets where, or in which dtype, tensors are made.
+
+        Empty for other arguments, and for one whose default is a literal.
+        """
+        said = (self.annotation or self.name).removeprefix("torch.")
+        return said if self.default is UNKNOWN and said in ("device", "dtype") else ""
 
     @property
     def names(self) -> list[str]:

@@ -17,15 +17,14 @@ def with_constructor(cls: ClassRef) -> ClassRef:
     """
     node = cls.node
     written = [one for one in node.decorator_list if _name(one) in ("dataclass", "dataclasses.dataclass")]
-    methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
     fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
     odd = any(_name(one.value) in ("field", "dataclasses.field") or "ClassVar" in ast.unparse(one.annotation)
               for one in fields)  # fmt: skip
-    if not written or not fields or odd or "__init__" in methods:
+    if not written or not fields or odd or cls.defines("__init__"):
         return cls
     taken = ", ".join(ast.unparse(one) for one in fields)
     names = [ast.unparse(one.target) for one in fields]
-    body = [*(f"self.{name} = {name}" for name in names), *([f"self.{_POST}()"] if _POST in methods else [])]
+    body = [*(f"self.{name} = {name}" for name in names), *([f"self.{_POST}()"] if cls.defines(_POST) else [])]
     lines = list(cls.source.lines)
     parts: list[ast.expr | ast.stmt] = [*written, *fields]
     spans = [(one.lineno - 1, one.end_lineno or one.lineno) for one in parts]

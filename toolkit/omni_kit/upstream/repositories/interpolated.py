@@ -46,11 +46,11 @@ class _Document:
         """Return what a reference means: one dot is its own mapping, each further one the mapping above."""
         dots = len(reference) - len(reference.lstrip("."))
         base = place[: len(place) - dots] if dots else ()
+        at = (*base, *filter(None, reference.lstrip(".").split(".")))
         value = self.root
-        for key in (*base, *filter(None, reference.lstrip(".").split("."))):
+        for key in at:
             try:
                 value = value[key]
             except (KeyError, IndexError, TypeError):
                 return UNKNOWN
-        at = (*base, *reference.lstrip(".").split("."))
         return self.filled(value, at, depth + 1)

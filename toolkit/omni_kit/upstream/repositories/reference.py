@@ -127,11 +127,12 @@ class Reference:
         calls = [one for one in ast.walk(init) if isinstance(one, ast.Call) and _constructs_base(one)]
         spread = [one for one in calls if any(word.arg is None and dotted(word.value) == self.hands_on
                                               for word in one.keywords)]  # fmt: skip
-        above = [one for one in home.mro[1:] if isinstance(one, ClassRef) and "__init__" in _methods(one)]
-        if len(spread) != 1 or spread[0].args or not above:
+        above = (one for one in self.cls.after(home) if isinstance(one, ClassRef) and one.defines("__init__"))
+        base = next(above, None)
+        if len(spread) != 1 or spread[0].args or base is None:
             return {}
         passed = {word.arg for word in spread[0].keywords}
-        return {name: one for name, one in arguments(above[0]).items() if name not in passed and name not in self._own}
+        return {name: one for name, one in arguments(base).items() if name not in passed and name not in self._own}
 
     @cached_property
     def _inner(self) -> frozenset[str]:
@@ -172,10 +173,6 @@ class Reference:
 def _constructs_base(call: ast.Call) -> bool:
     func = call.func
     return isinstance(func, ast.Attribute) and func.attr == "__init__" and ast.unparse(func.value).startswith("super(")
-
-
-def _methods(cls: ClassRef) -> set[str]:
-    return {one.name for one in cls.node.body if isinstance(one, ast.FunctionDef)}
 
 
 def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:

@@ -18,6 +18,8 @@ from omni_kit.pysource.source import SourceFile, read_source
 
 # Values that a layer, or a type of layers, has instead of those of the config.
 BY_LAYER = "per_layer_config"
+# Keys of the config of what sees: a tower, or a tokenizer of pictures.
+SEEING = ("vision_config", "vq_config")
 # Of the config of a tower that takes spectrograms: its key, how many bins they have, and what positions there are for
 # windows of one length, two frames each.
 HEARING = ("audio_config", "encoder_config")

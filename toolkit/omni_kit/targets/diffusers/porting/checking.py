@@ -2,7 +2,7 @@
 
 import ast
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from omni_kit.formatting import run_ruff
@@ -23,8 +23,8 @@ class _Wrong:
 
 def repaired(text: str) -> str:
     """Return a file in which annotations name later definitions in quotes, and every other fault has a to-do."""
-    text = _quoted(text, [one for one in _wrong(text) if one.code == _UNDEFINED])
-    text = _without_unmade(text, {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED})
+    undefined = {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED}
+    text = _without_unmade(_quoted(text, undefined), undefined)  # quotes change lines with annotations alone
     lines = text.split("\n")
     for one in sorted(_wrong(text), key=lambda each: -each.line):
         if one.code not in _HARMLESS:
@@ -54,11 +54,10 @@ def _wrong(text: str) -> list[_Wrong]:
     ]
 
 
-def _quoted(text: str, undefined: Iterable[_Wrong]) -> str:
+def _quoted(text: str, places: Collection[tuple[int, int]]) -> str:
     """The file with those annotations in quotes that name what is defined further down."""
     tree = ast.parse(text)
     later = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    places = {(one.line, one.column - 1) for one in undefined}
     lines = text.split("\n")
     for annotation in sorted(_annotations(tree), key=lambda node: (-node.lineno, -node.col_offset)):
         names = [one for one in ast.walk(annotation) if isinstance(one, ast.Name)]

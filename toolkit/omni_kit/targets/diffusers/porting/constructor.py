@@ -31,6 +31,7 @@ from omni_kit.upstream.repositories.traits import kept_as_tensors
 
 MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
 _ASKS_FOR_TUPLES = ", tuple)"  # of isinstance
+_PLACED = {"device": "None", "dtype": "torch.get_default_dtype()"}
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -133,9 +134,8 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
 
 def _by_default(one: cst.Param, reference: Reference) -> str:
     """The value of an argument that no config has; on device and dtype torch decides, as callers expect."""
-    known = reference.arguments[one.name.value]
-    if known.is_placement:
-        return "None" if (known.annotation or known.name).endswith("device") else "torch.get_default_dtype()"
+    if placement := reference.arguments[one.name.value].placement:
+        return _PLACED[placement]
     assert one.default is not None
     return code(one.default)
 
@@ -265,7 +265,7 @@ def _fixed(reference: Reference) -> frozenset[str]:
     if reference.settings is not None:
         return frozenset()
     odd = (one.name for one in reference.arguments.values()
-           if one.default is UNKNOWN and (one.is_placement or not one.required))  # fmt: skip
+           if one.default is UNKNOWN and (one.placement or not one.required))  # fmt: skip
     return frozenset(odd) | kept_as_tensors(reference)
 
 

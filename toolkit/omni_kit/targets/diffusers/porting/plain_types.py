@@ -100,11 +100,5 @@ class _Decided(cst.CSTTransformer):
             return rest
         return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
 
-    def leave_IndentedBlock(  # noqa: N802
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        """A block has a statement."""
-        return updated_node if updated_node.body else updated_node.with_changes(body=[cst.parse_statement("pass")])
-
     def _is_foreign(self, node: cst.BaseExpression) -> bool:
         return _package(node) in self.names

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.merging import PLACES, Features, Merging
 from omni_kit.upstream.transformers.config_view import ConfigView
-from omni_kit.upstream.transformers.configs import BINS, HEARING, WHOLE
+from omni_kit.upstream.transformers.configs import BINS, HEARING, SEEING, WHOLE
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
 _MERGES = ("spatial_merge_size", "downsample_factor", "merge_size")
-_SEEING = ("vision_config", "vq_config")
 _POOLED = "pooling_kernel_size"
 _LENGTHS, _SUBSAMPLED = "audio_feature_lengths", "subsampling_conv_channels"
 _FRAMES = 64
@@ -171,11 +170,11 @@ def _takes_sizes(model: UpstreamModel, one: Features) -> bool:
 
 
 class _Vision:
-    """Expressions for what a config says of its tower, of its tokenizer of pictures, or itself of pictures."""
+    """Expressions for the sizes of pictures in a config: its vision tower's, its image tokenizer's, or its own."""
 
     def __init__(self, model: UpstreamModel) -> None:
         self._model, self._whole = model, model.built_config
-        parts = {key: part for key in _SEEING if isinstance(part := self._whole.get(key), ConfigView)}
+        parts = {key: part for key in SEEING if isinstance(part := self._whole.get(key), ConfigView)}
         self._key, self._part = next(iter(parts.items()), ("", self._whole))
 
     @property

@@ -10,9 +10,8 @@ import torch
 from omni_kit.toys.batches.denoiser.options import Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.toys.width_errors import ADDED, WIDTHS
 
-_ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)")
 _ASSERTED = re.compile(r"asserted (?P<came>\d+) == (?P<wants>\d+)")
 _LARGEST, _MOST = 2048, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
 
@@ -33,7 +32,7 @@ class Resized:
     size: int
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a layout of latents says of itself."""
+        """Return an attribute of the layout, where the option is one."""
         return getattr(self.option, name)
 
     def __call__(self, sizes: Sizes) -> Tensors:
@@ -55,7 +54,7 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     Args:
         shape: of the argument as it is. Its first axis, that of samples, stays.
     """
-    said = next((found for pattern in (_ADDED, _ASSERTED, *WIDTHS) if (found := pattern.search(error))), None)
+    said = next((found for pattern in (ADDED, _ASSERTED, *WIDTHS) if (found := pattern.search(error))), None)
     if said is None or not shape.numel():
         return
     came, wants = int(said["came"]), int(said["wants"])
