@@ -17,6 +17,7 @@ class QwenImageTransformerConfig(PretrainedConfig):
 
     model_type = "QwenImageTransformer2DModel"
     condition_model_type = "QwenImageTransformer2DModelCondition"
+    compile_blocks = False  # model.model_config.compile_blocks of a training file: torch.compile of each block
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class QwenImageTransformerConfig(PretrainedConfig):
         values["_class_name"] = "QwenImageTransformer2DModel"
         values["_diffusers_version"] = diffusers.__version__
         values.pop("dtype", None)
+        values.pop("compile_blocks", None)
         return values
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:

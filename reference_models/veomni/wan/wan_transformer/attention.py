@@ -19,30 +19,12 @@ _CALLED = "dispatch_attention_fn"
 _OF_TORCH = (None, "eager", "sdpa")  # a model that was not built by VeOmni has none selected
 
 
-def eager_attention_forward(
-    module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, enable_gqa=False, **kwargs
-):
-    """torch's attention by transformers' convention, through the kernel that diffusers takes.
-
-    Args:
-        query, key, value: [batch, heads, tokens, width].
-        attention_mask: what torch's scaled_dot_product_attention takes.
-
-    Returns:
-        [batch, tokens, heads, width], and None.
-    """
-    query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
-    answer = dispatch_attention_fn(
-        query, key, value, attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=enable_gqa
-    )
-    return answer, None
-
-
 class Kernel:
     """Calls the attention function of a name; what VeOmni's functions read of a module is here.
 
     Attributes:
-        attn_implementation: the name, in ALL_ATTENTION_FUNCTIONS; "eager" and "sdpa" are torch's attention.
+        attn_implementation: the name, in ALL_ATTENTION_FUNCTIONS; "eager" and "sdpa" are torch's attention, by
+            diffusers' own dispatch.
     """
 
     is_causal = False
@@ -74,19 +56,20 @@ class Kernel:
 
         def attend(query, key, value, attn_mask):
             # Flash attention has no argument for a mask: it would be silently dropped.
-            torchs = self.attn_implementation in _OF_TORCH or attn_mask is not None
-            function = eager_attention_forward if torchs else ALL_ATTENTION_FUNCTIONS[self.attn_implementation]
-            answer, _ = function(
+            if self.attn_implementation in _OF_TORCH or attn_mask is not None:
+                return dispatch_attention_fn(
+                    query, key, value, attn_mask, dropout_p=dropout_p, scale=scale, enable_gqa=enable_gqa
+                )
+            answer, _ = ALL_ATTENTION_FUNCTIONS[self.attn_implementation](
                 self,
                 query.transpose(1, 2),
                 key.transpose(1, 2),
                 value.transpose(1, 2),
-                attention_mask=attn_mask,
+                attention_mask=None,
                 scaling=scale,
                 dropout=dropout_p,
                 is_causal=False,
                 skip_ulysses=True,  # heads and tokens are exchanged here
-                **({"enable_gqa": enable_gqa} if torchs else {}),
             )
             return answer
 
@@ -117,8 +100,9 @@ def _adapted(kind: type, kernel: Kernel) -> type:
     """A processor class with upstream's code and another kernel."""
     call = kind.__call__
     names = {**call.__globals__, _CALLED: kernel}
+    del names["__name__"]  # by which torch.compile would look names up in upstream's module
     changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
-    changed.__kwdefaults__ = call.__kwdefaults__
+    changed.__kwdefaults__, changed.__module__ = call.__kwdefaults__, call.__module__
     body = {
         "__call__": changed,
         "attn_implementation": kernel.attn_implementation,

@@ -17,6 +17,7 @@ class WanTransformerConfig(PretrainedConfig):
 
     model_type = "WanTransformer3DModel"
     condition_model_type = "WanTransformer3DModelCondition"
+    compile_blocks = False  # model.model_config.compile_blocks of a training file: torch.compile of each block
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class WanTransformerConfig(PretrainedConfig):
         values["_class_name"] = "WanTransformer3DModel"
         values["_diffusers_version"] = diffusers.__version__
         values.pop("dtype", None)
+        values.pop("compile_blocks", None)
         return values
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:

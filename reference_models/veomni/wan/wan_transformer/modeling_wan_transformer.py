@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -61,6 +62,14 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
         self.config.tie_word_embeddings = False
         self._share = SequenceShare(self, _WanTransformer3DModel._cp_plan)
         use_veomni_attention(self, config._attn_implementation, self._share)
+        if config.compile_blocks:
+            self.compile_blocks()
+
+    def compile_blocks(self) -> None:
+        """Compile the forward of every block: FSDP's hooks stay outside, and blocks of one class share their graphs."""
+        for block in self.modules():
+            if type(block).__name__ in self._no_split_modules:
+                block.forward = MethodType(torch.compile(type(block).forward), block)
 
     def _keep_in_float32(self) -> None:
         """Cast what diffusers loads in float32 whatever the dtype of the others.

@@ -21,7 +21,7 @@ from omni_kit.targets.graphs import graphs_compiled
 from omni_kit.targets.references.transformers import TransformersBuilder
 from omni_kit.targets.sides import KernelCall
 from omni_kit.targets.veomni.runtime.arguments import repacked
-from omni_kit.targets.veomni.runtime.compiling import BLOCKS, OFF, SETTING, block_calls, compile_choice, select_blocks
+from omni_kit.targets.veomni.runtime.compiling import BLOCKS, OFF, SETTING, compile_choice, decoder_calls, select_blocks
 from omni_kit.targets.veomni.runtime.kernels import brought
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 
@@ -101,7 +101,7 @@ def test_blocks_compile_once_for_all_packings_and_are_proven(built: tuple[VeOmni
     model = built[1]
     select_blocks(model, CHOSEN, backend="eager")
     before = graphs_compiled()
-    calls = block_calls(model, _steps(built))
+    calls = decoder_calls(model, _steps(built))
     assert len(calls) == 1
     assert isinstance(calls[0], KernelCall)
     errors = errors_of(calls[0], torch.bfloat16)
@@ -119,14 +119,14 @@ def test_blocks_that_compile_again_for_another_packing_are_refused(
     monkeypatch.setattr(brought("compiled_blocks"), "_of_row", lambda model, args, kwargs: (args, kwargs))
     select_blocks(built[1], {**CHOSEN, "other": "choice"}, backend="eager")
     with pytest.raises(RuntimeError, match="2 graphs are compiled again for 2 rows that are packed differently"):
-        block_calls(built[1], _steps(built))
+        decoder_calls(built[1], _steps(built))
 
 
 def test_blocks_that_do_not_compile_are_refused(built: tuple[VeOmniBuilder, Any, Path]) -> None:
     """The plain loop over experts depends on the data."""
     select_blocks(built[1], {**CHOSEN, "moe_implementation": "eager"}, backend="eager")
     with pytest.raises(Exception, match=r"(?i)dynam|graph"):
-        block_calls(built[1], _steps(built))
+        decoder_calls(built[1], _steps(built))
 
 
 def test_it_is_undone(built: tuple[VeOmniBuilder, Any, Path]) -> None:

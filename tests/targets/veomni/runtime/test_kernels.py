@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("veomni")
 
@@ -192,23 +193,53 @@ def test_brought_attention_refuses_what_it_does_not_compute() -> None:
 
 
 def test_brought_attention_takes_values_that_are_narrower_than_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch.nn.attention import varlen
-
     def of_one_width(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *bounds: object, **asked: object
-    ) -> Any:
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: object
+    ) -> tuple[torch.Tensor, None]:
         """What the kernel needs a GPU for: one sequence, [tokens, heads, width], no causality."""
         assert query.shape == key.shape == value.shape
         weights = torch.einsum("qhd,khd->hqk", query, key).mul(query.shape[-1] ** -0.5).softmax(-1)
-        return torch.einsum("hqk,khd->qhd", weights, value)
+        return torch.einsum("hqk,khd->qhd", weights, value), None
 
     bring_kernels()
-    attention = sys.modules["omni_kit_torch_varlen"].torch_varlen_attention
-    monkeypatch.setattr(varlen, "varlen_attn", of_one_width)
+    module = sys.modules["omni_kit_torch_varlen"]
+    monkeypatch.setattr(module, "_attended", of_one_width)
     query, key, value = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 6)
-    answer, _ = attention(None, query, key, value, None, is_causal=False)
+    answer, _ = module.torch_varlen_attention(None, query, key, value, None, is_causal=False)
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
     torch.testing.assert_close(answer, expected)
+
+
+def test_brought_attention_is_one_node_of_a_graph_with_gradients_of_the_right_shapes() -> None:
+    """Without storage, because its kernels need a GPU; a second registration, by an integration, replaces the first."""
+    bring_kernels()
+    for _ in range(2):
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            query = torch.empty(1, 4, 6, 8, dtype=torch.bfloat16, requires_grad=True)
+            key, value = (torch.empty(1, 2, 6, 8, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+            bounds = torch.empty(3, dtype=torch.int32)
+            attention = sys.modules["omni_kit_torch_varlen"].torch_varlen_attention
+            answer, _ = attention(None, query, key, value, None, is_causal=True, cu_seq_lens_q=bounds, max_length_q=4)
+            answer.sum().backward()
+            assert (answer.shape, answer.dtype) == ((1, 6, 4, 8), torch.bfloat16)
+            assert [one.grad is not None and one.grad.shape == one.shape for one in (query, key, value)] == [True] * 3
+        del sys.modules["omni_kit_torch_varlen"]
+        bring_kernels()
+
+
+def test_only_a_row_of_one_sequence_without_a_window_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring_kernels()
+    is_whole = sys.modules["omni_kit_torch_varlen"]._is_whole
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    rows, one, two = torch.empty(6, 2, 8), torch.empty(2), torch.empty(3)
+    assert is_whole(rows, rows, one, True, -1)
+    assert is_whole(rows, rows[:4], one, False, -1)
+    assert not is_whole(rows, rows, two, True, -1)
+    assert not is_whole(rows, rows, one, True, 3)
+    assert not is_whole(rows, rows[:4], one, True, -1)
+    assert not is_whole(rows[..., :6], rows, one, True, -1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    assert not is_whole(rows, rows, one, True, -1)
 
 
 def test_a_brought_loss_leaves_the_names_of_the_others_alone() -> None:

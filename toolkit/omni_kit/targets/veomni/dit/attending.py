@@ -33,6 +33,22 @@ def attention_faults(model: nn.Module) -> Iterator[str]:
                 yield from _faults(kernel, " by flash attention")
 
 
+def select_attention(model: nn.Module, name: str) -> bool:
+    """Choose the attention of a model that is built already; return whether its kernels let themselves be chosen.
+
+    Args:
+        name: in transformers' registry of attention functions.
+    """
+    kernels = _kernels(model)
+    for kernel in kernels:
+        if not hasattr(kernel, _CHOICE):
+            return False
+        setattr(kernel, _CHOICE, name)
+        if (config := getattr(kernel, "config", None)) is not None:
+            config._attn_implementation = name
+    return bool(kernels)
+
+
 def _kernels(model: nn.Module) -> list[Kernel]:
     called = (getattr(type(one).__call__, "__globals__", {}).get(DISPATCH) for one in processors_of(model))
     found = {id(one): one for one in called if one is not None and one is not dispatch_attention_fn}

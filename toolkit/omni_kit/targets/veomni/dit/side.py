@@ -3,6 +3,7 @@
 import inspect
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +13,8 @@ from torch import nn
 from omni_kit.errors import MissingRequirement, in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import read_pipeline
-from omni_kit.targets.sides import KernelChoice, Mesh, TrainingRun
-from omni_kit.targets.veomni.dit.attending import attention_faults
+from omni_kit.targets.sides import KernelCall, KernelChoice, Mesh, TrainingRun
+from omni_kit.targets.veomni.dit.attending import attention_faults, select_attention
 from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
     IN_FULL,
@@ -30,7 +31,14 @@ from omni_kit.targets.veomni.dit.small_pipeline import SIZES, ConditionsNotTeste
 from omni_kit.targets.veomni.dit.train import processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
-from omni_kit.targets.veomni.runtime.kernels import attention_choice, bring_kernels
+from omni_kit.targets.veomni.runtime.compiling import (
+    SETTING,
+    block_calls,
+    select_wrapper_blocks,
+    wrapper_blocks,
+    wrapper_choice,
+)
+from omni_kit.targets.veomni.runtime.kernels import attention_choice, bind, bring_kernels, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, in_low_precision, shard
@@ -124,14 +132,27 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             return [(GET, in_short(error))]
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
-        """Return what can compute attention; torch's is what diffusers takes."""
+        """Return what can compute attention, of which diffusers takes torch's; and compiled blocks."""
         bring_kernels()
-        return [attention_choice()]
+        return [attention_choice(), *wrapper_choice(self._build(config_dir, None, "meta"))]
 
     def choose(self, model: nn.Module, chosen: Mapping[str, str]) -> nn.Module:
-        """Builds again where another attention is chosen: the wrapper selects it while it is built."""
+        """Selects attention in the wrapper's kernel; builds again where a wrapper has none."""
         config_dir, dtype, before = self._built
-        return model if dict(chosen) == dict(before) else self._sized(config_dir, dtype, chosen)
+        kernels = {name: kernel for name, kernel in chosen.items() if name != SETTING}
+        settings = eager_operations(**kernels)
+        if select_attention(model, settings.attn_implementation):
+            bind(model, settings)
+        elif kernels != before:
+            model = self._sized(config_dir, dtype, kernels)
+        select_wrapper_blocks(model, chosen)
+        return model
+
+    def kernel_calls(self, model: nn.Module, setting: str, inputs: Tensors) -> Sequence[KernelCall | str]:
+        """Of compiled blocks, next to the same blocks without the compiler; of attention, as every model of VeOmni."""
+        if setting == SETTING:
+            return block_calls(wrapper_blocks(model), partial(self._step, model, self.batch(model, inputs)))
+        return super().kernel_calls(model, setting, inputs)
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
         """All samples in one call, as lists."""

@@ -1,6 +1,7 @@
-"""Decoder blocks under torch.compile as a choice next to kernels, compiled by VeOmni's own function.
+"""Blocks under torch.compile as a choice next to kernels: of decoders by VeOmni's own function, of wrappers by theirs.
 
-Every choice of kernels is compiled from a copy of the block's forward, so that no graph of one choice serves another.
+Every choice of a decoder's kernels is compiled from a copy of the block's forward, so that no graph of one choice
+serves another.
 """
 
 import importlib.util
@@ -27,6 +28,8 @@ from omni_kit.targets.veomni.runtime.kernels import (
 from omni_kit.targets.veomni.text.context import COMPILED, PADDED
 
 SETTING, OFF, BLOCKS = "torch_compile", "off", "blocks"
+WRAPPER = "model.model_config.compile_blocks"
+"""The setting, by its place in a training file, with which a wrapper of a diffusion transformer compiles its blocks."""
 _OUTSIDE = frozenset(map(setting_of, ("cross_entropy_loss", "load_balancing_loss")))
 _EXPERTS = "fused_grouped_mm"
 _VEOMNI = "veomni.distributed.torch_compile"
@@ -58,9 +61,22 @@ def compile_choice(model: nn.Module, choices: Sequence[KernelChoice]) -> list[Ke
         along[choice.setting] = next((name for name in wanted if name in usable), wanted[-1])
         if along[choice.setting] not in usable:
             missing = missing or f"needs {along[choice.setting]} as {choice.setting}, which cannot run here"
-    off = Bindable(OFF, plain=True, training={COMPILED: False})
     blocks = Bindable(BLOCKS, missing, along=along, training={COMPILED: True, PADDED: True})
-    return [KernelChoice(SETTING, SETTING, OFF, OFF, (off, blocks))]
+    return [_choice(blocks, COMPILED)]
+
+
+def wrapper_choice(model: nn.Module) -> list[KernelChoice]:
+    """Return the choice of compiled blocks, for wrappers that can compile theirs."""
+    missing = "" if torch.cuda.is_available() else "needs gpu"
+    return [_choice(Bindable(BLOCKS, missing, training={WRAPPER: True}), WRAPPER)] if _compiles(model) else []
+
+
+def _choice(blocks: Bindable, path: str) -> KernelChoice:
+    return KernelChoice(SETTING, SETTING, OFF, OFF, (Bindable(OFF, plain=True, training={path: False}), blocks))
+
+
+def _compiles(model: nn.Module) -> bool:
+    return callable(getattr(type(model), WRAPPER.rpartition(".")[2], None))
 
 
 def _refused(model: nn.Module) -> str:
@@ -90,7 +106,6 @@ def select_blocks(model: nn.Module, chosen: Mapping[str, str], backend: str = "i
         chosen: setting -> kernel, bound already.
         backend: of torch.compile.
     """
-    from veomni.distributed import parallel_state
     from veomni.distributed.torch_compile import CompileConfig, compile_decoder_blocks
 
     for block in _blocks(model):
@@ -100,13 +115,35 @@ def select_blocks(model: nn.Module, chosen: Mapping[str, str], backend: str = "i
         undo.remove()
     if chosen.get(SETTING, OFF) == OFF:
         return
-    if parallel_state._PARALLEL_STATE is None:  # trainers make one; without it, VeOmni logs inside of blocks
-        parallel_state.init_parallel_state(device_type=next(model.parameters()).device.type)
+    _begin(model)
     key = tuple(sorted(item for item in chosen.items() if item[0] not in _OUTSIDE))
     for block in _blocks(model):
         setattr(block, "forward", MethodType(_copied(type(block).forward, key), block))  # noqa: B010 - typed otherwise
     compile_decoder_blocks(model, CompileConfig(enable=True, backend=backend))
     vars(model)["_omni_kit_graphs"] = brought("compiled_blocks").keep_graphs(model)
+
+
+def select_wrapper_blocks(model: nn.Module, chosen: Mapping[str, str]) -> None:
+    """Compile the blocks of a wrapper by its own method if `chosen` says so; otherwise undo it."""
+    for block in wrapper_blocks(model):
+        vars(block).pop("forward", None)
+    if chosen.get(SETTING, OFF) != OFF:
+        _begin(model)
+        cast(Any, model).compile_blocks()
+
+
+def wrapper_blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the blocks that a wrapper compiles, in order."""
+    names = getattr(model, "_no_split_modules", None) or ()
+    return [module for module in model.modules() if type(module).__name__ in names]
+
+
+def _begin(model: nn.Module) -> None:
+    """Make the state that trainers make: without it, VeOmni logs inside of blocks."""
+    from veomni.distributed import parallel_state
+
+    if parallel_state._PARALLEL_STATE is None:
+        parallel_state.init_parallel_state(device_type=next(model.parameters()).device.type)
 
 
 def _copied(function: Any, key: tuple[Any, ...]) -> FunctionType:
@@ -119,8 +156,8 @@ def _copied(function: Any, key: tuple[Any, ...]) -> FunctionType:
     return _copies[function, key]
 
 
-def block_calls(model: nn.Module, steps: Sequence[Callable[[], Any]]) -> list[KernelCall | str]:
-    """Return one call of each form of a model's compiled blocks, with the same block in plain code as the reference.
+def decoder_calls(model: nn.Module, steps: Sequence[Callable[[], Any]]) -> list[KernelCall | str]:
+    """Return `block_calls` of a decoder; attention of the reference goes by its definition.
 
     Args:
         steps: forward and backward on rows of one length, each packed differently.
@@ -128,27 +165,40 @@ def block_calls(model: nn.Module, steps: Sequence[Callable[[], Any]]) -> list[Ke
     Raises:
         RuntimeError: blocks do not compile, or compile again for another packing.
     """
-    calls: dict[tuple[Any, ...], KernelCall] = {}
     attention = cast(Any, model).config._attn_implementation
-    reference = partial(_plain, sys.modules[type(model).__module__], attention)
-
-    def catch(block: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        form = tuple((name, type(module)) for name, module in block.named_modules())
-        if form not in calls:
-            told = f"{type(block).__name__} {'x'.join(map(str, args[0].shape))}"
-            calls[form] = KernelCall(told, _compiled, reference, (block, *kept(args)), kept(kwargs))
-
-    hooks = [block.register_forward_pre_hook(catch, with_kwargs=True) for block in _blocks(model)]
-    try:
-        steps[0]()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    calls = block_calls(_blocks(model), steps[0], partial(_plain, sys.modules[type(model).__module__], attention))
     before = graphs_compiled()
     for step in steps[1:]:
         step()
     if more := graphs_compiled() - before:
         raise RuntimeError(f"{more} graphs are compiled again for {len(steps) - 1} rows that are packed differently")
+    return calls
+
+
+def block_calls(
+    blocks: Sequence[nn.Module], step: Callable[[], Any], reference: Callable[..., Any] | None = None
+) -> list[KernelCall | str]:
+    """Return one call of each form of compiled blocks.
+
+    Args:
+        step: forward and backward of their model.
+        reference: of a block and its arguments; None takes the block's own forward without the compiler.
+    """
+    calls: dict[tuple[Any, ...], KernelCall] = {}
+
+    def catch(block: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        form = tuple((name, type(module)) for name, module in block.named_modules())
+        if form not in calls:
+            first = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+            told = f"{type(block).__name__} {'x'.join(map(str, first.shape))}"
+            calls[form] = KernelCall(told, _compiled, reference or _own, (block, *kept(args)), kept(kwargs))
+
+    hooks = [block.register_forward_pre_hook(catch, with_kwargs=True) for block in blocks]
+    try:
+        step()
+    finally:
+        for hook in hooks:
+            hook.remove()
     return list(calls.values())
 
 
@@ -156,6 +206,10 @@ def _compiled(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
     return block.forward(*args, **brought("compiled_blocks").mark_samples(kwargs))
 
 
+def _own(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return type(block).forward(block, *args, **kwargs)
+
+
 def _plain(module: Any, attention: str, block: nn.Module, *args: Any, **kwargs: Any) -> Any:
     with plain_code(module, attention):
-        return type(block).forward(block, *args, **kwargs)
+        return _own(block, *args, **kwargs)

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -73,6 +73,7 @@ def caught_calls(model: nn.Module, setting: str, run: Callable[[], Any]) -> list
     module = sys.modules[type(model).__module__]
     with ExitStack() as stack:
         if setting == ATTENTION_SETTING:
+            _check_mask(model, run)
             caught.append(stack.enter_context(_catching_attention(model)))
         filled = [slot for slot in slots_of(module).values() if slot._kernel is not None]
         own = [slot for slot in filled if setting_of(slot.op_name) == setting]
@@ -127,7 +128,7 @@ def _catching_attention(model: nn.Module) -> Iterator[_Caught]:
 
     name = str(getattr(model, "config")._attn_implementation)  # noqa: B009 - a module has any attribute
     kernel = FUNCTIONS[name] if name in FUNCTIONS else sys.modules[type(model).__module__].eager_attention_forward
-    caught = _Caught(_separating(kernel), _plain_attention, _alone(kernel))
+    caught = _Caught(kernel, _plain_attention, _alone(kernel))
     with _attention_by(name, caught):
         yield caught
 
@@ -148,18 +149,29 @@ def _attention_by(name: str, function: Callable[..., Any]) -> Iterator[None]:
             FUNCTIONS[name] = own
 
 
-def _separating(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that raises if the mask of flex attention joins packed samples, before it compiles for long."""
+class _KeepsApart(Exception):
+    """The mask of flex attention keeps packed samples apart."""
 
-    def attention(module: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
-        bounds, sees = kwargs.get("cu_seq_lens_q"), getattr(mask, "mask_mod", None)
-        if sees is not None and bounds is not None and len(bounds) > _ONE_SAMPLE:
-            first, zero = bounds[1].long(), torch.zeros_like(bounds[1]).long()
-            if sees(zero, zero, first, first - 1):
-                raise ValueError("its mask lets tokens see the packed sample before theirs")
-        return kernel(module, query, key, value, mask, *args, **kwargs)
 
-    return attention
+def _check_mask(model: nn.Module, run: Callable[[], Any]) -> None:
+    """Raise if the mask of flex attention joins packed samples, before mask and kernel compile for long.
+
+    Raises:
+        ValueError: it does.
+    """
+    name = str(getattr(model, "config")._attn_implementation)  # noqa: B009 - a module has any attribute
+    if "flex" in name:
+        with torch.compiler.set_stance("force_eager"), _attention_by(name, _judge_mask), suppress(_KeepsApart):
+            run()
+
+
+def _judge_mask(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **kwargs: Any) -> Any:
+    bounds, sees = kwargs.get("cu_seq_lens_q"), getattr(attention_mask, "mask_mod", None)
+    if sees is not None and bounds is not None and len(bounds) > _ONE_SAMPLE:
+        first, zero = bounds[1].long(), torch.zeros_like(bounds[1]).long()
+        if sees(zero, zero, first, first - 1):
+            raise ValueError("its mask lets tokens see the packed sample before theirs")
+    raise _KeepsApart
 
 
 def _alone(kernel: Callable[..., Any]) -> Callable[..., Any]:

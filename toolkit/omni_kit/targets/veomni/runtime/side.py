@@ -21,7 +21,7 @@ from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.arguments import arguments, packed, repacked, without_positions
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
-from omni_kit.targets.veomni.runtime.compiling import SETTING, block_calls, compile_choice, select_blocks
+from omni_kit.targets.veomni.runtime.compiling import SETTING, compile_choice, decoder_calls, select_blocks
 from omni_kit.targets.veomni.runtime.converting import stored_tensors
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.heads import head_faults
@@ -282,7 +282,7 @@ class VeOmniBuilder:
         """Of the kernels that are bound; plain code is no kernel, and is not called so."""
         if setting == SETTING:
             rows = [{**row, "use_cache": False} for row in repacked(model, inputs)]
-            return block_calls(model, [partial(self._step, model, row) for row in rows])
+            return decoder_calls(model, [partial(self._step, model, row) for row in rows])
         batch = self.batch(model, inputs)
         found = caught_calls(model, setting, lambda: self.loss(model, batch))
         calls_seen()
