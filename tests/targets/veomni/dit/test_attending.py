@@ -12,7 +12,7 @@ from torch import nn
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.resources import resource_dir
-from omni_kit.targets.veomni.dit.attending import attention_faults
+from omni_kit.targets.veomni.dit.attending import attention_faults, select_attention
 
 Kernel = Callable[..., torch.Tensor]
 
@@ -58,6 +58,24 @@ def attending(kernel: Kernel) -> nn.Module:
 ])  # fmt: skip
 def test_whatever_processors_ask_of_it(kernel: Kernel, found: list[str]) -> None:
     assert [*attention_faults(attending(kernel))] == found
+
+
+class Choosing:
+    """A kernel that chooses an implementation by name."""
+
+    attn_implementation = "sdpa"
+
+    def __call__(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **asked: object) -> torch.Tensor:
+        """diffusers' own."""
+        return whole(query, key, value, **asked)
+
+
+def test_attention_is_selected_in_kernels_that_choose_by_name() -> None:
+    kernel = Choosing()
+    assert select_attention(attending(kernel), "torch_varlen")
+    assert kernel.attn_implementation == "torch_varlen"
+    assert not select_attention(attending(whole), "torch_varlen")
+    assert not select_attention(attending(dispatch_attention_fn), "torch_varlen")
 
 
 MASK = (
