@@ -26,7 +26,7 @@ from omni_kit.patchgen.upgrade.code import Code, dump
 from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, imports_from
 from omni_kit.patchgen.upgrade.marks import mark_of, marks_in
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
-from omni_kit.patchgen.upgrade.patches import Proposal, Versions, propose
+from omni_kit.patchgen.upgrade.patches import Proposal, Versions, adopt, propose
 from omni_kit.patchgen.upgrade.registration import DEFINING, ConfigFile, effects_of
 from omni_kit.pysource.source import without_collection
 
@@ -153,6 +153,11 @@ class _Upgrade:
                     reason = f"the upgrade {waiting[applied.patch.target]} left an unresolved conflict here"
                     proposal = Proposal(proposal.place, original.text if original else "", [Clash(reason)])
                 known.uses.append(_Use(known, applied, original, proposal))
+        for use in known.uses:
+            if use.proposal.clashes and use.proposal.place.definition is None and use.original is not None:
+                owner = use.applied.owner_path
+                others = [one.proposal.text for one in known.uses if one is not use and one.applied.owner_path == owner]
+                use.proposal = adopt(use.applied, use.original, versions, patched, others) or use.proposal
         self.configs.append(known)
         outcome.seconds = time.perf_counter() - started
 
@@ -268,7 +273,7 @@ class _Upgrade:
         if old != new and place[1] and once("target", place) and not file(place[0]).retarget(place[1], old, new):
             proposal.clashes.append(Clash(f"upstream calls it {new}, and the config does not spell its target"))
             return
-        if proposal.place.inherited and once("inject", place):
+        if (proposal.place.inherited or proposal.place.dropped) and once("inject", place):
             file(place[0]).inject(place[1])
         if proposal.place.imported and once("helper", place) and not file(place[0]).as_helper(place[1], new):
             proposal.clashes.append(Clash(f"upstream imports {new} from {proposal.place.imported} now"))

@@ -23,6 +23,7 @@ from omni_kit.patchgen.upgrade.order import (
     independent,
     leaves,
     orderly,
+    passed_already,
     run_in,
     sets_locals,
     subsequence,
@@ -150,7 +151,11 @@ class _Merger(Heads):
             return  # upstream only spells it in another way
         elif not bs:
             self._both_inserted(os, ts, block, at, parent)
-        elif not self._inside(bs, os, ts) and not self._finer(bs, os, ts, block, at, parent):
+        elif not (
+            self._inside(bs, os, ts, block, at, parent)
+            or self._finer(bs, os, ts, block, at, parent)
+            or passed_already(bs, os, ts)
+        ):
             self.clash(both(bs, ts), *map(list, (bs, os, ts)))
 
     def _inlined(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -202,13 +207,24 @@ class _Merger(Heads):
                 return True
         return False
 
-    def _inside(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
-        """The patch has the old statements inside a block of its own: upstream's changes go there."""
+    def _inside(
+        self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt],
+        block: Sequence[ast.stmt], at: int, parent: Any,
+    ) -> bool:  # fmt: skip
+        """The patch has the old statements inside a block of its own: upstream's changes of them go there.
+
+        A `with` holds what the patch put there: what upstream adds before and after it stays outside.
+        """
         found = [home for top in os for home in homes(top, dumps(bs))]
         if len(found) != 1:
             return False
         inner, first = found[0]
-        self.put(inner[first : first + len(bs)], ts, inner, first, None)
+        if len(os) == 1 and isinstance(os[0], (ast.With, ast.AsyncWith)) and (kept := align(bs, ts).values()):
+            self.put([], ts[: min(kept)], block, at, parent)
+            self.put([], ts[max(kept) + 1 :], block, at + 1, parent)
+            ts = ts[min(kept) : max(kept) + 1]
+        if dumps(bs) != dumps(ts):
+            self.put(inner[first : first + len(bs)], ts, inner, first, None)
         return True
 
     def put(
@@ -277,6 +293,8 @@ class _Merger(Heads):
 
     def headed(self, b: Any, o: Any, t: Any) -> None:
         """A statement with blocks: its head by expressions, its blocks by statements."""
+        if isinstance(o, ast.If) and self._cases(b, o, t):
+            return
         for name in o._fields:
             parts: list[Any] = [getattr(one, name, None) for one in (b, o, t)]
             was, mine, now = parts
@@ -294,6 +312,35 @@ class _Merger(Heads):
             elif isinstance(mine, ast.AST) and was is not None and now is not None:
                 self.node(was, mine, now)
 
+    def _cases(self, b: ast.If, o: ast.If, t: ast.If) -> bool:
+        """Merge the cases of `if` and `elif` by their tests; False where that does not explain what changed.
+
+        A case that the patch leaves out stays out, whatever upstream does in it and calls what it tests for.
+        """
+        chains = was, mine, now = [_chain(one) for one in (b, o, t)]
+        tests = [dumps([case.test for case in chain]) for chain in chains]
+        gone = [index for index, test in enumerate(tests[1]) if test in tests[0] and test not in tests[2]]
+        dropped = [dumps(case.body) for case, test in zip(was, tests[0], strict=True) if test not in tests[1]]
+        new = [case for case, test in zip(now, tests[2], strict=True) if test not in tests[0]]
+        if tests[0] == tests[1] or tests[0] == tests[2] or tests[0][0] != tests[1][0] or tests[0][0] != tests[2][0]:
+            return False
+        if any(dumps(case.body) not in dropped for case in new) or any(len(set(one)) < len(one) for one in tests):
+            return False
+        if any(dumps(mine[index].body) != dumps(was[tests[0].index(tests[1][index])].body) for index in gone):
+            return False
+        for case, test in zip(mine, tests[1], strict=True):
+            if test in tests[0] and test in tests[2]:
+                pair = was[tests[0].index(test)], now[tests[2].index(test)]
+                self.inner(pair[0].body, case.body, pair[1].body, pair[0], case, pair[1])
+        for index in gone:
+            first, last = (
+                self.ours.line_start(line) for line in (mine[index].lineno, mine[index].body[-1].end_lineno + 1)
+            )
+            self.edits.append(Edit(first, last, ""))
+        ends = [chain[-1] for chain in chains]
+        self.inner(*(one.orelse for one in ends), *ends)
+        return True
+
     def inner(self, bs: list[ast.stmt], os: list[ast.stmt], ts: list[ast.stmt], b: Any, o: Any, t: Any) -> None:
         """One block of a statement; an `else` comes or goes as a whole."""
         if dumps(bs) == dumps(ts) or dumps(os) == dumps(ts):
@@ -310,6 +357,14 @@ class _Merger(Heads):
             self.edits.append(Edit(start, self.ours.line_start((o.end_lineno or 0) + 1), ""))
         else:
             self.clash("both changed an else block", b, o, t)
+
+
+def _chain(node: ast.If) -> list[ast.If]:
+    """The cases of an `if` with its `elif`s."""
+    match node.orelse:
+        case [ast.If() as other] if other.col_offset == node.col_offset:
+            return [node, *_chain(other)]
+    return [node]
 
 
 def _assigned(b: ast.stmt, o: ast.stmt, t: ast.stmt) -> tuple[ast.expr, ast.expr, ast.expr] | None:

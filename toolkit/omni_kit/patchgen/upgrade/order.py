@@ -3,9 +3,10 @@
 import ast
 from collections.abc import Sequence
 
-from omni_kit.patchgen.upgrade.code import Code, dumps, read, written
+from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, written
 from omni_kit.patchgen.upgrade.renames import same_but_for_locals
 from omni_kit.patchgen.upgrade.values import results
+from omni_kit.pysource.source import dotted
 
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -31,7 +32,22 @@ def independent(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
 def disjoint(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
     """Whether neither of two runs of statements sets what the other reads or sets."""
     w, v = written(some), written(others)
-    return not (w & (read(others) | v)) and not (v & read(some))
+    return (not (w & (read(others) | v)) and not (v & read(some))) or _other_attributes(some, others)
+
+
+def _other_attributes(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
+    """Whether two runs only set attributes, none of which the other sets or reads, and one of them calls nothing."""
+    sets: list[set[str]] = []
+    uses: list[set[str]] = []
+    for run in (some, others):
+        if not all(isinstance(one, ast.Assign) and all(map(dotted, one.targets)) for one in run):
+            return False
+        named = [one for top in run for one in ast.walk(top) if isinstance(one, (ast.Attribute, ast.Name))]
+        sets.append({dotted(one) or "" for one in named if isinstance(one.ctx, ast.Store)})
+        uses.append({dotted(one) or "" for one in named if one.col_offset >= 0 and isinstance(one, ast.Attribute)})
+    calls = [any(_calls(one) for one in run) for run in (some, others)]
+    related = [(a, z) for a in sets[0] for z in uses[1]] + [(a, z) for a in sets[1] for z in uses[0]]
+    return not all(calls) and not any(f"{a}.".startswith(f"{z}.") or f"{z}.".startswith(f"{a}.") for a, z in related)
 
 
 def orderly(
@@ -109,3 +125,20 @@ def homes(top: ast.stmt, wanted: Sequence[str]) -> list[tuple[list[ast.stmt], in
                 starts = range(len(held) - len(wanted) + 1)
                 found += [(block, start) for start in starts if held[start : start + len(wanted)] == list(wanted)]
     return found
+
+
+def passed_already(bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
+    """Whether upstream only passes more keywords to functions, and the patch passes them wherever it calls those."""
+    copy = ast.parse("\n".join(map(ast.unparse, ts)))
+    was, mine, now = (_calls(one) for one in (ast.Module(list(bs), []), ast.Module(list(os), []), copy))
+    for before, after in zip(was, now, strict=False):
+        new = {ast.dump(one) for one in after.keywords} - set(dumps(before.keywords))
+        passed = [set(dumps(one.keywords)) for one in mine if dump(one.func) == ast.dump(after.func)]
+        if new and not (passed and all(map(new.issubset, passed))):
+            return False
+        after.keywords = [one for one in after.keywords if ast.dump(one) not in new]
+    return [ast.dump(one) for one in copy.body] == dumps(bs)
+
+
+def _calls(top: ast.AST) -> list[ast.Call]:
+    return [one for one in ast.walk(top) if isinstance(one, ast.Call)]

@@ -1,7 +1,7 @@
 """One patch between two versions: its target's new place, and the three-way merge of its text."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, stored
-from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early, simple
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
@@ -84,6 +84,7 @@ class Place:
     Attributes:
         inherited: from which class of another module it comes now; a patch has to be injected.
         imported: from which module a function comes now; a patch has to become a helper.
+        dropped: whether upstream has no such method now, and other patches call it; the patch has to be injected.
     """
 
     target: str
@@ -91,6 +92,7 @@ class Place:
     definition: Definition | None = None
     inherited: str = ""
     imported: str = ""
+    dropped: bool = False
 
 
 @dataclass
@@ -203,6 +205,27 @@ def _injected(
     return Proposal(place, original.text if clashes and original else text, clashes)
 
 
+def adopt(
+    applied: Applied, original: Fragment, versions: Versions, patched: set[str], others: Sequence[str]
+) -> Proposal | None:
+    """The proposal for a method that upstream dropped, if other patches of its class call it; None for any other.
+
+    Args:
+        others: the texts of the other patches of the class.
+    """
+    place = Place(versions.renames.path(applied.patch.target), dropped=True)
+    called = any(
+        isinstance(one, ast.Attribute) and one.attr == applied.name and ast.unparse(one.value) == "self"
+        for text in others
+        for one in ast.walk(Code(text).node)
+    )
+    if applied.owner is None or applied.kept_decorators or not called:
+        return None
+    found = _injected(applied, original, place, versions, patched)
+    found.how = "upstream dropped it, and other patches call it; the patch is injected"
+    return found
+
+
 def _init(original: Fragment, place: Place, versions: Versions, applied: Applied, now: str) -> Proposal:
     """A wrapped `__init__`: upstream's own comes along by itself; the wrapper has to fit."""
     assert versions.after is not None
@@ -245,6 +268,8 @@ def _merged(
         if len(followed.clashes) < len(clashes):
             text, clashes = followed.text, followed.clashes
             base, mine, theirs = same
+    if clashes and (_refuses(mine) or (_leaves_out(base, mine, theirs) and _private(place.target, versions, patched))):
+        text, clashes = mine, []
     if not clashes:
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     if clashes:
@@ -253,6 +278,28 @@ def _merged(
     if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
         unneeded = f"upstream does the same since {versions.number}"
     return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators)
+
+
+def _refuses(mine: str) -> bool:
+    """Whether the patch is a function that only raises."""
+    node = Code(mine).node
+    return not isinstance(node, ast.ClassDef) and [type(one) for one in without_docstring(node.body)] == [ast.Raise]
+
+
+def _leaves_out(base: str, mine: str, theirs: str) -> bool:
+    """Whether each statement of the patch is upstream's, in both versions: it only leaves out what upstream changed."""
+    nodes = [Code(one).node for one in (base, mine, theirs)]
+    bodies = (ast.Module(list(without_docstring(node.body)), []) for node in nodes)
+    was, own, now = ({dump(one) for one in simple(body)} for body in bodies)
+    heads = [dump(node.args) for node in nodes if not isinstance(node, ast.ClassDef)]
+    return own <= was & now and len(heads) == len(nodes) and _meaning(base) != _meaning(mine)
+
+
+def _private(target: str, versions: Versions, patched: set[str]) -> bool:
+    """Whether only patches of the config call the target, and upstream calls it as it did."""
+    assert versions.after is not None
+    was, now = versions.before.callers(target), versions.after.callers(target)
+    return bool(was) and was.keys() | now.keys() <= patched and all(now[one] == was.get(one) for one in now)
 
 
 def _unfit(
