@@ -54,13 +54,10 @@ class Upstream:
         return found
 
     @cache  # noqa: B019 - lives as long as one upgrade
-    def callers(self, path: str) -> dict[str, set[str]]:
-        """Return the definitions that call another one, each with its calls as text."""
-        found: dict[str, set[str]] = {}
-        for caller, calls in self._known_calls.items():
-            made = {dump(one.node) for one in calls if one.target == path}
-            found |= {caller: made} if made else {}
-        return found
+    def callers(self, path: str) -> dict[str, list[Call]]:
+        """Return the definitions that call another one, each with its calls."""
+        found = {caller: [one for one in calls if one.target == path] for caller, calls in self._known_calls.items()}
+        return {caller: calls for caller, calls in found.items() if calls}
 
     @cached_property
     def _known_calls(self) -> dict[str, list[Call]]:

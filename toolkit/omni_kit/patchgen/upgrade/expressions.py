@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omni_kit.patchgen.spans import Edit
+from omni_kit.patchgen.spans import Edit, Source
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, likeness, size
 from omni_kit.patchgen.upgrade.parts import Item, insertion, removal
 from omni_kit.patchgen.upgrade.sides import Sides, changed
@@ -198,7 +198,7 @@ class Expressions(Sides):
         return False
 
 
-def arguments(code: Code, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Item]:
+def arguments(code: Source, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Item]:
     """The arguments of a call, or the bases of a class, by position and by name."""
     placed = [_item(code, f"#{index}", one) for index, one in enumerate(args)]
     named = [_item(code, one.arg or f"**{dump(one.value)}", one) for one in keywords]
@@ -213,7 +213,7 @@ def _entries(code: Code, node: ast.Dict) -> list[Item]:
     return found
 
 
-def _item(code: Code, key: str, node: Any) -> Item:
+def _item(code: Source, key: str, node: Any) -> Item:
     return Item(key, dump(node), code.start_of(node), code.end_of(node), node)
 
 

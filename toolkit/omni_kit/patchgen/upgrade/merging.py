@@ -47,13 +47,14 @@ class Merged:
     clashes: list[Clash] = field(default_factory=list)
 
 
-def merge_definition(base: str, ours: str, theirs: str, moved: Moved | None = None) -> Merged:
+def merge_definition(base: str, ours: str, theirs: str, moved: Moved | None = None, *, heads: bool = False) -> Merged:
     """Merge two descendants of `base`, each a definition from `def` or `class` on, dedented.
 
     Args:
         moved: what a statement that calls a new helper of upstream's amounts to, written out; None for others.
+        heads: whether only parameters, annotations and docstrings merge, and the body stays the patch's.
     """
-    merger = _Merger(Code(base), Code(ours), Code(theirs), moved=moved)
+    merger = _Merger(Code(base), Code(ours), Code(theirs), moved=moved, heads=heads)
     b, o, t = merger.base.node, merger.ours.node, merger.theirs.node
     merger.definition(b, o, t)
     if merger.clashes:
@@ -88,6 +89,7 @@ def merge_annotations(base: str, ours: str, theirs: str, bound: Callable[[str], 
 @dataclass
 class _Merger(Heads):
     moved: Moved | None = None
+    heads: bool = False
 
     def definition(self, b: Any, o: Any, t: Any) -> None:
         """A function or class; its name is not compared, which a patch is free to choose."""
@@ -101,6 +103,8 @@ class _Merger(Heads):
             return
         self.docstrings(b, o, t)
         bodies = without_docstring(b.body), without_docstring(o.body), without_docstring(t.body)
+        if self.heads:
+            return
         if isinstance(b, ast.ClassDef) or not self._rewritten(*bodies):
             self.block(*bodies, o)
         else:
@@ -334,7 +338,7 @@ class _Merger(Heads):
                 self.inner(pair[0].body, case.body, pair[1].body, pair[0], case, pair[1])
         for index in gone:
             first, last = (
-                self.ours.line_start(line) for line in (mine[index].lineno, mine[index].body[-1].end_lineno + 1)
+                self.ours.line_start(line) for line in (mine[index].lineno, (mine[index].body[-1].end_lineno or 0) + 1)
             )
             self.edits.append(Edit(first, last, ""))
         ends = [chain[-1] for chain in chains]

@@ -1,6 +1,7 @@
 """Runs of statements: where one occurs in another, and whether two may stand in either order."""
 
 import ast
+import itertools
 from collections.abc import Sequence
 
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, written
@@ -37,17 +38,25 @@ def disjoint(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
 
 def _other_attributes(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
     """Whether two runs only set attributes, none of which the other sets or reads, and one of them calls nothing."""
-    sets: list[set[str]] = []
-    uses: list[set[str]] = []
-    for run in (some, others):
-        if not all(isinstance(one, ast.Assign) and all(map(dotted, one.targets)) for one in run):
-            return False
-        named = [one for top in run for one in ast.walk(top) if isinstance(one, (ast.Attribute, ast.Name))]
-        sets.append({dotted(one) or "" for one in named if isinstance(one.ctx, ast.Store)})
-        uses.append({dotted(one) or "" for one in named if one.col_offset >= 0 and isinstance(one, ast.Attribute)})
-    calls = [any(_calls(one) for one in run) for run in (some, others)]
-    related = [(a, z) for a in sets[0] for z in uses[1]] + [(a, z) for a in sets[1] for z in uses[0]]
-    return not all(calls) and not any(f"{a}.".startswith(f"{z}.") or f"{z}.".startswith(f"{a}.") for a, z in related)
+    runs = [[one for top in run for one in ast.walk(top)] for run in (some, others)]
+    only = all(isinstance(one, ast.Assign) and all(map(_attribute, one.targets)) for one in [*some, *others])
+    if not only or all(any(isinstance(one, ast.Call) for one in run) for run in runs):
+        return False
+    inner = {id(one.value) for run in runs for one in run if isinstance(one, ast.Attribute)}
+    used = [[one for one in run if id(one) not in inner and _path(one)] for run in runs]
+    sets = [{_path(one) for one in run if isinstance(one.ctx, ast.Store)} for run in used]  # type: ignore[attr-defined]
+    pairs = itertools.chain(*(itertools.product(sets[k], map(_path, used[1 - k])) for k in (0, 1)))
+    return not any(a.startswith(z) or z.startswith(a) for a, z in pairs)
+
+
+def _attribute(target: ast.expr) -> bool:
+    return isinstance(target, ast.Attribute) and bool(dotted(target))
+
+
+def _path(node: ast.AST) -> str:
+    """A name or dotted attribute, with a dot behind it; empty for anything else."""
+    name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    return f"{name}." if name else ""
 
 
 def orderly(

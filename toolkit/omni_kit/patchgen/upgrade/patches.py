@@ -269,7 +269,8 @@ def _merged(
             text, clashes = followed.text, followed.clashes
             base, mine, theirs = same
     if clashes and (_refuses(mine) or (_leaves_out(base, mine, theirs) and _private(place.target, versions, patched))):
-        text, clashes = mine, []
+        merged = merge_definition(base, mine, theirs, heads=True)
+        text, clashes = merged.text, merged.clashes
     if not clashes:
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     if clashes:
@@ -296,10 +297,16 @@ def _leaves_out(base: str, mine: str, theirs: str) -> bool:
 
 
 def _private(target: str, versions: Versions, patched: set[str]) -> bool:
-    """Whether only patches of the config call the target, and upstream calls it as it did."""
+    """Whether only patches of the config call the target, and upstream passes it nothing that it did not."""
     assert versions.after is not None
     was, now = versions.before.callers(target), versions.after.callers(target)
-    return bool(was) and was.keys() | now.keys() <= patched and all(now[one] == was.get(one) for one in now)
+    known = {(one.target, dump(part)) for calls in was.values() for one in calls for part in _passed(one.node)}
+    new = {(one.target, dump(part)) for calls in now.values() for one in calls for part in _passed(one.node)}
+    return bool(was) and was.keys() | now.keys() <= patched and new <= known
+
+
+def _passed(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    return [*call.args, *call.keywords]
 
 
 def _unfit(
