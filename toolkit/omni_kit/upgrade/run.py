@@ -20,7 +20,7 @@ from omni_kit.patchgen.project import find_configs
 from omni_kit.patchgen.run import run_configs
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import ConfigOutcome
-from omni_kit.pysource.library import find_library
+from omni_kit.pysource.library import find_library, used_instead
 from omni_kit.record import ANSWERS, record_version
 from omni_kit.scaffold import update
 from omni_kit.targets.registry import find_integrations
@@ -79,7 +79,8 @@ class _Run:
         folders = [one.path for _, one in owned]
         configs = find_configs(self.path)
         if self.write and not self._findings.is_file():
-            run_check(folders, write_baseline=self._findings)
+            with used_instead({self.library: self.old}):
+                run_check(folders, write_baseline=self._findings)
         self._kept = self._state() if self.resume else {}
         merged = self._merged(configs)
         names = [

@@ -179,11 +179,7 @@ class _Upgrade:
                 break
         for config in self.configs:
             config.outcome.text = texts.get(config.loaded.path, config.outcome.before)
-            config.outcome.notes += [
-                f"{one.code}: {one.message}"
-                for one in wrong.get(config.loaded.path, ())
-                if not config.outcome.count("conflict")
-            ]
+            config.outcome.notes += [f"{one.code}: {one.message}" for one in wrong.get(config.loaded.path, ())]
             if wrong.get(config.loaded.path) and not config.outcome.count("conflict"):
                 config.outcome.error = wrong[config.loaded.path][0].message
 
