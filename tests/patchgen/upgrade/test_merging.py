@@ -199,6 +199,17 @@ def test_a_local_that_loses_its_annotation_is_followed_under_its_new_name() -> N
     assert merge_definition(was, mine, theirs).text == function("outputs = self.tower(x)\nreturn outputs")
 
 
+def test_a_local_is_followed_that_both_versions_set_once() -> None:
+    split = "parts = out.pooled\nparts = split(parts)\nout.pooled = parts\n"
+    base = function(f"out: Output = self.tower(x, flag=True)\n{split}return out")
+    ours = function("out: Output = self.tower(x, flag=True)\nreturn out")
+    theirs = function("outputs = self.tower(x)\noutputs.pooled = split(outputs.pooled)\nreturn outputs")
+    was, mine = rename_locals(base, ours, theirs)
+    assert merge_definition(was, mine, theirs).text == function("outputs = self.tower(x)\nreturn outputs")
+    again = theirs.replace("outputs = self", "outputs = None\n    outputs = self")
+    assert rename_locals(base, ours, again) == (base, ours)
+
+
 def test_a_parameter_that_the_patch_drops_may_get_another_annotation() -> None:
     base, ours, theirs = (
         function("return x", f"def forward(self, x{more}):") for more in (", y: FloatTensor", "", ", y: Tensor")

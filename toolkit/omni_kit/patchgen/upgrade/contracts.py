@@ -54,10 +54,15 @@ class Upstream:
         return found
 
     @cache  # noqa: B019 - lives as long as one upgrade
-    def callers(self, path: str) -> dict[str, list[Call]]:
-        """Return the definitions that call another one, each with its calls."""
+    def readers(self, path: str) -> dict[str, list[Call]]:
+        """Return the definitions that call another one and do more than return its result, each with its calls."""
         found = {caller: [one for one in calls if one.target == path] for caller, calls in self._known_calls.items()}
-        return {caller: calls for caller, calls in found.items() if calls}
+        return {caller: calls for caller, calls in found.items() if calls and not self._passes_on(caller)}
+
+    def _passes_on(self, path: str) -> bool:
+        definition = self.module.get(path)
+        body = without_docstring(definition.node.body) if definition is not None else []
+        return len(body) == 1 and isinstance(body[0], ast.Return) and isinstance(body[0].value, ast.Call)
 
     @cached_property
     def _known_calls(self) -> dict[str, list[Call]]:

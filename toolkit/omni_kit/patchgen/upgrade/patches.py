@@ -297,9 +297,9 @@ def _leaves_out(base: str, mine: str, theirs: str) -> bool:
 
 
 def _private(target: str, versions: Versions, patched: set[str]) -> bool:
-    """Whether only patches of the config call the target, and upstream passes it nothing that it did not."""
+    """Whether patches of the config alone read what the target returns, and upstream passes it nothing new."""
     assert versions.after is not None
-    was, now = versions.before.callers(target), versions.after.callers(target)
+    was, now = (side.readers(target) for side in (versions.before, versions.after))
     known = {(one.target, dump(part)) for calls in was.values() for one in calls for part in _passed(one.node)}
     new = {(one.target, dump(part)) for calls in now.values() for one in calls for part in _passed(one.node)}
     return bool(was) and was.keys() | now.keys() <= patched and new <= known
