@@ -23,7 +23,7 @@ from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dump
-from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, imports_from
+from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, import_beside, imports_from
 from omni_kit.patchgen.upgrade.marks import mark_of, marks_in
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
 from omni_kit.patchgen.upgrade.patches import Proposal, Versions, adopt, propose
@@ -48,6 +48,11 @@ class _Use:
         if self.original is not None:
             return self.original.path, self.original.line
         return self.place
+
+    @property
+    def needed(self) -> tuple[str, str] | None:
+        """Return module and name of what its new text needs from outside of upstream."""
+        return None if self.proposal.clashes else self.proposal.imports
 
     @property
     def place(self) -> tuple[Path, int]:
@@ -282,14 +287,19 @@ class _Upgrade:
         mine = [one for one in self.configs if one.loaded.path == path]
         users = [one for one in self.configs if path in one.loaded.siblings]
         upstreams = [one.versions.after for one in (*mine, *users) if one.versions.after is not None]
+        used = [one for config in self.configs for one in config.uses if one.needed is not None]
+        for home, name in dict.fromkeys(one.needed for one in used if one.key[0] == path and one.needed):
+            text = import_beside(text, home, name)
         if upstreams:
             has = self._has(text, (mine or users)[0])
             text = follow_imports(text, file.source.text, list(dict.fromkeys(upstreams)), has)
         for config in mine:
-            if config.extra:
+            needed = (one.needed for one in config.uses if one.needed is not None)
+            extra = [*config.extra, *(f'config.add_import("{home}", names=["{name}"])\n' for home, name in needed)]
+            if extra:
                 module = SourceModule(path.stem, path, text)
                 at = _behind_additions(module)
-                text = splice(text, [Edit(at, at, "".join(dict.fromkeys(config.extra)))])
+                text = splice(text, [Edit(at, at, "".join(dict.fromkeys(extra)))])
         return text
 
     def _has(self, text: str, config: _Config) -> dict[str, bool]:

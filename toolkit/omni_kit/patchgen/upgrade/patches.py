@@ -22,6 +22,7 @@ from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, mo
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
+from omni_kit.patchgen.upgrade.results import ResultClass, result_class
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
 from omni_kit.pysource.nodes import without_docstring
@@ -104,6 +105,7 @@ class Proposal:
         unneeded: why upstream no longer needs the patch.
         how: what was taken over, in a few words.
         decorators: what upstream put over the definition, and took away.
+        imports: module and name of what the text needs in addition, from outside of upstream.
     """
 
     place: Place
@@ -112,6 +114,7 @@ class Proposal:
     unneeded: str = ""
     how: str = ""
     decorators: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    imports: tuple[str, str] | None = None
 
 
 def locate(target: str, versions: Versions) -> Place:
@@ -252,6 +255,9 @@ def _merged(
             place, ours, [Clash("upstream changed it, and its name_map cannot be inverted", was, now, ours)]
         )
     theirs = versions.vocabulary(theirs)
+    returned = _returned(base, ours, theirs, original, versions) if not name_map else None
+    if returned is not None:
+        base, ours = returned.before(base, ours)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
     base, theirs = split_locals(base, mine, theirs)
     base, mine = rename_locals(base, mine, theirs)
@@ -272,13 +278,21 @@ def _merged(
         merged = merge_definition(base, mine, theirs, heads=True)
         text, clashes = merged.text, merged.clashes
     if not clashes:
+        text = returned.after(text) if returned is not None else text
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
+    ours = original.text
     if clashes:
         return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions, name_map)), clashes)
     unneeded = ""
     if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
         unneeded = f"upstream does the same since {versions.number}"
-    return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators)
+    needed = (returned.module, returned.other) if returned is not None else None
+    return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators, needed)
+
+
+def _returned(base: str, ours: str, theirs: str, original: Fragment, versions: Versions) -> ResultClass | None:
+    config = read_module(original.path.stem, original.path)
+    return result_class(base, ours, theirs, config, versions.before.libraries)
 
 
 def _refuses(mine: str) -> bool:
