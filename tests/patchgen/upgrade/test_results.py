@@ -49,7 +49,7 @@ NEW = MODELING.replace("CausalOutput", "MoeOutput").replace("hidden)\n", "hidden
 NEW = NEW.replace("(outputs.hidden, router=outputs.router)", "(outputs.hidden)")
 
 
-def upgraded(folder: Path, ours: str) -> tuple[str, str]:
+def upgraded(folder: Path, ours: str, config: str = CONFIG) -> tuple[str, str]:
     """The status of the patch, and the config's new text."""
     for side, text in (("old", MODELING), ("new", NEW)):
         package = folder / side / "small"
@@ -61,7 +61,7 @@ def upgraded(folder: Path, ours: str) -> tuple[str, str]:
     (folder / "framework" / "__init__.py").touch()
     (folder / "framework" / "outputs.py").write_text(ours, encoding="utf-8")
     path = folder / "a_patch_gen_config.py"
-    path.write_text(CONFIG, encoding="utf-8")
+    path.write_text(config, encoding="utf-8")
     (result,) = upgrade_configs([path], folder / "old", folder / "new", "small").configs
     return result.patches[0].status, path.read_text(encoding="utf-8")
 
@@ -78,6 +78,15 @@ def test_the_one_class_that_extends_the_new_one_follows(tmp_path: Path) -> None:
     assert "return MoeOutputWithMore(logits=logits, extra=extra, hidden=outputs.hidden, router=outputs.router)" in text
     assert "from framework.outputs import MoeOutputWithMore\n" in text
     assert 'config.add_import("framework.outputs", names=["MoeOutputWithMore"])' in text
+
+
+def test_a_class_that_only_the_generated_file_imports_follows(tmp_path: Path) -> None:
+    config = CONFIG.replace("from framework.outputs import CausalOutputWithMore\n", "")
+    config = config.replace(" -> CausalOutputWithMore", "")
+    status, text = upgraded(tmp_path, OURS, config)
+    assert status == "merged"
+    assert 'config.add_import("framework.outputs", names=["MoeOutputWithMore"])' in text
+    assert "from framework" not in text
 
 
 @pytest.mark.parametrize(

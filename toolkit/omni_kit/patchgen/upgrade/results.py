@@ -45,8 +45,7 @@ def result_class(base: str, mine: str, theirs: str, config: SourceModule, librar
     names = [{one.id for one in ast.walk(node) if isinstance(one, ast.Name)} for node in nodes]
     if len({old, own, new}) < len(made) or old in names[2] or new in names[0] | names[1]:
         return None
-    imports = (one for one in imports_from(config.tree) if isinstance(one[0], ast.ImportFrom))
-    module = next((source for _, source, imported in imports if own in imported), "")
+    module = next((source for _, source, imported in imports_from(config.tree) if own in imported), "")
     path = libraries.file_of(module) if module else None
     if path is None:
         return None
