@@ -152,6 +152,11 @@ CLASHES = {
         "super().__init__()\nself.bias.dim = 1",
         "super().__init__()\nself.bias = Scorer(x)",
     ),
+    "a new case that does what the one does that the patch leaves out": (
+        CASES.format(b="B", more=""),
+        CASES.format(b="B", more="").replace(CASE.format(b="B"), ""),
+        CASES.format(b="B", more=CASE.format(b="D")),
+    ),
     "a case that upstream drops and the patch changes": (
         CASES.format(b="B", more="elif isinstance(x, C):\n    copy(x)"),
         CASES.format(b="B", more="elif isinstance(x, C):\n    copy(x, 2)"),

@@ -72,6 +72,13 @@ def test_a_method_that_patches_alone_call_keeps_what_it_leaves_out(tmp_path: Pat
     assert text == CONFIG + FORWARD
 
 
+@pytest.mark.parametrize("new", ["ids = ids.long()\n", "found = found & self.more\n"])
+def test_what_upstream_adds_to_code_that_stays_is_left_to_a_person(tmp_path: Path, new: str) -> None:
+    added = OTHER.replace("        return found\n", f"        {new}        return found\n")
+    found, _ = upgraded(tmp_path, added, CONFIG + FORWARD)
+    assert found["Tower.mask"].status == "conflict"
+
+
 @pytest.mark.parametrize(
     "config",
     [

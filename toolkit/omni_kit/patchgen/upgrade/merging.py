@@ -12,6 +12,7 @@ from typing import Any
 
 from omni_kit.patchgen.spans import Edit, first_line, shift, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
+from omni_kit.patchgen.upgrade.cases import match_cases
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps
 from omni_kit.patchgen.upgrade.heads import Heads, parameters_of
 from omni_kit.patchgen.upgrade.order import (
@@ -317,33 +318,17 @@ class _Merger(Heads):
                 self.node(was, mine, now)
 
     def _cases(self, b: ast.If, o: ast.If, t: ast.If) -> bool:
-        """Merge the cases of `if` and `elif` by their tests; False where that does not explain what changed.
-
-        A case that the patch leaves out stays out, whatever upstream does in it and calls what it tests for.
-        """
-        chains = was, mine, now = [_chain(one) for one in (b, o, t)]
-        tests = [dumps([case.test for case in chain]) for chain in chains]
-        gone = [index for index, test in enumerate(tests[1]) if test in tests[0] and test not in tests[2]]
-        dropped = [dumps(case.body) for case, test in zip(was, tests[0], strict=True) if test not in tests[1]]
-        new = [case for case, test in zip(now, tests[2], strict=True) if test not in tests[0]]
-        if tests[0] == tests[1] or tests[0] == tests[2] or tests[0][0] != tests[1][0] or tests[0][0] != tests[2][0]:
-            return False
-        if any(dumps(case.body) not in dropped for case in new) or any(len(set(one)) < len(one) for one in tests):
-            return False
-        if any(dumps(mine[index].body) != dumps(was[tests[0].index(tests[1][index])].body) for index in gone):
-            return False
-        for case, test in zip(mine, tests[1], strict=True):
-            if test in tests[0] and test in tests[2]:
-                pair = was[tests[0].index(test)], now[tests[2].index(test)]
-                self.inner(pair[0].body, case.body, pair[1].body, pair[0], case, pair[1])
-        for index in gone:
-            first, last = (
-                self.ours.line_start(line) for line in (mine[index].lineno, (mine[index].body[-1].end_lineno or 0) + 1)
-            )
-            self.edits.append(Edit(first, last, ""))
-        ends = [chain[-1] for chain in chains]
-        self.inner(*(one.orelse for one in ends), *ends)
-        return True
+        """Merge `if` and `elif` case by case, if their tests explain what changed."""
+        found = match_cases(b, o, t)
+        for was, mine, now in found.shared if found else ():
+            self.inner(was.body, mine.body, now.body, was, mine, now)
+        for case in found.gone if found else ():
+            start, end = (self.ours.line_start(line) for line in (case.lineno, (case.body[-1].end_lineno or 0) + 1))
+            self.edits.append(Edit(start, end, ""))
+        if found:
+            was, mine, now = found.last
+            self.inner(was.orelse, mine.orelse, now.orelse, was, mine, now)
+        return found is not None
 
     def inner(self, bs: list[ast.stmt], os: list[ast.stmt], ts: list[ast.stmt], b: Any, o: Any, t: Any) -> None:
         """One block of a statement; an `else` comes or goes as a whole."""
@@ -361,14 +346,6 @@ class _Merger(Heads):
             self.edits.append(Edit(start, self.ours.line_start((o.end_lineno or 0) + 1), ""))
         else:
             self.clash("both changed an else block", b, o, t)
-
-
-def _chain(node: ast.If) -> list[ast.If]:
-    """The cases of an `if` with its `elif`s."""
-    match node.orelse:
-        case [ast.If() as other] if other.col_offset == node.col_offset:
-            return [node, *_chain(other)]
-    return [node]
 
 
 def _assigned(b: ast.stmt, o: ast.stmt, t: ast.stmt) -> tuple[ast.expr, ast.expr, ast.expr] | None:

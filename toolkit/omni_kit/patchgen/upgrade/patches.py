@@ -17,10 +17,11 @@ from omni_kit.patchgen.rename import rename
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
-from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, stored
-from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early, simple
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, meaning, stored
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
 from omni_kit.patchgen.upgrade.results import ResultClass, result_class
 from omni_kit.patchgen.upgrade.values import follow_values
@@ -175,7 +176,7 @@ def propose(applied: Applied, original: Fragment | None, versions: Versions, pat
         return Proposal(place, text, [Clash(why, was, "", text)])
     now = body_text(place.module, place.definition)
     if original is None:
-        same = _meaning(was) == _meaning(now)
+        same = meaning(was) == meaning(now)
         why = f"{applied.patch.replacement_source} replaces it from outside, and upstream changed it"
         return Proposal(place, "", [] if same else [Clash(why, was, now, applied.patch.replacement_source or "")])
     if applied.patch.patch_type is PatchType.INIT_MODIFICATION:
@@ -197,7 +198,7 @@ def _injected(
         )
     if place.definition is not None and place.module is not None and not place.inherited:
         now = body_text(place.module, place.definition)
-        if original is not None and _meaning(text) == _meaning(now):
+        if original is not None and meaning(text) == meaning(now):
             return Proposal(place, text, unneeded="upstream has this method now, and it is the same")
         why = "the patch adds this method, and upstream has one of that name now"
         return Proposal(place, original.text if original else "", [Clash(why, "", now, text)])
@@ -274,7 +275,8 @@ def _merged(
         if len(followed.clashes) < len(clashes):
             text, clashes = followed.text, followed.clashes
             base, mine, theirs = same
-    if clashes and (_refuses(mine) or (_leaves_out(base, mine, theirs) and _private(place.target, versions, patched))):
+    sides = versions.before, versions.after
+    if clashes and (refuses(mine) or (leaves_out(base, mine, theirs) and is_private(place.target, *sides, patched))):
         merged = merge_definition(base, mine, theirs, heads=True)
         text, clashes = merged.text, merged.clashes
     if not clashes:
@@ -284,7 +286,7 @@ def _merged(
     if clashes:
         return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions, name_map)), clashes)
     unneeded = ""
-    if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
+    if meaning(text) == meaning(theirs) and meaning(mine) != meaning(base) and not _own_decorators(applied):
         unneeded = f"upstream does the same since {versions.number}"
     needed = (returned.module, returned.other) if returned is not None else None
     return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators, needed)
@@ -293,34 +295,6 @@ def _merged(
 def _returned(base: str, ours: str, theirs: str, original: Fragment, versions: Versions) -> ResultClass | None:
     config = read_module(original.path.stem, original.path)
     return result_class(base, ours, theirs, config, versions.before.libraries)
-
-
-def _refuses(mine: str) -> bool:
-    """Whether the patch is a function that only raises."""
-    node = Code(mine).node
-    return not isinstance(node, ast.ClassDef) and [type(one) for one in without_docstring(node.body)] == [ast.Raise]
-
-
-def _leaves_out(base: str, mine: str, theirs: str) -> bool:
-    """Whether each statement of the patch is upstream's, in both versions: it only leaves out what upstream changed."""
-    nodes = [Code(one).node for one in (base, mine, theirs)]
-    bodies = (ast.Module(list(without_docstring(node.body)), []) for node in nodes)
-    was, own, now = ({dump(one) for one in simple(body)} for body in bodies)
-    heads = [dump(node.args) for node in nodes if not isinstance(node, ast.ClassDef)]
-    return own <= was & now and len(heads) == len(nodes) and _meaning(base) != _meaning(mine)
-
-
-def _private(target: str, versions: Versions, patched: set[str]) -> bool:
-    """Whether patches of the config alone read what the target returns, and upstream passes it nothing new."""
-    assert versions.after is not None
-    was, now = (side.readers(target) for side in (versions.before, versions.after))
-    known = {(one.target, dump(part)) for calls in was.values() for one in calls for part in _passed(one.node)}
-    new = {(one.target, dump(part)) for calls in now.values() for one in calls for part in _passed(one.node)}
-    return bool(was) and was.keys() | now.keys() <= patched and new <= known
-
-
-def _passed(call: ast.Call) -> list[ast.expr | ast.keyword]:
-    return [*call.args, *call.keywords]
 
 
 def _unfit(
@@ -413,21 +387,6 @@ def _decorators(applied: Applied, place: Place, versions: Versions) -> tuple[lis
 
 def _own_decorators(applied: Applied) -> bool:
     return bool(applied.fragment and applied.fragment.decorators)
-
-
-def _meaning(text: str) -> str:
-    """The syntax tree of a definition without its name, docstrings and annotations."""
-    node = Code(text).node
-    for one in ast.walk(node):
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            one.body = without_docstring(one.body) or [ast.Pass()]
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            one.returns = None
-        if isinstance(one, ast.arg):
-            one.annotation = None
-    node.name = ""
-    node.decorator_list = []
-    return ast.dump(node)
 
 
 def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
