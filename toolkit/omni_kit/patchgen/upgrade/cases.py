@@ -10,7 +10,7 @@ Case = ast.If
 
 @dataclass(frozen=True)
 class Cases:
-    """What becomes of the patch's cases.
+    """The matched cases of one statement.
 
     Attributes:
         shared: the cases that all three versions have.
