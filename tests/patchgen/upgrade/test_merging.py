@@ -8,8 +8,11 @@ from omni_kit.patchgen.upgrade.renames import rename_locals
 
 def function(body: str, head: str = "def forward(self, x, y=None):") -> str:
     """A method with some statements, separated by semicolons or lines."""
-    return f"{head}\n" + "".join(f"    {line}\n" for line in body.split("\n"))
+    return f"{head}\n" + "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
 
+
+CASE = "elif isinstance(x, {b}):\n    fill(x)\n"
+CASES = f"y = y.float()\nx = x.to(y)\nif isinstance(x, A):\n    init(x)\n{CASE}{{more}}"
 
 MERGES = {
     "an addition behind a statement that upstream replaces by a call": (
@@ -47,6 +50,48 @@ MERGES = {
         "x = x * f(y, a, b=2)\nreturn x",
         "x = (x + 1) * f(y, a)\nreturn x",
         "x = (x + 1) * f(y, a, b=2)\nreturn x",
+    ),
+    "an addition of upstream's behind what the patch wraps": (
+        "logits = linear(x)\nreturn logits",
+        "with autocast(False):\n    logits = linear(x)\nreturn logits",
+        "logits = linear(x)\nscores = logits.sigmoid()\nreturn scores",
+        "with autocast(False):\n    logits = linear(x)\nscores = logits.sigmoid()\nreturn scores",
+    ),
+    "a keyword that the patch passes already": (
+        "loss = self.loss(x, size=1)\nreturn loss",
+        "if kernel.bound:\n    loss = kernel(x)\nelse:\n    loss, more = self.loss(x, size=1, y=y)\nreturn loss",
+        "loss = self.loss(x, size=1, y=y)\nreturn loss",
+        "if kernel.bound:\n    loss = kernel(x)\nelse:\n    loss, more = self.loss(x, size=1, y=y)\nreturn loss",
+    ),
+    "a field that upstream's result loses": (
+        "return Output(loss=x, deltas=y.deltas)",
+        "return OurOutput(loss=x, deltas=y.deltas, more=1)",
+        "return Plain(loss=x)",
+        "return OurOutput(loss=x, more=1)",
+    ),
+    "the same change with one more cast": (
+        "return self.weight * x.to(y)",
+        "return (self.weight.float() * x).to(y)",
+        "return (self.weight * x).to(y)",
+        "return (self.weight.float() * x).to(y)",
+    ),
+    "a cast that upstream drops, next to one that the patch adds": (
+        "return self.weight.float() * x",
+        "return self.weight.float() * x.float()",
+        "return self.weight * x",
+        "return self.weight * x.float()",
+    ),
+    "attributes that both set": (
+        "super().__init__()",
+        "super().__init__()\nself.bias.dim = 1",
+        "super().__init__()\nself.scorer = Scorer(x)",
+        "super().__init__()\nself.scorer = Scorer(x)\nself.bias.dim = 1",
+    ),
+    "a case that the patch leaves out, and one that upstream drops": (
+        CASES.format(b="B", more="elif isinstance(x, C):\n    copy(x)"),
+        CASES.format(b="B", more="elif isinstance(x, C):\n    copy(x)").replace(CASE.format(b="B"), ""),
+        CASES.format(b="NewB", more="").replace("init(x)", "init(x, 1)"),
+        CASES.format(b="B", more="").replace(CASE.format(b="B"), "").replace("init(x)", "init(x, 1)"),
     ),
     "names that both append": (
         'self.kinds = ["a", "b"]',
@@ -92,6 +137,31 @@ CLASHES = {
         "if x and self.y:\n    return 1",
         "if self.x and y:\n    return 1",
     ),
+    "a keyword that the patch passes in one place": (
+        "loss = self.loss(x, size=1)\nreturn loss",
+        "if y:\n    loss, a = self.loss(x, size=1)\nelse:\n    loss, a = self.loss(x, size=1, y=y)\nreturn loss",
+        "loss = self.loss(x, size=1, y=y)\nreturn loss",
+    ),
+    "a field that upstream's result gets": (
+        "return Output(loss=x, deltas=y.deltas)",
+        "return OurOutput(loss=x, deltas=y.deltas, more=1)",
+        "return Plain(loss=x, logits=y.logits)",
+    ),
+    "one attribute that both set": (
+        "super().__init__()",
+        "super().__init__()\nself.bias.dim = 1",
+        "super().__init__()\nself.bias = Scorer(x)",
+    ),
+    "a new case that does what the one does that the patch leaves out": (
+        CASES.format(b="B", more=""),
+        CASES.format(b="B", more="").replace(CASE.format(b="B"), ""),
+        CASES.format(b="B", more=CASE.format(b="D")),
+    ),
+    "a case that upstream drops and the patch changes": (
+        CASES.format(b="B", more="elif isinstance(x, C):\n    copy(x)"),
+        CASES.format(b="B", more="elif isinstance(x, C):\n    copy(x, 2)"),
+        CASES.format(b="B", more=""),
+    ),
     "arguments that both append": (
         "return f(x, y)",
         "return f(x, y, self.ours)",
@@ -132,6 +202,17 @@ def test_a_local_that_loses_its_annotation_is_followed_under_its_new_name() -> N
     theirs = function("outputs = self.tower(x)\noutputs.pooled = split(outputs.pooled)\nreturn outputs")
     was, mine = rename_locals(base, ours, theirs)
     assert merge_definition(was, mine, theirs).text == function("outputs = self.tower(x)\nreturn outputs")
+
+
+def test_a_local_is_followed_that_both_versions_set_once() -> None:
+    split = "parts = out.pooled\nparts = split(parts)\nout.pooled = parts\n"
+    base = function(f"out: Output = self.tower(x, flag=True)\n{split}return out")
+    ours = function("out: Output = self.tower(x, flag=True)\nreturn out")
+    theirs = function("outputs = self.tower(x)\noutputs.pooled = split(outputs.pooled)\nreturn outputs")
+    was, mine = rename_locals(base, ours, theirs)
+    assert merge_definition(was, mine, theirs).text == function("outputs = self.tower(x)\nreturn outputs")
+    again = theirs.replace("outputs = self", "outputs = None\n    outputs = self")
+    assert rename_locals(base, ours, again) == (base, ours)
 
 
 def test_a_parameter_that_the_patch_drops_may_get_another_annotation() -> None:

@@ -104,6 +104,7 @@ def parity(
     toy, levels and options; add PATH to compare another directory in that way.
     """
     from omni_kit.parity import check_page, replay_parity, run_parity, write_page
+    from omni_kit.patchgen.upgrade.versions import needed_by
     from omni_kit.pysource.library import used_instead
 
     output = Output("parity", fmt, full)
@@ -118,8 +119,9 @@ def parity(
     if html is not None:
         check_page(html)
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
+    others = {"transformers": transformers, "diffusers": diffusers}
     with (
-        used_instead({"transformers": transformers, "diffusers": diffusers}) as libraries,
+        used_instead(others) as libraries,
         output.status(f"comparing {path or replay} with upstream"),
     ):
         if replay is not None:
@@ -136,7 +138,7 @@ def parity(
                 timeout=timeout,
                 prove=prove,
                 every_module=html is not None,
-                libraries=libraries,
+                libraries=[*libraries, *needed_by(others)],
                 say=output.say,
             )
         else:

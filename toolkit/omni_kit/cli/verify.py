@@ -76,6 +76,7 @@ def verify_command(
     `omni-kit verify --card FILE` runs a card again, all of it, and says what differs. It prints the directory whose
     code it runs, and refuses one outside the working directory without --allow-path.
     """
+    from omni_kit.patchgen.upgrade.versions import needed_by
     from omni_kit.pysource.library import used_instead
     from omni_kit.verify import verify, verify_again
     from omni_kit.verify.signature import Signer
@@ -114,14 +115,15 @@ def verify_command(
             refuse_no_folder(card)
         key = Signer(sign) if sign is not None else None
         signer = key.fingerprint if key is not None else ""
+        others = {"transformers": transformers, "diffusers": diffusers}
         with (
-            used_instead({"transformers": transformers, "diffusers": diffusers}) as libraries,
+            used_instead(others) as libraries,
             output.status(f"verifying {path}"),
         ):
             found = verify(
                 path, weights=weights, quick=quick, fresh=fresh or bool(libraries), device=device.value,
-                min_branches=min_branches, reviewed=review or source is not None, source=source, libraries=libraries,
-                say=output.say,
+                min_branches=min_branches, reviewed=review or source is not None, source=source,
+                libraries=[*libraries, *needed_by(others)], say=output.say,
             )  # fmt: skip
         differences = ()
         if card is not None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +16,7 @@ from omni_kit import __version__
 from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
+from omni_kit.isolation.programs import run_program
 from omni_kit.parity import run_parity
 from omni_kit.patchgen.keys import KeyDrift, key_drift
 from omni_kit.patchgen.project import find_configs
@@ -28,6 +31,8 @@ from omni_kit.upgrade.companions import follow_names
 from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult, StageStatus
 from omni_kit.upgrade.runtime import broken_uses, own_files
 from omni_kit.upgrade.toys import follow_toys
+
+_CHECKING = 600.0  # seconds for the rules of all models
 
 
 def upgrade(
@@ -79,7 +84,7 @@ class _Run:
         folders = [one.path for _, one in owned]
         configs = find_configs(self.path)
         if self.write and not self._findings.is_file():
-            run_check(folders, write_baseline=self._findings)
+            self._remember_findings(folders)
         self._kept = self._state() if self.resume else {}
         merged = self._merged(configs)
         names = [
@@ -169,6 +174,20 @@ class _Run:
         if record_version(folder, self.library, find_library(self.library, self.new).version):
             model.changed.append(self._shown(folder / ANSWERS))
         return StageResult("patchgen", "passed")
+
+    def _remember_findings(self, folders: Sequence[Path]) -> None:
+        """Write the findings that the integrations have with the older version, from a process that reads it."""
+        path = os.pathsep.join(filter(None, [str(self.old.parent), os.environ.get("PYTHONPATH")]))
+        program = [
+            sys.executable,
+            "-m",
+            "omni_kit",
+            "check",
+            *map(str, folders),
+            "--write-baseline",
+            str(self._findings),
+        ]
+        run_program(program, timeout=_CHECKING, directory=Path.cwd(), environment={**os.environ, "PYTHONPATH": path})
 
     def _checked(self, folder: Path) -> StageResult:
         """The rules; findings that the integration had before the upgrade do not count, and are reported."""

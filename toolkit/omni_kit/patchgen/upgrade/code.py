@@ -9,6 +9,7 @@ from typing import Any
 
 from omni_kit.patchgen.source import DefinitionNode
 from omni_kit.patchgen.spans import Source, first_line, shift
+from omni_kit.pysource.nodes import without_docstring
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LONG = 2000  # characters of a computation that is written out
@@ -163,3 +164,18 @@ def written_out(value: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
     copy: ast.expr = ast.parse(text, mode="eval").body
     written: ast.expr = Writer().visit(copy)
     return written
+
+
+def meaning(text: str) -> str:
+    """The syntax tree of a definition without its name, docstrings and annotations."""
+    node = Code(text).node
+    for one in ast.walk(node):
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            one.body = without_docstring(one.body) or [ast.Pass()]
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            one.returns = None
+        if isinstance(one, ast.arg):
+            one.annotation = None
+    node.name = ""
+    node.decorator_list = []
+    return ast.dump(node)

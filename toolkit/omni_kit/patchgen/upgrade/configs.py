@@ -23,10 +23,10 @@ from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dump
-from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, imports_from
+from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, import_beside, imports_from
 from omni_kit.patchgen.upgrade.marks import mark_of, marks_in
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
-from omni_kit.patchgen.upgrade.patches import Proposal, Versions, propose
+from omni_kit.patchgen.upgrade.patches import Proposal, Versions, adopt, propose
 from omni_kit.patchgen.upgrade.registration import DEFINING, ConfigFile, effects_of
 from omni_kit.pysource.source import without_collection
 
@@ -48,6 +48,11 @@ class _Use:
         if self.original is not None:
             return self.original.path, self.original.line
         return self.place
+
+    @property
+    def needed(self) -> tuple[str, str] | None:
+        """Return module and name of what its new text needs from outside of upstream."""
+        return None if self.proposal.clashes else self.proposal.imports
 
     @property
     def place(self) -> tuple[Path, int]:
@@ -153,6 +158,11 @@ class _Upgrade:
                     reason = f"the upgrade {waiting[applied.patch.target]} left an unresolved conflict here"
                     proposal = Proposal(proposal.place, original.text if original else "", [Clash(reason)])
                 known.uses.append(_Use(known, applied, original, proposal))
+        for use in known.uses:
+            if use.proposal.clashes and use.proposal.place.definition is None and use.original is not None:
+                owner = use.applied.owner_path
+                others = [one.proposal.text for one in known.uses if one is not use and one.applied.owner_path == owner]
+                use.proposal = adopt(use.applied, use.original, versions, patched, others) or use.proposal
         self.configs.append(known)
         outcome.seconds = time.perf_counter() - started
 
@@ -174,11 +184,7 @@ class _Upgrade:
                 break
         for config in self.configs:
             config.outcome.text = texts.get(config.loaded.path, config.outcome.before)
-            config.outcome.notes += [
-                f"{one.code}: {one.message}"
-                for one in wrong.get(config.loaded.path, ())
-                if not config.outcome.count("conflict")
-            ]
+            config.outcome.notes += [f"{one.code}: {one.message}" for one in wrong.get(config.loaded.path, ())]
             if wrong.get(config.loaded.path) and not config.outcome.count("conflict"):
                 config.outcome.error = wrong[config.loaded.path][0].message
 
@@ -268,7 +274,7 @@ class _Upgrade:
         if old != new and place[1] and once("target", place) and not file(place[0]).retarget(place[1], old, new):
             proposal.clashes.append(Clash(f"upstream calls it {new}, and the config does not spell its target"))
             return
-        if proposal.place.inherited and once("inject", place):
+        if (proposal.place.inherited or proposal.place.dropped) and once("inject", place):
             file(place[0]).inject(place[1])
         if proposal.place.imported and once("helper", place) and not file(place[0]).as_helper(place[1], new):
             proposal.clashes.append(Clash(f"upstream imports {new} from {proposal.place.imported} now"))
@@ -281,14 +287,19 @@ class _Upgrade:
         mine = [one for one in self.configs if one.loaded.path == path]
         users = [one for one in self.configs if path in one.loaded.siblings]
         upstreams = [one.versions.after for one in (*mine, *users) if one.versions.after is not None]
+        used = [one for config in self.configs for one in config.uses if one.needed is not None]
+        for home, name in dict.fromkeys(one.needed for one in used if one.key[0] == path and one.needed):
+            text = import_beside(text, home, name)
         if upstreams:
             has = self._has(text, (mine or users)[0])
             text = follow_imports(text, file.source.text, list(dict.fromkeys(upstreams)), has)
         for config in mine:
-            if config.extra:
+            needed = (one.needed for one in config.uses if one.needed is not None)
+            extra = [*config.extra, *(f'config.add_import("{home}", names=["{name}"])\n' for home, name in needed)]
+            if extra:
                 module = SourceModule(path.stem, path, text)
                 at = _behind_additions(module)
-                text = splice(text, [Edit(at, at, "".join(dict.fromkeys(config.extra)))])
+                text = splice(text, [Edit(at, at, "".join(dict.fromkeys(extra)))])
         return text
 
     def _has(self, text: str, config: _Config) -> dict[str, bool]:

@@ -53,6 +53,17 @@ class Upstream:
             found |= {one.attr for one in nodes if isinstance(one, ast.Attribute) and dump(one.value) in results}
         return found
 
+    @cache  # noqa: B019 - lives as long as one upgrade
+    def readers(self, path: str) -> dict[str, list[Call]]:
+        """Return the definitions that call another one and do more than return its result, each with its calls."""
+        found = {caller: [one for one in calls if one.target == path] for caller, calls in self._known_calls.items()}
+        return {caller: calls for caller, calls in found.items() if calls and not self._passes_on(caller)}
+
+    def _passes_on(self, path: str) -> bool:
+        definition = self.module.get(path)
+        body = without_docstring(definition.node.body) if definition is not None else []
+        return len(body) == 1 and isinstance(body[0], ast.Return) and isinstance(body[0].value, ast.Call)
+
     @cached_property
     def _known_calls(self) -> dict[str, list[Call]]:
         found: dict[str, list[Call]] = {}
@@ -185,8 +196,8 @@ def misfits(
 
 def moved_meaning(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode) -> Iterator[Clash]:
     """A line of the patch works on a value that upstream computes otherwise now, and reads otherwise behind it."""
-    mine, now = ({dump(one) for one in _simple(side)} for side in (ours, theirs))
-    run = list(_simple(merged))
+    mine, now = ({dump(one) for one in simple(side)} for side in (ours, theirs))
+    run = list(simple(merged))
     for index, one in enumerate(run):
         if dump(one) in now or not isinstance(one, ast.Assign):
             continue  # not the patch's own
@@ -333,7 +344,7 @@ def _unfit_calls(
     merged: FunctionNode, known: set[str], target: str, old: Upstream, new: Upstream, patched: set[str]
 ) -> Iterator[Clash]:
     """Calls of the patch's own that the newer function refuses, or that mean something else to it."""
-    for top in _simple(merged):
+    for top in simple(merged):
         same = dump(top) in known
         for call in (one for one in ast.walk(top) if isinstance(one, ast.Call)):
             after = new.resolve(call.func, target)
@@ -432,7 +443,7 @@ def _changed_result(
                     continue
                 own = [
                     one
-                    for one in _simple(merged)
+                    for one in simple(merged)
                     if one is not top
                     and dump(one) not in known
                     and any(
@@ -500,7 +511,7 @@ def _flow(side: _Side, index: int) -> str:
     return ""
 
 
-def _simple(node: ast.AST) -> Iterator[ast.stmt]:
+def simple(node: ast.AST) -> Iterator[ast.stmt]:
     """The statements without blocks below a node, and the heads of those with blocks as expressions."""
     for one in ast.walk(node):
         if not isinstance(one, ast.stmt) or one is node:

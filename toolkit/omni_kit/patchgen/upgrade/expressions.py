@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omni_kit.patchgen.spans import Edit
+from omni_kit.patchgen.spans import Edit, Source
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, likeness, size
 from omni_kit.patchgen.upgrade.parts import Item, insertion, removal
 from omni_kit.patchgen.upgrade.sides import Sides, changed
@@ -32,8 +32,10 @@ class Expressions(Sides):
             return
         if dump(b) == dump(o):
             self.replace(o, t)
-        elif self._wrapped(b, o, t):
+        elif self._wrapped(b, o, t) or _goes_on(b, o, t):
             return
+        elif _goes_on(b, t, o):
+            self.replace(o, t)
         elif not type(b) is type(o) is type(t):
             self.clash(changed(b, t), b, o, t)
         elif isinstance(o, ast.Call):
@@ -76,6 +78,9 @@ class Expressions(Sides):
         args = [arguments(code, one.args, one.keywords) for code, one in self.each(b, o, t)]
         was, mine, now = ([item.dump for item in side] for side in args)
         ours_other, theirs_other = _callee(o) != _callee(b), _callee(t) != _callee(b)
+        if ours_other and _drops_fields(b, o, t):
+            self.items(args[0], args[1], args[2], None, b, o, t)
+            return
         if (ours_other and was != now and mine != now) or (theirs_other and was != mine and mine != now):
             self.clash(
                 f"one calls another function, and the other passes it other arguments ({changed(b, t)})", b, o, t
@@ -193,7 +198,7 @@ class Expressions(Sides):
         return False
 
 
-def arguments(code: Code, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Item]:
+def arguments(code: Source, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Item]:
     """The arguments of a call, or the bases of a class, by position and by name."""
     placed = [_item(code, f"#{index}", one) for index, one in enumerate(args)]
     named = [_item(code, one.arg or f"**{dump(one.value)}", one) for one in keywords]
@@ -208,7 +213,7 @@ def _entries(code: Code, node: ast.Dict) -> list[Item]:
     return found
 
 
-def _item(code: Code, key: str, node: Any) -> Item:
+def _item(code: Source, key: str, node: Any) -> Item:
     return Item(key, dump(node), code.start_of(node), code.end_of(node), node)
 
 
@@ -232,6 +237,14 @@ def _callee(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else dump(node.func)
 
 
+def _drops_fields(b: ast.Call, o: ast.Call, t: ast.Call) -> bool:
+    """Whether three calls make results of named fields, and upstream's has fewer fields and no new one."""
+    sides = [{one.arg for one in call.keywords} for call in (b, o, t)]
+    makers = [call.func.id for call in (b, o, t) if isinstance(call.func, ast.Name) and not call.args]
+    made = len(makers) == len(sides) and all(name[:1].isupper() for name in makers)
+    return made and not any(None in side for side in sides) and sides[2] < sides[0]
+
+
 def _value(part: Any) -> Any:
     if isinstance(part, list):
         return [_value(one) for one in part]
@@ -245,6 +258,32 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 def _shape(node: ast.expr) -> list[Any]:
     """Return an expression's operators, and a place for each of its operands."""
     return [dump(one) or "" if not isinstance(one, ast.expr) else None for one in ast.iter_child_nodes(node)]
+
+
+def _goes_on(b: Any, one: Any, other: Any) -> bool:
+    """Whether an expression is another one with methods, which the old one does not call, called on parts of it."""
+    if not isinstance(one, ast.expr) or size(one) < _WRAPPED:
+        return False
+    more = _added_methods(one, other)
+    return more is not None and not more & {one.attr for one in ast.walk(b) if isinstance(one, ast.Attribute)}
+
+
+def _added_methods(one: Any, other: Any) -> set[str] | None:
+    """The methods that one of two expressions calls in addition; None where they differ in more."""
+    if dump(one) == dump(other):
+        return set()
+    match one:
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if isinstance(other, ast.expr):
+            if (more := _added_methods(inner, other)) is not None:
+                return more | {name}
+    here, there = list(ast.iter_child_nodes(one)), list(ast.iter_child_nodes(other))
+    plain = [name for name, value in ast.iter_fields(one) if not isinstance(value, (list, ast.AST))]
+    if type(one) is not type(other) or len(here) != len(there) or not here:
+        return None
+    if any(getattr(one, name) != getattr(other, name) for name in plain):
+        return None
+    found = [_added_methods(*pair) for pair in zip(here, there, strict=True)]
+    return None if None in found else set().union(*(more for more in found if more))
 
 
 def _occurrences(part: ast.expr, whole: ast.expr) -> list[ast.expr]:

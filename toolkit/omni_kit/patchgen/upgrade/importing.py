@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.scopes import scopes_of
@@ -57,6 +58,17 @@ def imports_from(tree: ast.Module) -> Iterator[tuple[ast.AST, str, list[str]]]:
                 listed = [one.value for one in call.keywords if one.arg == "names"]
                 words = [one.value for top in listed for one in ast.walk(top) if isinstance(one, ast.Constant)]
                 yield first, str(first.value), list(map(str, words))
+
+
+def import_beside(text: str, source: str, name: str) -> str:
+    """A config's text that imports one more name from a module that it imports from."""
+    module = SourceModule("config", Path(), text)
+    for node in module.tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module == source:
+            at = module.end_of(node.names[-1])
+            known = any(one.name == name for one in node.names)
+            return text if known else splice(text, [Edit(at, at, f", {name}")])
+    return text
 
 
 def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[str, bool]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from omni_kit.patchgen.spans import Edit, first_line, shift, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
+from omni_kit.patchgen.upgrade.cases import match_cases
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps
 from omni_kit.patchgen.upgrade.heads import Heads, parameters_of
 from omni_kit.patchgen.upgrade.order import (
@@ -23,6 +24,7 @@ from omni_kit.patchgen.upgrade.order import (
     independent,
     leaves,
     orderly,
+    passed_already,
     run_in,
     sets_locals,
     subsequence,
@@ -46,13 +48,14 @@ class Merged:
     clashes: list[Clash] = field(default_factory=list)
 
 
-def merge_definition(base: str, ours: str, theirs: str, moved: Moved | None = None) -> Merged:
+def merge_definition(base: str, ours: str, theirs: str, moved: Moved | None = None, *, heads: bool = False) -> Merged:
     """Merge two descendants of `base`, each a definition from `def` or `class` on, dedented.
 
     Args:
         moved: what a statement that calls a new helper of upstream's amounts to, written out; None for others.
+        heads: whether only parameters, annotations and docstrings merge, and the body stays the patch's.
     """
-    merger = _Merger(Code(base), Code(ours), Code(theirs), moved=moved)
+    merger = _Merger(Code(base), Code(ours), Code(theirs), moved=moved, heads=heads)
     b, o, t = merger.base.node, merger.ours.node, merger.theirs.node
     merger.definition(b, o, t)
     if merger.clashes:
@@ -87,6 +90,7 @@ def merge_annotations(base: str, ours: str, theirs: str, bound: Callable[[str], 
 @dataclass
 class _Merger(Heads):
     moved: Moved | None = None
+    heads: bool = False
 
     def definition(self, b: Any, o: Any, t: Any) -> None:
         """A function or class; its name is not compared, which a patch is free to choose."""
@@ -100,6 +104,8 @@ class _Merger(Heads):
             return
         self.docstrings(b, o, t)
         bodies = without_docstring(b.body), without_docstring(o.body), without_docstring(t.body)
+        if self.heads:
+            return
         if isinstance(b, ast.ClassDef) or not self._rewritten(*bodies):
             self.block(*bodies, o)
         else:
@@ -150,7 +156,11 @@ class _Merger(Heads):
             return  # upstream only spells it in another way
         elif not bs:
             self._both_inserted(os, ts, block, at, parent)
-        elif not self._inside(bs, os, ts) and not self._finer(bs, os, ts, block, at, parent):
+        elif not (
+            self._inside(bs, os, ts, block, at, parent)
+            or self._finer(bs, os, ts, block, at, parent)
+            or passed_already(bs, os, ts)
+        ):
             self.clash(both(bs, ts), *map(list, (bs, os, ts)))
 
     def _inlined(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -202,13 +212,24 @@ class _Merger(Heads):
                 return True
         return False
 
-    def _inside(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
-        """The patch has the old statements inside a block of its own: upstream's changes go there."""
+    def _inside(
+        self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt],
+        block: Sequence[ast.stmt], at: int, parent: Any,
+    ) -> bool:  # fmt: skip
+        """The patch has the old statements inside a block of its own: upstream's changes of them go there.
+
+        A `with` holds what the patch put there: what upstream adds before and after it stays outside.
+        """
         found = [home for top in os for home in homes(top, dumps(bs))]
         if len(found) != 1:
             return False
         inner, first = found[0]
-        self.put(inner[first : first + len(bs)], ts, inner, first, None)
+        if len(os) == 1 and isinstance(os[0], (ast.With, ast.AsyncWith)) and (kept := align(bs, ts).values()):
+            self.put([], ts[: min(kept)], block, at, parent)
+            self.put([], ts[max(kept) + 1 :], block, at + 1, parent)
+            ts = ts[min(kept) : max(kept) + 1]
+        if dumps(bs) != dumps(ts):
+            self.put(inner[first : first + len(bs)], ts, inner, first, None)
         return True
 
     def put(
@@ -277,6 +298,8 @@ class _Merger(Heads):
 
     def headed(self, b: Any, o: Any, t: Any) -> None:
         """A statement with blocks: its head by expressions, its blocks by statements."""
+        if isinstance(o, ast.If) and self._cases(b, o, t):
+            return
         for name in o._fields:
             parts: list[Any] = [getattr(one, name, None) for one in (b, o, t)]
             was, mine, now = parts
@@ -293,6 +316,19 @@ class _Merger(Heads):
                     self.clash(both([b], [t]), b, o, t)
             elif isinstance(mine, ast.AST) and was is not None and now is not None:
                 self.node(was, mine, now)
+
+    def _cases(self, b: ast.If, o: ast.If, t: ast.If) -> bool:
+        """Merge `if` and `elif` case by case, if their tests explain what changed."""
+        found = match_cases(b, o, t)
+        for was, mine, now in found.shared if found else ():
+            self.inner(was.body, mine.body, now.body, was, mine, now)
+        for case in found.gone if found else ():
+            start, end = (self.ours.line_start(line) for line in (case.lineno, (case.body[-1].end_lineno or 0) + 1))
+            self.edits.append(Edit(start, end, ""))
+        if found:
+            was, mine, now = found.last
+            self.inner(was.orelse, mine.orelse, now.orelse, was, mine, now)
+        return found is not None
 
     def inner(self, bs: list[ast.stmt], os: list[ast.stmt], ts: list[ast.stmt], b: Any, o: Any, t: Any) -> None:
         """One block of a statement; an `else` comes or goes as a whole."""

@@ -1,11 +1,13 @@
 """Runs of statements: where one occurs in another, and whether two may stand in either order."""
 
 import ast
+import itertools
 from collections.abc import Sequence
 
-from omni_kit.patchgen.upgrade.code import Code, dumps, read, written
+from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, written
 from omni_kit.patchgen.upgrade.renames import same_but_for_locals
 from omni_kit.patchgen.upgrade.values import results
+from omni_kit.pysource.source import dotted
 
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -31,7 +33,30 @@ def independent(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
 def disjoint(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
     """Whether neither of two runs of statements sets what the other reads or sets."""
     w, v = written(some), written(others)
-    return not (w & (read(others) | v)) and not (v & read(some))
+    return (not (w & (read(others) | v)) and not (v & read(some))) or _other_attributes(some, others)
+
+
+def _other_attributes(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
+    """Whether two runs only set attributes, none of which the other sets or reads, and one of them calls nothing."""
+    runs = [[one for top in run for one in ast.walk(top)] for run in (some, others)]
+    only = all(isinstance(one, ast.Assign) and all(map(_attribute, one.targets)) for one in [*some, *others])
+    if not only or all(any(isinstance(one, ast.Call) for one in run) for run in runs):
+        return False
+    inner = {id(one.value) for run in runs for one in run if isinstance(one, ast.Attribute)}
+    used = [[one for one in run if id(one) not in inner and _path(one)] for run in runs]
+    sets = [{_path(one) for one in run if isinstance(one.ctx, ast.Store)} for run in used]  # type: ignore[attr-defined]
+    pairs = itertools.chain(*(itertools.product(sets[k], map(_path, used[1 - k])) for k in (0, 1)))
+    return not any(a.startswith(z) or z.startswith(a) for a, z in pairs)
+
+
+def _attribute(target: ast.expr) -> bool:
+    return isinstance(target, ast.Attribute) and bool(dotted(target))
+
+
+def _path(node: ast.AST) -> str:
+    """A name or dotted attribute, with a dot behind it; empty for anything else."""
+    name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    return f"{name}." if name else ""
 
 
 def orderly(
@@ -109,3 +134,20 @@ def homes(top: ast.stmt, wanted: Sequence[str]) -> list[tuple[list[ast.stmt], in
                 starts = range(len(held) - len(wanted) + 1)
                 found += [(block, start) for start in starts if held[start : start + len(wanted)] == list(wanted)]
     return found
+
+
+def passed_already(bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
+    """Whether upstream only passes more keywords to functions, and the patch passes them wherever it calls those."""
+    copy = ast.parse("\n".join(map(ast.unparse, ts)))
+    was, mine, now = (_calls(one) for one in (ast.Module(list(bs), []), ast.Module(list(os), []), copy))
+    for before, after in zip(was, now, strict=False):
+        new = {ast.dump(one) for one in after.keywords} - set(dumps(before.keywords))
+        passed = [set(dumps(one.keywords)) for one in mine if dump(one.func) == ast.dump(after.func)]
+        if new and not (passed and all(map(new.issubset, passed))):
+            return False
+        after.keywords = [one for one in after.keywords if ast.dump(one) not in new]
+    return [ast.dump(one) for one in copy.body] == dumps(bs)
+
+
+def _calls(top: ast.AST) -> list[ast.Call]:
+    return [one for one in ast.walk(top) if isinstance(one, ast.Call)]

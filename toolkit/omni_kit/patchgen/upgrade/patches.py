@@ -1,7 +1,7 @@
 """One patch between two versions: its target's new place, and the three-way merge of its text."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,11 +17,13 @@ from omni_kit.patchgen.rename import rename
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
-from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, stored
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, meaning, stored
 from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
+from omni_kit.patchgen.upgrade.results import ResultClass, result_class
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
 from omni_kit.pysource.nodes import without_docstring
@@ -84,6 +86,7 @@ class Place:
     Attributes:
         inherited: from which class of another module it comes now; a patch has to be injected.
         imported: from which module a function comes now; a patch has to become a helper.
+        dropped: whether upstream has no such method now, and other patches call it; the patch has to be injected.
     """
 
     target: str
@@ -91,6 +94,7 @@ class Place:
     definition: Definition | None = None
     inherited: str = ""
     imported: str = ""
+    dropped: bool = False
 
 
 @dataclass
@@ -102,6 +106,7 @@ class Proposal:
         unneeded: why upstream no longer needs the patch.
         how: what was taken over, in a few words.
         decorators: what upstream put over the definition, and took away.
+        imports: module and name of what the text needs in addition, from outside of upstream.
     """
 
     place: Place
@@ -110,6 +115,7 @@ class Proposal:
     unneeded: str = ""
     how: str = ""
     decorators: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    imports: tuple[str, str] | None = None
 
 
 def locate(target: str, versions: Versions) -> Place:
@@ -170,7 +176,7 @@ def propose(applied: Applied, original: Fragment | None, versions: Versions, pat
         return Proposal(place, text, [Clash(why, was, "", text)])
     now = body_text(place.module, place.definition)
     if original is None:
-        same = _meaning(was) == _meaning(now)
+        same = meaning(was) == meaning(now)
         why = f"{applied.patch.replacement_source} replaces it from outside, and upstream changed it"
         return Proposal(place, "", [] if same else [Clash(why, was, now, applied.patch.replacement_source or "")])
     if applied.patch.patch_type is PatchType.INIT_MODIFICATION:
@@ -192,7 +198,7 @@ def _injected(
         )
     if place.definition is not None and place.module is not None and not place.inherited:
         now = body_text(place.module, place.definition)
-        if original is not None and _meaning(text) == _meaning(now):
+        if original is not None and meaning(text) == meaning(now):
             return Proposal(place, text, unneeded="upstream has this method now, and it is the same")
         why = "the patch adds this method, and upstream has one of that name now"
         return Proposal(place, original.text if original else "", [Clash(why, "", now, text)])
@@ -201,6 +207,27 @@ def _injected(
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         clashes = misfits(node, None, place.target, versions.before, versions.after, patched)
     return Proposal(place, original.text if clashes and original else text, clashes)
+
+
+def adopt(
+    applied: Applied, original: Fragment, versions: Versions, patched: set[str], others: Sequence[str]
+) -> Proposal | None:
+    """The proposal for a method that upstream dropped, if other patches of its class call it; None for any other.
+
+    Args:
+        others: the texts of the other patches of the class.
+    """
+    place = Place(versions.renames.path(applied.patch.target), dropped=True)
+    called = any(
+        isinstance(one, ast.Attribute) and one.attr == applied.name and ast.unparse(one.value) == "self"
+        for text in others
+        for one in ast.walk(Code(text).node)
+    )
+    if applied.owner is None or applied.kept_decorators or not called:
+        return None
+    found = _injected(applied, original, place, versions, patched)
+    found.how = "upstream dropped it, and other patches call it; the patch is injected"
+    return found
 
 
 def _init(original: Fragment, place: Place, versions: Versions, applied: Applied, now: str) -> Proposal:
@@ -229,6 +256,9 @@ def _merged(
             place, ours, [Clash("upstream changed it, and its name_map cannot be inverted", was, now, ours)]
         )
     theirs = versions.vocabulary(theirs)
+    returned = _returned(base, ours, theirs, original, versions) if not name_map else None
+    if returned is not None:
+        base, ours = returned.before(base, ours)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
     base, theirs = split_locals(base, mine, theirs)
     base, mine = rename_locals(base, mine, theirs)
@@ -245,14 +275,26 @@ def _merged(
         if len(followed.clashes) < len(clashes):
             text, clashes = followed.text, followed.clashes
             base, mine, theirs = same
+    sides = versions.before, versions.after
+    if clashes and (refuses(mine) or (leaves_out(base, mine, theirs) and is_private(place.target, *sides, patched))):
+        merged = merge_definition(base, mine, theirs, heads=True)
+        text, clashes = merged.text, merged.clashes
     if not clashes:
+        text = returned.after(text) if returned is not None else text
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
+    ours = original.text
     if clashes:
         return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions, name_map)), clashes)
     unneeded = ""
-    if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
+    if meaning(text) == meaning(theirs) and meaning(mine) != meaning(base) and not _own_decorators(applied):
         unneeded = f"upstream does the same since {versions.number}"
-    return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators)
+    needed = (returned.module, returned.other) if returned is not None else None
+    return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators, needed)
+
+
+def _returned(base: str, ours: str, theirs: str, original: Fragment, versions: Versions) -> ResultClass | None:
+    config = read_module(original.path.stem, original.path)
+    return result_class(base, ours, theirs, config, versions.before.libraries)
 
 
 def _unfit(
@@ -345,21 +387,6 @@ def _decorators(applied: Applied, place: Place, versions: Versions) -> tuple[lis
 
 def _own_decorators(applied: Applied) -> bool:
     return bool(applied.fragment and applied.fragment.decorators)
-
-
-def _meaning(text: str) -> str:
-    """The syntax tree of a definition without its name, docstrings and annotations."""
-    node = Code(text).node
-    for one in ast.walk(node):
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            one.body = without_docstring(one.body) or [ast.Pass()]
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            one.returns = None
-        if isinstance(one, ast.arg):
-            one.annotation = None
-    node.name = ""
-    node.decorator_list = []
-    return ast.dump(node)
 
 
 def _how(ours: str, text: str, place: Place, applied: Applied) -> str:

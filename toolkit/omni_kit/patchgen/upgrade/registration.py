@@ -7,8 +7,9 @@ from pathlib import Path
 
 from omni_kit.patchgen.source import SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, first_line, last_line, shift
+from omni_kit.patchgen.upgrade.expressions import arguments
 from omni_kit.patchgen.upgrade.outcome import Clash
-from omni_kit.patchgen.upgrade.parts import Item, removal
+from omni_kit.patchgen.upgrade.parts import Item, insertion, removal
 
 
 class ConfigFile:
@@ -68,8 +69,8 @@ class ConfigFile:
         """Say that a method is meant to be new to its class."""
         for _, call in self.calls(line):
             if not any(one.arg == "inject" for one in call.keywords):
-                end = self.source.end_of([*call.args, *call.keywords][-1])
-                self.edits.append(Edit(end, end, ", inject=True"))
+                given = arguments(self.source, call.args, call.keywords)
+                self.edits.append(insertion(self.source, given, len(given) - 1, ["inject=True"], 0))
 
     def as_helper(self, line: int, name: str, config: str = "config") -> bool:
         """Turn the replacement of a function into a helper that stands where an import was."""

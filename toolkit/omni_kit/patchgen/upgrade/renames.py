@@ -163,15 +163,26 @@ def local_renames(old: FunctionNode, new: FunctionNode) -> dict[str, str]:
         one.id for part in without_docstring(old.body) for one in ast.walk(part) if isinstance(one, ast.Name)
     )
     before, after = stored(old), stored(new)
+    set_before, set_after = _times_set(old), _times_set(new)
     read_before = {one.id for one in ast.walk(old) if isinstance(one, ast.Name)} | before
     read_after = {one.id for one in ast.walk(new) if isinstance(one, ast.Name)} | after
     sure = {
         was: next(iter(counted))
         for was, counted in votes.items()
-        if len(counted) == 1 and was in before and was not in read_after and counted.total() > _MOST * seen[was]
+        if len(counted) == 1
+        and was in before
+        and was not in read_after
+        and (
+            counted.total() > _MOST * seen[was]
+            or (counted.total() > 1 and set_before[was] == set_after[next(iter(counted))] == 1)
+        )
     }
     fresh = {was: now for was, now in sure.items() if now in after and now not in read_before}
     return {was: now for was, now in fresh.items() if [*fresh.values()].count(now) == 1}
+
+
+def _times_set(function: FunctionNode) -> Counter[str]:
+    return Counter(one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
 def same_but_for_locals(old: list[ast.stmt], new: list[ast.stmt]) -> bool:

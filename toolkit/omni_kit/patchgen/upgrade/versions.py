@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -63,6 +63,12 @@ def companions_of(root: Path) -> list[Path]:
         except OmniKitError:
             return []
     return [place]
+
+
+def needed_by(paths: Mapping[str, Path | None]) -> list[Path]:
+    """Return the companions of each library (import name -> path of another version, or None), as `companions_of`."""
+    given = [find_library(name, path).root for name, path in paths.items() if path is not None]
+    return [place for root in given for place in companions_of(root)]
 
 
 def _install(wanted: Sequence[str], place: Path) -> None:

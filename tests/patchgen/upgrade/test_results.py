@@ -1,0 +1,100 @@
+"""A framework's own class of results, where upstream returns another class."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.patchgen.upgrade.configs import upgrade_configs
+
+MODELING = """
+from small.outputs import CausalOutput
+
+
+class Model:
+    def forward(self, ids):
+        outputs = self.model(ids)
+        logits = self.head(outputs.hidden)
+        return CausalOutput(logits=logits, hidden=outputs.hidden)
+"""
+OURS = """
+from small.outputs import CausalOutput, MoeOutput
+
+
+class More:
+    extra = None
+
+
+class CausalOutputWithMore(More, CausalOutput):
+    pass
+
+
+class MoeOutputWithMore(More, MoeOutput):
+    pass
+"""
+CONFIG = """
+from omni_kit.patchgen import PatchConfig
+from framework.outputs import CausalOutputWithMore
+
+config = PatchConfig(source_module="small.modeling", target_file="patched.py")
+config.add_import("framework.outputs", names=["CausalOutputWithMore"])
+
+
+@config.override_method("Model.forward")
+def forward(self, ids) -> CausalOutputWithMore:
+    outputs = self.model(ids)
+    logits, extra = fused(self.head, outputs.hidden)
+    return CausalOutputWithMore(logits=logits, extra=extra, hidden=outputs.hidden)
+"""
+NEW = MODELING.replace("CausalOutput", "MoeOutput").replace("hidden)\n", "hidden, router=outputs.router)\n")
+NEW = NEW.replace("(outputs.hidden, router=outputs.router)", "(outputs.hidden)")
+
+
+def upgraded(folder: Path, ours: str, config: str = CONFIG) -> tuple[str, str]:
+    """The status of the patch, and the config's new text."""
+    for side, text in (("old", MODELING), ("new", NEW)):
+        package = folder / side / "small"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "modeling.py").write_text(text, encoding="utf-8")
+        (package / "outputs.py").write_text("class CausalOutput: ...\nclass MoeOutput: ...\n", encoding="utf-8")
+    (folder / "framework").mkdir()
+    (folder / "framework" / "__init__.py").touch()
+    (folder / "framework" / "outputs.py").write_text(ours, encoding="utf-8")
+    path = folder / "a_patch_gen_config.py"
+    path.write_text(config, encoding="utf-8")
+    (result,) = upgrade_configs([path], folder / "old", folder / "new", "small").configs
+    return result.patches[0].status, path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_the_one_class_that_extends_the_new_one_follows(tmp_path: Path) -> None:
+    status, text = upgraded(tmp_path, OURS)
+    assert status == "merged"
+    assert "def forward(self, ids) -> MoeOutputWithMore:" in text
+    assert "return MoeOutputWithMore(logits=logits, extra=extra, hidden=outputs.hidden, router=outputs.router)" in text
+    assert "from framework.outputs import MoeOutputWithMore\n" in text
+    assert 'config.add_import("framework.outputs", names=["MoeOutputWithMore"])' in text
+
+
+def test_a_class_that_only_the_generated_file_imports_follows(tmp_path: Path) -> None:
+    config = CONFIG.replace("from framework.outputs import CausalOutputWithMore\n", "")
+    config = config.replace(" -> CausalOutputWithMore", "")
+    status, text = upgraded(tmp_path, OURS, config)
+    assert status == "merged"
+    assert 'config.add_import("framework.outputs", names=["MoeOutputWithMore"])' in text
+    assert "from framework" not in text
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [OURS.replace("(More, MoeOutput)", "(MoeOutput)"), OURS + "\n\nclass OtherWithMore(More, MoeOutput):\n    pass\n"],
+    ids=["none", "two"],
+)
+def test_no_class_or_several_are_left_to_a_person(tmp_path: Path, ours: str) -> None:
+    status, text = upgraded(tmp_path, ours)
+    assert status == "conflict"
+    assert "return CausalOutputWithMore(" in text

@@ -1,0 +1,64 @@
+"""Classes of results: a framework's own class follows where upstream returns another class than it did."""
+
+import ast
+from dataclasses import dataclass
+
+from omni_kit.patchgen.locate import Libraries
+from omni_kit.patchgen.source import SourceModule, read_module
+from omni_kit.patchgen.upgrade.code import Code, dumps
+from omni_kit.patchgen.upgrade.importing import imports_from
+from omni_kit.patchgen.upgrade.renames import Renames
+
+
+@dataclass(frozen=True)
+class ResultClass:
+    """The classes that one function returns.
+
+    Attributes:
+        old, new: upstream's, in the older version and in the newer one.
+        own: the patch's, which extends `old`.
+        other: the one in the same module, `module`, that differs from `own` only in that it extends `new`.
+    """
+
+    old: str
+    new: str
+    own: str
+    other: str
+    module: str
+
+    def before(self, base: str, mine: str) -> tuple[str, str]:
+        """`base` and `mine` with upstream's newer class."""
+        return Renames(names={self.old: self.new}).apply(base), Renames(names={self.own: self.new}).apply(mine)
+
+    def after(self, text: str) -> str:
+        """Merged code with the framework's class."""
+        return Renames(names={self.new: self.other}).apply(text)
+
+
+def result_class(base: str, mine: str, theirs: str, config: SourceModule, libraries: Libraries) -> ResultClass | None:
+    """Return the classes where upstream returns another one, and the framework has one class that extends it."""
+    nodes = [Code(one).node for one in (base, mine, theirs)]
+    made = [_made(one) for one in nodes]
+    if any(len(one) != 1 for one in made):
+        return None
+    (old,), (own,), (new,) = made
+    names = [{one.id for one in ast.walk(node) if isinstance(one, ast.Name)} for node in nodes]
+    if len({old, own, new}) < len(made) or old in names[2] or new in names[0] | names[1]:
+        return None
+    module = next((source for _, source, imported in imports_from(config.tree) if own in imported), "")
+    path = libraries.file_of(module) if module else None
+    if path is None:
+        return None
+    tree = read_module(module, path).tree
+    classes = {one.name: dumps(one.bases) for one in tree.body if isinstance(one, ast.ClassDef)}
+    bases = classes.get(own, [])
+    wanted = [one.replace(f"'{old}'", f"'{new}'") for one in bases]
+    found = [name for name, given in classes.items() if given == wanted]
+    return ResultClass(old, new, own, found[0], module) if wanted != bases and len(found) == 1 else None
+
+
+def _made(node: ast.AST) -> set[str]:
+    """The classes of named fields that a function returns."""
+    returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+    calls = [one for one in returned if isinstance(one, ast.Call) and not one.args]
+    return {one.func.id for one in calls if isinstance(one.func, ast.Name) and one.func.id[:1].isupper()}
