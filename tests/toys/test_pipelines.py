@@ -154,6 +154,12 @@ def test_a_denoiser_of_pictures_that_gets_films_has_an_axis_of_frames() -> None:
 
 
 @pytest.mark.sweep
+def test_a_pipeline_that_decodes_in_tiles_is_fitted_at_a_size_that_has_them() -> None:
+    channels = made("LTXI2VLongMultiPromptPipeline").transformer.config
+    assert channels.in_channels == channels.out_channels == 128
+
+
+@pytest.mark.sweep
 def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
     assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
     assert len(made("ZImagePipeline").vae.config.block_out_channels) == 2

@@ -2,7 +2,8 @@
 
 import ast
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,24 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
-from omni_kit.toys.batches.pipeline import Scenario, scenarios_of
+from omni_kit.toys.batches.pipeline import TIMES, Scenario, scenarios_of
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
+from omni_kit.toys.pipelines.fitting import Changed
 from omni_kit.toys.pipelines.parts import let_decode
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
-from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, frames_of, images_of, listed_images, media_of
+from omni_kit.toys.width_errors import LENGTHS
+from omni_kit.upstream.diffusers.calling import (
+    FRAMES,
+    call_arguments,
+    frames_of,
+    images_of,
+    listed_images,
+    media_of,
+    prompt_keys,
+)
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
@@ -44,7 +55,7 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
     """The arguments of a pipeline's call for a scenario, but for those that only torch knows."""
     taken = call_arguments(pipeline)
     wanted: dict[str, Any] = {
-        "prompt": scenario.text, "height": scenario.rows, "width": scenario.columns,
+        "prompt": _text(pipeline, scenario), "height": scenario.rows, "width": scenario.columns,
         "max_area": scenario.rows * scenario.columns, "num_inference_steps": _steps(taken, scenario.steps),
         **dict.fromkeys(FRAMES, scenario.frames),
     }  # fmt: skip
@@ -52,6 +63,12 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
         wanted[guidance.scale] = _SCALE if scenario.guided else _UNGUIDED
         wanted["negative_prompt"] = scenario.against if scenario.guided else None
     return {name: value for name, value in wanted.items() if name in taken and value is not None}
+
+
+def _text(pipeline: Pipeline, scenario: Scenario) -> str | list[str]:
+    """A scenario's prompt; some pipelines accept objects of JSON only."""
+    keys = prompt_keys(pipeline)
+    return scenario.text if keys is None else json.dumps(dict.fromkeys(keys, scenario.text))
 
 
 def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
@@ -105,7 +122,7 @@ class PipelineBuilder:
 
     def __init__(self) -> None:
         self._pipeline: Any = None
-        self._varies = False
+        self._varies = self._alone = False
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Quiets diffusers; says its version."""
@@ -145,15 +162,24 @@ class PipelineBuilder:
         said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
         scenarios = scenarios_of(batch_builder.batch(None, lambda batch: batch))[_TRIED]
+        self._pipeline = self._made(scenarios, said.get("changed"), TIMES)
+        denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
+        return denoiser
+
+    def _made(self, scenarios: Sequence[Scenario], changed: Changed | None, times: Sequence[int]) -> Any:
+        """A small pipeline that draws all scenarios, enlarged if their sizes alone do not fit."""
 
         def ask(pipeline: Any) -> None:
             with torch.no_grad():
                 for scenario in scenarios:
-                    pipeline(**self._given(pipeline, scenario))
+                    pipeline(**self._given(pipeline, scenario.enlarged(times[0])))
 
-        self._pipeline = toy_pipeline(self._read, ask, said.get("changed"))
-        denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
-        return denoiser
+        try:
+            return toy_pipeline(self._read, ask, changed)
+        except BadInput as error:
+            if times[1:] and LENGTHS.search(error.message):
+                return self._made(scenarios, changed, times[1:])
+            raise
 
     def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Return the toy variants: each switch that distinguishes distilled and guided checkpoints, turned."""
@@ -164,13 +190,15 @@ class PipelineBuilder:
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
         found: Tensors = {}
-        for scenario in scenarios_for(self._read, inputs):
+        scenarios = scenarios_for(self._read, inputs)
+        self._alone = all(one.pictures == 1 for one in scenarios)
+        for scenario in scenarios:
             found |= self._called(model, scenario)
         return found
 
     def notes(self) -> list[str]:
-        """Same behaviour as in production."""
-        return []
+        """Return what is not compared because upstream does not draw it."""
+        return ["upstream draws one picture in a call: several were not compared"] if self._alone else []
 
     def _opened(self, directory: Path, dtype: torch.dtype) -> nn.Module:
         self._pipeline = diffusers.DiffusionPipeline.from_pretrained(directory, torch_dtype=dtype)

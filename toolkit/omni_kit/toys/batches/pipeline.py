@@ -1,7 +1,7 @@
 """The batch builder of whole pipelines: scenarios, each as the numbers of one row, which both sides read alike."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ PICTURE = "picture"
 PROMPTS = ("a cat on the mat", "red dog")
 _STEPS, _FRAMES, _SEED = 3, 5, 7
 _SMALL, _LARGE = 64, 96
+TIMES = (1, 2, 4)
+"""Factors of sizes to try: pipelines that halve latents or cut them into tiles need more of them."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Scenario:
         together = f" {self.prompts} prompts" if self.prompts > 1 else ""
         many = f" x{self.pictures}" if self.pictures > 1 else ""
         return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}{together}{many}"
+
+    def enlarged(self, times: int) -> "Scenario":
+        """Return the call with both sides so many times as long."""
+        return replace(self, rows=self.rows * times, columns=self.columns * times)
 
     @property
     def text(self) -> str | list[str]:
@@ -80,9 +86,11 @@ class PipelineBatchBuilder:
     scenarios: Sequence[Scenario] = _ALL
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """A row for each scenario."""
-        rows = [list(vars(one).values()) for one in self.scenarios]
-        return {SCENARIOS: torch.tensor(rows, dtype=torch.long)}
+        """A row for each scenario, of the smallest size that upstream draws; without several pictures if it raises."""
+        alone = [one for one in self.scenarios if one.pictures == 1]
+        times = next((times for times in TIMES if _draws(alone[-1].enlarged(times), run)), TIMES[0])
+        found = [one.enlarged(times) for one in self.scenarios]
+        return _rows([one for one in found if one.pictures == 1 or _draws(one, run)])
 
     def mask(self, batch: Tensors) -> torch.Tensor:
         """Every element counts."""
@@ -111,6 +119,19 @@ class PromptBatchBuilder(PipelineBatchBuilder):
     """Adds two prompts at once with two pictures each: only then the order of rows shows."""
 
     scenarios = (*_ALL, Scenario(_SMALL, _SMALL, guided=True, prompt=0, pictures=2, prompts=2))
+
+
+def _rows(scenarios: Sequence[Scenario]) -> Tensors:
+    return {SCENARIOS: torch.tensor([list(vars(one).values()) for one in scenarios], dtype=torch.long)}
+
+
+def _draws(scenario: Scenario, run: Run) -> bool:
+    """Whether upstream draws a scenario's pictures; one step shows it."""
+    try:
+        run(_rows([replace(scenario, steps=1)]))
+    except Exception:  # whatever a pipeline raises
+        return False
+    return True
 
 
 def _colours(picture: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,30 @@
+"""Scenarios of whole pipelines: of sizes and numbers that upstream draws."""
+
+from omni_kit.toys.batches.pipeline import PipelineBatchBuilder, Scenario, scenarios_of
+from omni_kit.toys.tensors import Tensors
+
+
+def found(least: int = 0, most: int = 2) -> list[Scenario]:
+    """The scenarios for an upstream that draws pictures of at least so many rows, and at most so many in one call."""
+
+    def run(batch: Tensors) -> Tensors:
+        one = scenarios_of(batch)[0]
+        if one.rows < least or one.pictures > most:
+            raise RuntimeError("the reference raises")
+        return {}
+
+    return scenarios_of(PipelineBatchBuilder().batch(None, run))
+
+
+def test_several_pictures_are_asked_for_where_upstream_draws_several() -> None:
+    assert [one.pictures for one in found()] == [1, 1, 1, 2]
+    assert [one.pictures for one in found(most=1)] == [1, 1, 1]
+
+
+def test_pictures_are_as_large_as_upstream_needs_them_and_no_larger() -> None:
+    assert {(one.rows, one.columns) for one in found()} == {(64, 64), (64, 96)}
+    assert {(one.rows, one.columns) for one in found(least=128)} == {(128, 128), (128, 192)}
+
+
+def test_a_pipeline_that_raises_at_every_size_is_asked_for_the_smallest() -> None:
+    assert found(least=10_000)[0].rows == 64
