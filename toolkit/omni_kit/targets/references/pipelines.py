@@ -3,7 +3,8 @@
 import ast
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
-from omni_kit.toys.batches.pipeline import TIMES, Scenario, scenarios_of
+from omni_kit.targets.sides import NOT_COMPARED
+from omni_kit.toys.batches.pipeline import BARE, ENLARGED, Scenario, scenarios_of
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.fitting import Changed
-from omni_kit.toys.pipelines.parts import let_decode
+from omni_kit.toys.pipelines.parts import let_decode, save
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import LENGTHS
@@ -71,6 +73,14 @@ def _text(pipeline: Pipeline, scenario: Scenario) -> str | list[str]:
     return scenario.text if keys is None else json.dumps(dict.fromkeys(keys, scenario.text))
 
 
+def _left_out(pipeline: Pipeline, scenarios: Sequence[Scenario]) -> Iterator[str]:
+    """What none of a batch's calls does, and others do."""
+    if not images_of(pipeline) and all(one.pictures == 1 for one in scenarios):
+        yield "several pictures in a call"
+    if any(not one.images for one in scenarios):
+        yield "images to start from"
+
+
 def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
     """The scenarios of a batch, without those of several pictures where a call makes one, whatever it is asked for."""
     found = pipeline.cls.method("__call__")
@@ -94,7 +104,7 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
     names = images_of(pipeline)
     needed = [names.index(name) for name in images_needed(pipeline)]
     plain = names[0] in media_of(pipeline) if names else False  # others want more than a picture, such as its place
-    count = max(needed) + 1 if needed else int(scenario.guided and plain)
+    count = max(needed) + 1 if needed else int(scenario.guided and plain and scenario.images)
     return {name: _picture(scenario, number) for number, name in enumerate(names[:count])}
 
 
@@ -122,7 +132,8 @@ class PipelineBuilder:
 
     def __init__(self) -> None:
         self._pipeline: Any = None
-        self._varies = self._alone = False
+        self._varies = False
+        self._left_out: list[str] = []
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Quiets diffusers; says its version."""
@@ -143,7 +154,7 @@ class PipelineBuilder:
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
         """Save the pipeline as it would be published."""
-        self._pipeline.save_pretrained(out)
+        save(self._pipeline, out)
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """The pipeline in a directory, as it is; of a class, a small one of random components.
@@ -162,23 +173,28 @@ class PipelineBuilder:
         said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
         scenarios = scenarios_of(batch_builder.batch(None, lambda batch: batch))[_TRIED]
-        self._pipeline = self._made(scenarios, said.get("changed"), TIMES)
+        self._pipeline = self._made(scenarios, said.get("changed"))
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
 
-    def _made(self, scenarios: Sequence[Scenario], changed: Changed | None, times: Sequence[int]) -> Any:
-        """A small pipeline that draws all scenarios, enlarged if their sizes alone do not fit."""
+    def _made(self, scenarios: Sequence[Scenario], changed: Changed | None) -> Any:
+        """A small pipeline that draws all scenarios; if it cannot, larger ones, or ones without its pictures."""
 
-        def ask(pipeline: Any) -> None:
-            with torch.no_grad():
-                for scenario in scenarios:
-                    pipeline(**self._given(pipeline, scenario.enlarged(times[0])))
+        def made(scenarios: Sequence[Scenario]) -> Any:
+            def ask(pipeline: Any) -> None:
+                with torch.no_grad():
+                    for scenario in scenarios:
+                        pipeline(**self._given(pipeline, scenario))
+
+            return toy_pipeline(self._read, ask, changed)
 
         try:
-            return toy_pipeline(self._read, ask, changed)
+            return made(scenarios)
         except BadInput as error:
-            if times[1:] and LENGTHS.search(error.message):
-                return self._made(scenarios, changed, times[1:])
+            without = BARE if images_of(self._read) and not images_needed(self._read) else ()
+            for change in ENLARGED if LENGTHS.search(error.message) else without:
+                with suppress(BadInput):
+                    return made([*map(change, scenarios)])
             raise
 
     def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
@@ -191,14 +207,14 @@ class PipelineBuilder:
         """Every scenario, stage by stage."""
         found: Tensors = {}
         scenarios = scenarios_for(self._read, inputs)
-        self._alone = all(one.pictures == 1 for one in scenarios)
+        self._left_out = [*_left_out(self._read, scenarios)]
         for scenario in scenarios:
             found |= self._called(model, scenario)
         return found
 
     def notes(self) -> list[str]:
         """Return what is not compared because upstream does not draw it."""
-        return ["upstream draws one picture in a call: several were not compared"] if self._alone else []
+        return [f"{NOT_COMPARED}: {one}, for which upstream raises" for one in self._left_out]
 
     def _opened(self, directory: Path, dtype: torch.dtype) -> nn.Module:
         self._pipeline = diffusers.DiffusionPipeline.from_pretrained(directory, torch_dtype=dtype)

@@ -98,14 +98,14 @@ class PipelineFacts:
     def components(self) -> list[Component]:
         """Components to load: all in model_index.json; for a class alone, without its optional ones.
 
-        What reads prompts is not among the latter: where it is optional, ready embeddings can take its place.
+        What reads prompts and what decodes are not among the latter: SGLang takes texts, and returns pictures.
         """
         denoiser = self.pipeline.denoiser.name
         return [one for one in self.pipeline.components if self._is_loaded(one) or one.name == denoiser]
 
     def _is_loaded(self, component: Component) -> bool:
-        reads = component.role == "tokenizer" or component.name.startswith(_READS)
-        return bool(self.pipeline.values) or not component.optional or reads
+        used = component.role in ("tokenizer", "autoencoder") or component.name.startswith(_READS)
+        return bool(self.pipeline.values) or not component.optional or used
 
     @property
     def upstream_components(self) -> list[Component]:

@@ -1,7 +1,8 @@
 """The batch builder of whole pipelines: scenarios, each as the numbers of one row, which both sides read alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +16,6 @@ PICTURE = "picture"
 PROMPTS = ("a cat on the mat", "red dog")
 _STEPS, _FRAMES, _SEED = 3, 5, 7
 _SMALL, _LARGE = 64, 96
-TIMES = (1, 2, 4)
-"""Factors of sizes to try: pipelines that halve latents or cut them into tiles need more of them."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class Scenario:
         prompt: its place in PROMPTS.
         pictures: how many are made of it, each of noise of its own.
         prompts: how many there are at once, from that place on and round.
+        images: whether it starts from pictures where it could do without them.
     """
 
     rows: int
@@ -39,6 +39,7 @@ class Scenario:
     frames: int = _FRAMES
     seed: int = _SEED
     prompts: int = 1
+    images: bool = True
 
     @property
     def name(self) -> str:
@@ -46,10 +47,6 @@ class Scenario:
         together = f" {self.prompts} prompts" if self.prompts > 1 else ""
         many = f" x{self.pictures}" if self.pictures > 1 else ""
         return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}{together}{many}"
-
-    def enlarged(self, times: int) -> "Scenario":
-        """Return the call with both sides so many times as long."""
-        return replace(self, rows=self.rows * times, columns=self.columns * times)
 
     @property
     def text(self) -> str | list[str]:
@@ -65,6 +62,17 @@ class Scenario:
         found = [PROMPTS[(first + number) % len(PROMPTS)] for number in range(self.prompts)]
         return found if self.prompts > 1 else found[0]
 
+
+def _enlarged(scenario: Scenario, times: int = 1) -> Scenario:
+    """Both sides are so many times as long."""
+    return replace(scenario, rows=scenario.rows * times, columns=scenario.columns * times)
+
+
+Change = Callable[[Scenario], Scenario]
+ENLARGED: Sequence[Change] = (partial(_enlarged, times=2), partial(_enlarged, times=4))
+"""Changes for pipelines that halve latents, or cut them into tiles: they need more of them."""
+BARE: Sequence[Change] = (partial(replace, images=False),)
+"""Change for pipelines that raise for pictures that they could do without."""
 
 _ALL = (
     Scenario(_SMALL, _SMALL, guided=False, prompt=0),
@@ -86,10 +94,10 @@ class PipelineBatchBuilder:
     scenarios: Sequence[Scenario] = _ALL
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """A row for each scenario, of the smallest size that upstream draws; without several pictures if it raises."""
-        alone = [one for one in self.scenarios if one.pictures == 1]
-        times = next((times for times in TIMES if _draws(alone[-1].enlarged(times), run)), TIMES[0])
-        found = [one.enlarged(times) for one in self.scenarios]
+        """A row for each scenario that upstream draws; where it raises, larger ones, or ones without images."""
+        last = [one for one in self.scenarios if one.pictures == 1][-1]
+        able = (change for change in (_enlarged, *ENLARGED, *BARE) if _draws(change(last), run))
+        found = [*map(next(able, _enlarged), self.scenarios)]
         return _rows([one for one in found if one.pictures == 1 or _draws(one, run)])
 
     def mask(self, batch: Tensors) -> torch.Tensor:

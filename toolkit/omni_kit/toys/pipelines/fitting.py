@@ -156,8 +156,9 @@ class _Parts:
                 self._fitted[one.name] = parts.between_config(one)
 
     def _needs(self, component: Component) -> bool:
-        """Whether a small pipeline has this part: what it must have; if it is complete, also all that reads text."""
-        return not component.optional or (self.complete and component.name.startswith(_OF_TEXT))
+        """Whether a small pipeline has this part: what draws pictures; if it is complete, also all that reads text."""
+        draws = not component.optional or component.role == "autoencoder"
+        return draws or (self.complete and component.name.startswith(_OF_TEXT))
 
     def pipeline(self) -> Any:
         """Return the pipeline, with a denoiser of the sizes known so far.
