@@ -23,7 +23,7 @@ from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.fitting import Changed
-from omni_kit.toys.pipelines.parts import let_decode, save
+from omni_kit.toys.pipelines.parts import class_of, let_decode, save
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import LENGTHS
@@ -38,6 +38,7 @@ from omni_kit.upstream.diffusers.calling import (
 )
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
+from omni_kit.upstream.diffusers.outside import file_outside, outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.diffusers.signatures import Argument
 
@@ -49,8 +50,9 @@ _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
 def read_pipeline(class_name: str) -> Pipeline:
-    """Read a pipeline of the installed diffusers."""
-    return find_pipeline(find_library("diffusers"), class_name, {})
+    """Read a pipeline of the installed diffusers, or of a file that imports from it."""
+    library = find_library("diffusers")
+    return outside_pipeline(class_name, library) or find_pipeline(library, class_name, {})
 
 
 def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[str, Any]:
@@ -132,6 +134,7 @@ class PipelineBuilder:
 
     def __init__(self) -> None:
         self._pipeline: Any = None
+        self._read: Any = None
         self._varies = False
         self._left_out: list[str] = []
 
@@ -217,9 +220,12 @@ class PipelineBuilder:
         return [f"{NOT_COMPARED}: {one}, for which upstream raises" for one in self._left_out]
 
     def _opened(self, directory: Path, dtype: torch.dtype) -> nn.Module:
-        self._pipeline = diffusers.DiffusionPipeline.from_pretrained(directory, torch_dtype=dtype)
+        outside = self._read is not None and file_outside(self._read) is not None
+        cls = class_of(self._read) if outside else diffusers.DiffusionPipeline
+        self._pipeline = cls.from_pretrained(directory, torch_dtype=dtype)
         self._pipeline.set_progress_bar_config(disable=True)
-        self._read = read_pipeline(type(self._pipeline).__name__)
+        if not outside:
+            self._read = read_pipeline(type(self._pipeline).__name__)
         for one in self._read.components:
             if one.role == "autoencoder":
                 let_decode(getattr(self._pipeline, one.name))

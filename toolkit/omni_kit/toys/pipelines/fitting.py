@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
-import diffusers
 import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
@@ -84,7 +83,7 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
     """
     torch.manual_seed(0)
     last = ""
-    getattr(diffusers, read.cls.node.name)  # its package may add classes to transformers
+    parts.class_of(read)  # its package may add classes to transformers
     try:
         made = _Parts(read, changed or {})
         for _ in range(_TRIES):
@@ -168,8 +167,7 @@ class _Parts:
         """
         try:
             denoiser = parts.denoiser(self._denoiser, self._changed)
-            cls = getattr(diffusers, self._read.cls.node.name)
-            made = cls(**self._given(), **{self._denoiser.name: denoiser})
+            made = parts.class_of(self._read)(**self._given(), **{self._denoiser.name: denoiser})
         except Exception as error:  # whatever their constructors raise
             _refuse_missing(self._read, error)
             raise BadInput(f"it cannot be put together: {parts.told(error)}") from error

@@ -1,6 +1,7 @@
 """A small component of each sort, by its class: real classes, random weights."""
 
 import contextlib
+import importlib.util
 import inspect
 import math
 import re
@@ -23,6 +24,8 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
+from omni_kit.upstream.diffusers.outside import file_outside
+from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.profile import Component
 
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
@@ -60,6 +63,21 @@ _UNDECLARED: Mapping[str, Any] = {
 }  # fmt: skip
 _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
+
+
+def class_of(read: Pipeline) -> Any:
+    """Return a pipeline's class; one outside diffusers is imported from its file."""
+    name = read.cls.node.name
+    if (file := file_outside(read)) is None:
+        return getattr(diffusers, name)
+    module = f"omni_kit_outside_{file.stem}"
+    if module not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module, file)
+        if spec is None or spec.loader is None:
+            raise BadInput(f"{file} cannot be imported")
+        sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[module])
+    return getattr(sys.modules[module], name)
 
 
 def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *, ends: bool = False) -> Any:
