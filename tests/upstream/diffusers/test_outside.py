@@ -6,7 +6,7 @@ import pytest
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
-from omni_kit.upstream.diffusers.outside import file_outside, outside_pipeline
+from omni_kit.upstream.diffusers.outside import absolute, file_outside, outside_pipeline
 from omni_kit.upstream.subject import open_source
 
 CODE = """
@@ -82,3 +82,11 @@ def test_an_index_names_a_class_of_a_file_next_to_it(tmp_path: Path) -> None:
     found = open_source(str(tmp_path)).pipeline
     assert found is not None
     assert found.cls.node.name == "DrawingPipeline"
+
+
+def test_a_path_is_made_absolute_and_a_name_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "authors")
+    monkeypatch.chdir(tmp_path)
+    assert absolute("authors/pipeline.py::DrawingPipeline") == f"{file}::DrawingPipeline"
+    assert absolute("authors") == str(file)
+    assert [absolute(one) for one in ("FluxPipeline", "")] == ["FluxPipeline", ""]

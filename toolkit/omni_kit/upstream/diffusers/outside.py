@@ -66,6 +66,13 @@ def outside_pipeline(given: str, library: Library, values: Mapping[str, Any] | N
     return Pipeline(library, found[0], values or {})
 
 
+def absolute(given: str) -> str:
+    """Return a SOURCE that processes in other directories can read: a file's path is made absolute."""
+    place, mark, name = given.partition(BETWEEN)
+    file = _file_of(path_of(place))
+    return given if file is None else f"{file}{mark}{name}"
+
+
 def file_outside(pipeline: Pipeline) -> Path | None:
     """Return the file of a pipeline outside diffusers; None for one of diffusers."""
     library = pipeline.cls.source.library
