@@ -74,6 +74,15 @@ def test_a_pipeline_outside_diffusers_brings_its_file_and_is_imported_from_it(tm
     assert not (tmp_path / "other" / "served" / "authors.py").exists()
 
 
+def test_encoders_are_loaded_from_the_package_that_diffusers_saves_them_under(tmp_path: Path) -> None:
+    loaded = {}
+    for pipeline in ("GlmImagePipeline", "FluxPipeline"):
+        scaffold(pipeline, tmp_path)
+        loaded[pipeline] = (tmp_path / "served" / "loaders.py").read_text(encoding="utf-8")
+    assert 'expected_library = ("diffusers", "transformers", "glm_image")' in loaded["GlmImagePipeline"]
+    assert 'expected_library = ("diffusers", "transformers")' in loaded["FluxPipeline"]
+
+
 def test_every_argument_of_the_denoiser_is_a_field(tmp_path: Path) -> None:
     import inspect
 
