@@ -1,6 +1,5 @@
 """The reference side of a pipeline: diffusers, untouched. Its process never imports a target framework."""
 
-import ast
 import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,12 +83,8 @@ def _left_out(pipeline: Pipeline, scenarios: Sequence[Scenario]) -> Iterator[str
 
 
 def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
-    """The scenarios of a batch, without those of several pictures where a call makes one, whatever it is asked for."""
-    found = pipeline.cls.method("__call__")
-    nodes = ast.walk(found[1]) if found is not None else ()
-    fixed = (node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
-    alone = any(isinstance(target, ast.Name) and target.id in _MANY for node in fixed for target in node.targets)
-    return [one for one in scenarios_of(inputs) if one.pictures == 1 or not alone]
+    """The scenarios of a batch; without those of several pictures where a call starts from images."""
+    return [one for one in scenarios_of(inputs) if one.pictures == 1 or not images_of(pipeline)]
 
 
 def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
