@@ -2,7 +2,7 @@
 
 from omni_kit.targets.references import pipelines
 from omni_kit.targets.references.pipelines import PipelineBuilder, pictured, read_pipeline
-from omni_kit.toys.batches.pipeline import PipelineBatchBuilder, Scenario, scenarios_of
+from omni_kit.toys.batches.pipeline import ENLARGED, PipelineBatchBuilder, Scenario, scenarios_of
 from omni_kit.toys.tensors import Tensors
 
 
@@ -30,6 +30,19 @@ def test_several_pictures_are_asked_for_where_upstream_draws_several() -> None:
 def test_pictures_are_as_large_as_upstream_needs_them_and_no_larger() -> None:
     assert {(one.rows, one.columns) for one in found()} == {(64, 64), (64, 96)}
     assert {(one.rows, one.columns) for one in found(least=128)} == {(128, 128), (128, 192)}
+
+
+def test_sizes_that_a_toy_was_fitted_to_are_not_tried_again() -> None:
+    builder, asked = PipelineBatchBuilder(), list[Scenario]()
+    builder.change = ENLARGED[0]
+
+    def run(batch: Tensors) -> Tensors:
+        asked.extend(scenarios_of(batch))
+        return {}
+
+    rows = builder.batch(None, run)
+    assert [one.rows for one in scenarios_of(rows)] == [128] * 4
+    assert [one.pictures for one in asked] == [2]
 
 
 def test_a_pipeline_that_raises_at_every_size_is_asked_for_the_smallest() -> None:

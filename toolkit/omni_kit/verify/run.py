@@ -166,7 +166,7 @@ class _Run:
 
     @property
     def _notes(self) -> Sequence[str]:
-        """What could not be measured or compared, and why."""
+        """Reasons why branches were not measured, and calls not compared."""
         kinds = (NOT_MEASURED, NOT_COMPARED)
         return [note for report in self._reports for note in report.notes if note.startswith(kinds)]
 

@@ -17,7 +17,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
 from omni_kit.targets.sides import NOT_COMPARED
-from omni_kit.toys.batches.pipeline import BARE, ENLARGED, Scenario, scenarios_of
+from omni_kit.toys.batches.pipeline import AS_IS, BARE, ENLARGED, Change, PipelineBatchBuilder, Scenario, scenarios_of
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
@@ -75,7 +75,7 @@ def _text(pipeline: Pipeline, scenario: Scenario) -> str | list[str]:
 
 
 def _left_out(pipeline: Pipeline, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """What none of a batch's calls does, and others do."""
+    """Yield the sorts of calls that a batch lacks."""
     if not images_of(pipeline) and all(one.pictures == 1 for one in scenarios):
         yield "several pictures in a call"
     if any(not one.images for one in scenarios):
@@ -171,11 +171,13 @@ class PipelineBuilder:
         said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
         scenarios = scenarios_of(batch_builder.batch(None, lambda batch: batch))[_TRIED]
-        self._pipeline = self._made(scenarios, said.get("changed"))
+        self._pipeline, change = self._made(scenarios, said.get("changed"))
+        if isinstance(batch_builder, PipelineBatchBuilder):
+            batch_builder.change = batch_builder.change or change
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
 
-    def _made(self, scenarios: Sequence[Scenario], changed: Changed | None) -> Any:
+    def _made(self, scenarios: Sequence[Scenario], changed: Changed | None) -> tuple[Any, Change]:
         """A small pipeline that draws all scenarios; if it cannot, larger ones, or ones without its pictures."""
 
         def made(scenarios: Sequence[Scenario]) -> Any:
@@ -187,12 +189,12 @@ class PipelineBuilder:
             return toy_pipeline(self._read, ask, changed)
 
         try:
-            return made(scenarios)
+            return made(scenarios), AS_IS
         except BadInput as error:
             without = BARE if images_of(self._read) and not images_needed(self._read) else ()
             for change in ENLARGED if LENGTHS.search(error.message) else without:
                 with suppress(BadInput):
-                    return made([*map(change, scenarios)])
+                    return made([*map(change, scenarios)]), change
             raise
 
     def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:

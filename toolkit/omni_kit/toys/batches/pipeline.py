@@ -69,6 +69,7 @@ def _enlarged(scenario: Scenario, times: int = 1) -> Scenario:
 
 
 Change = Callable[[Scenario], Scenario]
+AS_IS: Change = _enlarged
 ENLARGED: Sequence[Change] = (partial(_enlarged, times=2), partial(_enlarged, times=4))
 """Changes for pipelines that halve latents, or cut them into tiles: they need more of them."""
 BARE: Sequence[Change] = (partial(replace, images=False),)
@@ -89,15 +90,20 @@ def scenarios_of(batch: Tensors) -> list[Scenario]:
 
 
 class PipelineBatchBuilder:
-    """Without and with guidance, of another size and prompt, and two pictures at once."""
+    """Without and with guidance, of another size and prompt, and two pictures at once.
+
+    Attributes:
+        change: what makes upstream draw its scenarios, where a toy was fitted to them; None where nobody knows yet.
+    """
 
     scenarios: Sequence[Scenario] = _ALL
+    change: Change | None = None
 
     def batch(self, model: Any, run: Run) -> Tensors:
         """A row for each scenario that upstream draws; where it raises, larger ones, or ones without images."""
         last = [one for one in self.scenarios if one.pictures == 1][-1]
-        able = (change for change in (_enlarged, *ENLARGED, *BARE) if _draws(change(last), run))
-        found = [*map(next(able, _enlarged), self.scenarios)]
+        able = (change for change in (AS_IS, *ENLARGED, *BARE) if _draws(change(last), run))
+        found = [*map(self.change or next(able, AS_IS), self.scenarios)]
         return _rows([one for one in found if one.pictures == 1 or _draws(one, run)])
 
     def mask(self, batch: Tensors) -> torch.Tensor:
