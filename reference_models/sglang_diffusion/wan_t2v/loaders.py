@@ -10,7 +10,8 @@ from sglang.multimodal_gen.runtime.utils.precision import resolve_component_prec
 class UpstreamLoader(ComponentLoader):
     """A tokenizer, a processor, or an encoder, of the class that model_index.json names."""
 
-    expected_library = ("diffusers", "transformers")  # diffusers saves its own subclasses of encoders as its own
+    # diffusers saves its own subclasses of encoders as its own
+    expected_library = ("diffusers", "transformers")
 
     def load_customized(self, component_model_path, server_args, component_name):
         """Load each encoder in the precision from the pipeline's config."""

@@ -7,6 +7,7 @@ import pytest
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.formatting import format_python
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import Scaffold, new_model
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.kinds import Kind
@@ -54,6 +55,32 @@ def test_files_are_valid_and_formatted(pipeline: str, tmp_path: Path) -> None:
         text = file.read_text(encoding="utf-8")
         ast.parse(text)
         assert format_python(text, file.name) == text
+
+
+def test_a_pipeline_outside_diffusers_brings_its_file_and_is_imported_from_it(tmp_path: Path) -> None:
+    code = Path(str(find_library("diffusers").root), "pipelines/flux/pipeline_flux.py").read_text(encoding="utf-8")
+    code = code.replace("from ...", "from diffusers.").replace("from ..", "from diffusers.pipelines.")
+    code = code.replace("from .pipeline_output", "from diffusers.pipelines.flux.pipeline_output")
+    file = tmp_path / "mine.py"
+    file.write_text(code.replace("FluxPipeline", "MinePipeline"), encoding="utf-8")
+    for way in ("native", "hybrid", "whole"):
+        scaffold(str(file), tmp_path, kind=way)
+        package = tmp_path / "served"
+        assert (package / "authors.py").read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
+        texts = "".join(one.read_text(encoding="utf-8") for one in package.glob("*.py") if one.stem != "authors")
+        assert "from served.authors import " in texts
+        assert "from mine import" not in texts
+    scaffold("FluxPipeline", tmp_path / "other")
+    assert not (tmp_path / "other" / "served" / "authors.py").exists()
+
+
+def test_encoders_are_loaded_from_the_package_that_diffusers_saves_them_under(tmp_path: Path) -> None:
+    loaded = {}
+    for pipeline in ("GlmImagePipeline", "FluxPipeline"):
+        scaffold(pipeline, tmp_path)
+        loaded[pipeline] = (tmp_path / "served" / "loaders.py").read_text(encoding="utf-8")
+    assert 'expected_library = ("diffusers", "transformers", "glm_image")' in loaded["GlmImagePipeline"]
+    assert 'expected_library = ("diffusers", "transformers")' in loaded["FluxPipeline"]
 
 
 def test_every_argument_of_the_denoiser_is_a_field(tmp_path: Path) -> None:

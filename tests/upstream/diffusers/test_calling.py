@@ -3,7 +3,7 @@
 import pytest
 
 from omni_kit.pysource.library import find_library
-from omni_kit.upstream.diffusers.calling import frames_of, images_of, listed_images
+from omni_kit.upstream.diffusers.calling import frames_of, images_of, listed_images, prompt_keys
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 
@@ -39,3 +39,8 @@ def test_what_the_number_of_frames_is_called(name: str, frames: str) -> None:
 
 def test_pictures_have_no_frames() -> None:
     assert frames_of(read("FluxPipeline")) == ""
+
+
+def test_keys_of_prompts_that_have_to_be_json_and_none_of_plain_ones() -> None:
+    assert prompt_keys(read("BriaFiboEditPipeline")) == ["edit_instruction"]
+    assert prompt_keys(read("BriaFiboPipeline")) is None

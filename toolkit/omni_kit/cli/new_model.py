@@ -27,7 +27,7 @@ def new_model_command(
             "--from",
             metavar="SOURCE",
             help="A checkpoint directory, config.json, model_type, diffusers class or pipeline; or a class in its "
-            "authors' repository, as PATH::Class or package.module:Class.",
+            "authors' repository, as PATH::Class or package.module:Class; or a file that defines a pipeline.",
         ),
     ],
     target: Annotated[

@@ -56,7 +56,7 @@ SourceArgument = Annotated[
         help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, "
         "model_index.json, a pipeline's or a component's directory, a model_type or a class of diffusers "
         "(transformers:NAME and diffusers:NAME if a file has its name), "
-        "a class of its authors' repository as PATH::Class, or hf://org/name.",
+        "a class of its authors' repository as PATH::Class, a file that defines a pipeline, or hf://org/name.",
     ),
 ]
 TransformersOption = Annotated[

@@ -14,6 +14,7 @@ from omni_kit.counting import counted
 from omni_kit.errors import OmniKitError
 from omni_kit.isolation.pool import map_in_forks
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.targets.sides import NOT_COMPARED
 from omni_kit.verify.card import Stage
 from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
 
@@ -82,7 +83,8 @@ def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
     left = [what for stage in card.stages if stage.stage == TODO for what in stage.untried]
     if left:
         return "to finish", f"{counted(left, 'to-do')}: {left[0].partition(' ')[2]}"
-    return "proven", f"{max(_difference(stage) for stage in card.stages):.0e}"
+    figure = f"{max(_difference(stage) for stage in card.stages):.0e}"
+    return "proven", "; ".join([figure, *(note for note in card.notes if note.startswith(NOT_COMPARED))])
 
 
 def _difference(stage: Stage) -> float:

@@ -10,6 +10,7 @@ from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.candidate import Layout, require
 from omni_kit.parity.processes.workers import SERVICE, Sides, preloaded
 from omni_kit.targets.sides import PIPELINE, PIPELINES, REFERENCES
+from omni_kit.upstream.diffusers.outside import absolute
 from omni_kit.upstream.subject import open_source
 
 
@@ -21,8 +22,8 @@ def make_toy_checkpoint(
     Every element of every weight differs, float32. The same source gives the same bytes.
 
     Args:
-        source: a model_type, a class of diffusers, a config.json to derive a toy from, or a toy_config.json to use as
-            it is. A pipeline is written as a whole, with model_index.json.
+        source: a model_type, a class of diffusers, a file that defines a pipeline, a config.json to derive a toy from,
+            or a toy_config.json to use as it is. A pipeline is written as a whole, with model_index.json.
         out_dir: the directory to write; must be empty or absent.
         layout: "hub" as upstream saves it; "memory" with the names and shapes that its model has, experts fused.
         sides: processes to use and to leave running; None starts one and ends it.
@@ -37,7 +38,7 @@ def make_toy_checkpoint(
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise BadInput(f"{out_dir} is not empty", "pass a new directory")
     require({}, "a toy checkpoint")
-    path = str(source.resolve()) if isinstance(source, Path) else source
+    path = str(source.resolve()) if isinstance(source, Path) else absolute(source)
     subject = open_source(path)
     builder, batch_builder = REFERENCES[subject.library.name] if subject.pipeline is None else (PIPELINES, PIPELINE)
     from omni_kit.parity.processes.steps import Open, SaveToy  # which import torch

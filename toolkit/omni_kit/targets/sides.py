@@ -27,6 +27,8 @@ LANGUAGE = "omni_kit.toys.batches.language:LanguageBatchBuilder"
 DENOISER = "omni_kit.toys.batches.denoiser:DenoiserBatchBuilder"
 REPOSITORIES = "omni_kit.targets.references.repositories:RepositoryBuilder"
 PIPELINES = "omni_kit.targets.references.pipelines:PipelineBuilder"
+NOT_COMPARED = "not compared"
+"""The beginning of a builder's note on calls for which upstream raises."""
 PIPELINE = "omni_kit.toys.batches.pipeline:PipelineBatchBuilder"
 # Library -> the builder of upstream's side and the batch builder of its models.
 REFERENCES = {"transformers": (TRANSFORMERS, LANGUAGE), "diffusers": (DIFFUSERS, DENOISER)}

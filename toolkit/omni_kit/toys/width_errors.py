@@ -11,3 +11,6 @@ WIDTHS = (
 
 ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)")
 """Of two tensors that are added or multiplied: which of them came is not known."""
+
+LENGTHS = re.compile(r"at non-singleton dimension [34]$")
+"""Of two media with other rows or columns: their size does not fit, whatever their channels."""

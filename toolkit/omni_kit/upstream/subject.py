@@ -24,6 +24,7 @@ from omni_kit.upstream.diffusers.classes import (
     transformer_names,
 )
 from omni_kit.upstream.diffusers.models import ComponentModel, component_model
+from omni_kit.upstream.diffusers.outside import outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.kinds import Kind
@@ -219,7 +220,8 @@ def open_source(
 
     Args:
         given: a path, the name of a model_type or of a class of diffusers, hf://org/name, or a class of its authors'
-            repository as `PATH::Class` or `package.module:Class`. `transformers:NAME` and `diffusers:NAME` mean the
+            repository as `PATH::Class` or `package.module:Class`; a file of Python, or a directory with pipeline.py,
+            is the pipeline that it defines. `transformers:NAME` and `diffusers:NAME` mean the
             name even where the working directory has a file of that name.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
         config: a config.json to use instead of the one next to the weights.
@@ -274,6 +276,8 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
         return _from_hub(given, libraries, config)
     if given.startswith(_PREFIXES):
         return _named(given, libraries, config)
+    if (outside := outside_pipeline(given, libraries.diffusers)) is not None:
+        return _denoiser(given, outside, {}, None, None)
     if names_reference(given) and path_of(given) is None:
         reference = find_reference(given)
         return Subject(given, reference.repository, reference.class_name, reference=reference)
@@ -335,7 +339,7 @@ def _pipeline_index(path: Path) -> Path | None:
 
 def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | None) -> Subject:
     """The denoiser of a pipeline, with its config and weights where its directory has them."""
-    pipeline = _indexed(libraries, read_json(index))
+    pipeline = _indexed(libraries, read_json(index), index.parent)
     name = pipeline.denoiser.name
     if Path(name).name != name:
         raise BadInput(f"{INDEX} calls a component '{name}', which is not a directory next to it", "correct it")
@@ -348,9 +352,13 @@ def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | Non
     return _denoiser(given, pipeline, values, folder if folder.is_dir() else index.parent, weights)
 
 
-def _indexed(libraries: _Libraries, values: Mapping[str, Any]) -> Pipeline:
-    """The pipeline that a model_index.json describes."""
+def _indexed(libraries: _Libraries, values: Mapping[str, Any], directory: Path | None = None) -> Pipeline:
+    """The pipeline that a model_index.json describes; `[module, class]` names one of a file next to it."""
     class_name = values.get(_CLASS)
+    if isinstance(class_name, list) and len(class_name) == 2 and directory is not None:
+        file = f"{directory / class_name[0]}.py::{class_name[1]}"
+        if (outside := outside_pipeline(file, libraries.diffusers, values)) is not None:
+            return outside
     if not isinstance(class_name, str):
         raise BadInput(f"{INDEX} has no {_CLASS}: diffusers did not write it", "pass a pipeline of diffusers")
     return find_pipeline(libraries.diffusers, class_name, values)

@@ -20,7 +20,7 @@ from omni_kit.parity.report.report import LevelResult, ParityReport, fields_said
 from omni_kit.parity.run import run_parity
 from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.protocol import Target
-from omni_kit.targets.sides import Candidate
+from omni_kit.targets.sides import NOT_COMPARED, Candidate
 from omni_kit.upstream.subject import open_source
 from omni_kit.verify.card import Card, Stage, StageStatus
 from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
@@ -166,8 +166,9 @@ class _Run:
 
     @property
     def _notes(self) -> Sequence[str]:
-        """Reasons why branches were not measured."""
-        return [note for report in self._reports for note in report.notes if note.startswith(NOT_MEASURED)]
+        """Reasons why branches were not measured, and calls not compared."""
+        kinds = (NOT_MEASURED, NOT_COMPARED)
+        return [note for report in self._reports for note in report.notes if note.startswith(kinds)]
 
     def _stages(self) -> Iterator[Stage]:
         yield self._timed(self._layout)
@@ -282,7 +283,8 @@ class _Run:
         command = shlex.join(["omni-kit", "verify", str(self.path), "--min-branches", str(self.min_branches)])
         found = self._branches
         if found is None or self.min_branches is None:
-            why = next(iter(self._notes), f"{NOT_MEASURED}: no level ran")
+            notes = (note for note in self._notes if note.startswith(NOT_MEASURED))
+            why = next(notes, f"{NOT_MEASURED}: no level ran")
             return Stage(BRANCHES, "not tested", why, command=command)
         wrong = f"{found.figure}, fewer than {self.min_branches}%" if 100 * found.share < self.min_branches else ""
         return Stage(BRANCHES, "failed" if wrong else "passed", wrong, found.figure, command=command)

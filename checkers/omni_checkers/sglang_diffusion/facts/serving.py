@@ -16,6 +16,8 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.nodes import keyword
 from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.targets.sglang_diffusion.pipeline_dir import OUTSIDE
+from omni_kit.upstream.diffusers.outside import outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 _CONFIGS, _DITS = "configs/pipeline_configs", "runtime/models/dits"
@@ -145,9 +147,12 @@ class Serving:
 
     @cached_property
     def upstream(self) -> Pipeline | None:
-        """The pipeline of diffusers with its name."""
+        """The pipeline with its name: of diffusers, or of its authors' file in the plugin."""
+        files = (file for file in self.own if file.stem == OUTSIDE)
         try:
-            return find_pipeline(find_library("diffusers"), self.name, {})
+            library = find_library("diffusers")
+            found = (outside_pipeline(f"{file}::{self.name}", library) for file in files)
+            return next((one for one in found if one is not None), None) or find_pipeline(library, self.name, {})
         except (BadInput, MissingRequirement):
             return None
 

@@ -1,8 +1,9 @@
 """The reference side of a pipeline: diffusers, untouched. Its process never imports a target framework."""
 
-import ast
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,28 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
-from omni_kit.toys.batches.pipeline import Scenario, scenarios_of
+from omni_kit.targets.sides import NOT_COMPARED
+from omni_kit.toys.batches.pipeline import AS_IS, BARE, ENLARGED, Change, PipelineBatchBuilder, Scenario, scenarios_of
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
-from omni_kit.toys.pipelines.parts import let_decode
+from omni_kit.toys.pipelines.fitting import Changed
+from omni_kit.toys.pipelines.parts import class_of, let_decode, save
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
-from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, frames_of, images_of, listed_images, media_of
+from omni_kit.toys.width_errors import LENGTHS
+from omni_kit.upstream.diffusers.calling import (
+    FRAMES,
+    call_arguments,
+    frames_of,
+    images_of,
+    listed_images,
+    media_of,
+    prompt_keys,
+)
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
+from omni_kit.upstream.diffusers.outside import file_outside, outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.diffusers.signatures import Argument
 
@@ -36,15 +49,16 @@ _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
 def read_pipeline(class_name: str) -> Pipeline:
-    """Read a pipeline of the installed diffusers."""
-    return find_pipeline(find_library("diffusers"), class_name, {})
+    """Read a pipeline of the installed diffusers, or of a file that imports from it."""
+    library = find_library("diffusers")
+    return outside_pipeline(class_name, library) or find_pipeline(library, class_name, {})
 
 
 def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[str, Any]:
     """The arguments of a pipeline's call for a scenario, but for those that only torch knows."""
     taken = call_arguments(pipeline)
     wanted: dict[str, Any] = {
-        "prompt": scenario.text, "height": scenario.rows, "width": scenario.columns,
+        "prompt": _text(pipeline, scenario), "height": scenario.rows, "width": scenario.columns,
         "max_area": scenario.rows * scenario.columns, "num_inference_steps": _steps(taken, scenario.steps),
         **dict.fromkeys(FRAMES, scenario.frames),
     }  # fmt: skip
@@ -54,13 +68,23 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
     return {name: value for name, value in wanted.items() if name in taken and value is not None}
 
 
+def _text(pipeline: Pipeline, scenario: Scenario) -> str | list[str]:
+    """A scenario's prompt; some pipelines accept objects of JSON only."""
+    keys = prompt_keys(pipeline)
+    return scenario.text if keys is None else json.dumps(dict.fromkeys(keys, scenario.text))
+
+
+def _left_out(pipeline: Pipeline, scenarios: Sequence[Scenario]) -> Iterator[str]:
+    """Yield the sorts of calls that a batch lacks."""
+    if not images_of(pipeline) and all(one.pictures == 1 for one in scenarios):
+        yield "several pictures in a call"
+    if any(not one.images for one in scenarios):
+        yield "images to start from"
+
+
 def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
-    """The scenarios of a batch, without those of several pictures where a call makes one, whatever it is asked for."""
-    found = pipeline.cls.method("__call__")
-    nodes = ast.walk(found[1]) if found is not None else ()
-    fixed = (node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
-    alone = any(isinstance(target, ast.Name) and target.id in _MANY for node in fixed for target in node.targets)
-    return [one for one in scenarios_of(inputs) if one.pictures == 1 or not alone]
+    """The scenarios of a batch; without those of several pictures where a call starts from images."""
+    return [one for one in scenarios_of(inputs) if one.pictures == 1 or not images_of(pipeline)]
 
 
 def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
@@ -77,7 +101,7 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
     names = images_of(pipeline)
     needed = [names.index(name) for name in images_needed(pipeline)]
     plain = names[0] in media_of(pipeline) if names else False  # others want more than a picture, such as its place
-    count = max(needed) + 1 if needed else int(scenario.guided and plain)
+    count = max(needed) + 1 if needed else int(scenario.guided and plain and scenario.images)
     return {name: _picture(scenario, number) for number, name in enumerate(names[:count])}
 
 
@@ -105,7 +129,9 @@ class PipelineBuilder:
 
     def __init__(self) -> None:
         self._pipeline: Any = None
+        self._read: Any = None
         self._varies = False
+        self._left_out: list[str] = []
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Quiets diffusers; says its version."""
@@ -126,7 +152,7 @@ class PipelineBuilder:
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
         """Save the pipeline as it would be published."""
-        self._pipeline.save_pretrained(out)
+        save(self._pipeline, out)
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """The pipeline in a directory, as it is; of a class, a small one of random components.
@@ -145,15 +171,31 @@ class PipelineBuilder:
         said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
         scenarios = scenarios_of(batch_builder.batch(None, lambda batch: batch))[_TRIED]
-
-        def ask(pipeline: Any) -> None:
-            with torch.no_grad():
-                for scenario in scenarios:
-                    pipeline(**self._given(pipeline, scenario))
-
-        self._pipeline = toy_pipeline(self._read, ask, said.get("changed"))
+        self._pipeline, change = self._made(scenarios, said.get("changed"))
+        if isinstance(batch_builder, PipelineBatchBuilder):
+            batch_builder.change = batch_builder.change or change
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
+
+    def _made(self, scenarios: Sequence[Scenario], changed: Changed | None) -> tuple[Any, Change]:
+        """A small pipeline that draws all scenarios; if it cannot, larger ones, or ones without its pictures."""
+
+        def made(scenarios: Sequence[Scenario]) -> Any:
+            def ask(pipeline: Any) -> None:
+                with torch.no_grad():
+                    for scenario in scenarios:
+                        pipeline(**self._given(pipeline, scenario))
+
+            return toy_pipeline(self._read, ask, changed)
+
+        try:
+            return made(scenarios), AS_IS
+        except BadInput as error:
+            without = BARE if images_of(self._read) and not images_needed(self._read) else ()
+            for change in ENLARGED if LENGTHS.search(error.message) else without:
+                with suppress(BadInput):
+                    return made([*map(change, scenarios)]), change
+            raise
 
     def variants(self, model: Any, batch_builder: BatchBuilder, extent: Extent = Extent.apart) -> Variants:
         """Return the toy variants: each switch that distinguishes distilled and guided checkpoints, turned."""
@@ -164,18 +206,23 @@ class PipelineBuilder:
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
         found: Tensors = {}
-        for scenario in scenarios_for(self._read, inputs):
+        scenarios = scenarios_for(self._read, inputs)
+        self._left_out = [*_left_out(self._read, scenarios)]
+        for scenario in scenarios:
             found |= self._called(model, scenario)
         return found
 
     def notes(self) -> list[str]:
-        """Same behaviour as in production."""
-        return []
+        """Return what is not compared because upstream does not draw it."""
+        return [f"{NOT_COMPARED}: {one}, for which upstream raises" for one in self._left_out]
 
     def _opened(self, directory: Path, dtype: torch.dtype) -> nn.Module:
-        self._pipeline = diffusers.DiffusionPipeline.from_pretrained(directory, torch_dtype=dtype)
+        outside = self._read is not None and file_outside(self._read) is not None
+        cls = class_of(self._read) if outside else diffusers.DiffusionPipeline
+        self._pipeline = cls.from_pretrained(directory, torch_dtype=dtype)
         self._pipeline.set_progress_bar_config(disable=True)
-        self._read = read_pipeline(type(self._pipeline).__name__)
+        if not outside:
+            self._read = read_pipeline(type(self._pipeline).__name__)
         for one in self._read.components:
             if one.role == "autoencoder":
                 let_decode(getattr(self._pipeline, one.name))

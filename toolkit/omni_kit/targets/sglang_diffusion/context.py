@@ -99,6 +99,7 @@ def _names(facts: PipelineFacts) -> dict[str, Any]:
         "denoiser": facts.pipeline.denoiser.name,
         "components": [one.name for one in sorted(facts.components, key=lambda one: one.name)],
         "upstream_components": [one.name for one in facts.upstream_components],
+        "namesake": facts.namesake,
         "guiders": any(one.role == "guider" for one in facts.upstream_components),
         "settings": declared,
         "absent": [name for name, one in given.items() if one.required and name not in kept],

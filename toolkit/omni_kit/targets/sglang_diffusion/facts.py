@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
+from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.call_parts import Divided, divided
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
@@ -98,20 +99,30 @@ class PipelineFacts:
     def components(self) -> list[Component]:
         """Components to load: all in model_index.json; for a class alone, without its optional ones.
 
-        What reads prompts is not among the latter: where it is optional, ready embeddings can take its place.
+        What reads prompts and what decodes are not among the latter: SGLang takes texts, and returns pictures.
         """
         denoiser = self.pipeline.denoiser.name
         return [one for one in self.pipeline.components if self._is_loaded(one) or one.name == denoiser]
 
     def _is_loaded(self, component: Component) -> bool:
-        reads = component.role == "tokenizer" or component.name.startswith(_READS)
-        return bool(self.pipeline.values) or not component.optional or reads
+        used = component.role in ("tokenizer", "autoencoder") or component.name.startswith(_READS)
+        return bool(self.pipeline.values) or not component.optional or used
 
     @property
     def upstream_components(self) -> list[Component]:
         """Components that upstream's own code calls: encoders, tokenizers and processors."""
         apart = (self.pipeline.denoiser.name, self.autoencoder.name, "scheduler")
         return [one for one in self.components if one.name not in apart]
+
+    @cached_property
+    def namesake(self) -> str:
+        """The package of transformers' models that is called as the pipeline's own package; empty without one.
+
+        diffusers writes that name as the library of its classes.
+        """
+        name = self.pipeline.cls.source.path.parent.name
+        encoders = [one for one in self.components if one.library == "transformers"]
+        return name if encoders and (find_library("transformers").root / "models" / name).is_dir() else ""
 
     @cached_property
     def text_encoders(self) -> int:

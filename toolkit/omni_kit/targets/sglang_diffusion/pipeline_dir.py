@@ -14,6 +14,8 @@ from omni_kit.pysource.source import parse_file
 
 STAGES = "runtime/pipelines_core/stages/model_specific_stages"
 PIPELINES = "runtime/pipelines"
+OUTSIDE = "authors"
+"""The module of a plugin with its pipeline, where that is outside diffusers."""
 _PACKAGE = "multimodal_gen"
 _MARK = "::"
 _ENTRY = "EntryClass"  # how a module of SGLang says which of its classes are pipelines

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request
@@ -15,8 +15,10 @@ from omni_kit.targets.sglang_diffusion.distilled import distillation
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
 from omni_kit.targets.sglang_diffusion.parts import image_context, native_context
+from omni_kit.targets.sglang_diffusion.pipeline_dir import OUTSIDE
 from omni_kit.targets.sglang_diffusion.unserved_arguments import decisions as unserved_decisions
 from omni_kit.targets.sglang_diffusion.variants import DOES, IntegrationVariant, against_stages, choose_way
+from omni_kit.upstream.diffusers.outside import file_outside
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
 from omni_kit.upstream.subject import Subject
@@ -103,14 +105,14 @@ class _Planner:
 
     def _place(self, part: str) -> str:
         """The file of a part, relative to where is written."""
-        if not self.in_tree or part in self._stage_parts:
+        if not self.in_tree or part in (*self._stage_parts, OUTSIDE):
             return f"{self.base}/{part}.py"
         return f"{self._inner}/{FOLDERS[part]}/{self.request.name}.py"
 
     @cached_property
     def _modules(self) -> dict[str, str]:
         """Import path of each part."""
-        return {part: _imported(self._place(part)) for part in (*_PARTS, *self._stage_parts)}
+        return {part: _imported(self._place(part)) for part in (*_PARTS, *self._stage_parts, OUTSIDE)}
 
     @cached_property
     def context(self) -> dict[str, object]:
@@ -125,7 +127,11 @@ class _Planner:
         if self.way is IntegrationVariant.native and self.facts.tells_schedulers_apart:
             found["same_schedulers"] = ()
         given = self.facts.subject.given
+        if "step_imports" in more and self._outside is not None:
+            stem, place = self._outside.stem, self._modules[OUTSIDE]
+            more["step_imports"] = [line.replace(f"from {stem} ", f"from {place} ", 1) for line in more["step_imports"]]
         return {
+            "imports": self._imports, "outside": f"{OUTSIDE}.py" if self._outside is not None else "",
             **found, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
             "modules": self._modules, "way": self.way.value, "does": DOES[self.way],
             "unfit": against_stages(self.facts),
@@ -137,8 +143,22 @@ class _Planner:
             **more, "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
         }  # fmt: skip
 
+    @cached_property
+    def _outside(self) -> Path | None:
+        """The file of a pipeline outside diffusers; None for one of diffusers."""
+        return file_outside(self.facts.pipeline)
+
+    def _imports(self, *names: str) -> str:
+        """The lines that import classes of diffusers, and the pipeline from where it is."""
+        apart = self.facts.class_name if self._outside is not None else ""
+        listed = ", ".join(name for name in names if name and name != apart)
+        lines = [f"from diffusers import {listed}"] if listed else []
+        return "\n".join([*lines, *([f"from {self._modules[OUTSIDE]} import {apart}"] if apart else [])])
+
     def files(self) -> Iterator[NewFile]:
         context = self.context
+        if self._outside is not None:
+            yield NewFile(self._place(OUTSIDE), text=self.facts.pipeline.cls.source.text)
         parts = [part for part in _PARTS if part != "vae_config" or not context["vae_reused"]]
         for part in (*parts, *self._stage_parts):
             folder = f"{self.way}/" if part in _OF_WAY else ""

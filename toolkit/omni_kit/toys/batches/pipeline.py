@@ -1,7 +1,8 @@
 """The batch builder of whole pipelines: scenarios, each as the numbers of one row, which both sides read alike."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class Scenario:
         prompt: its place in PROMPTS.
         pictures: how many are made of it, each of noise of its own.
         prompts: how many there are at once, from that place on and round.
+        images: whether it starts from pictures where it could do without them.
     """
 
     rows: int
@@ -37,6 +39,7 @@ class Scenario:
     frames: int = _FRAMES
     seed: int = _SEED
     prompts: int = 1
+    images: bool = True
 
     @property
     def name(self) -> str:
@@ -60,6 +63,18 @@ class Scenario:
         return found if self.prompts > 1 else found[0]
 
 
+def _enlarged(scenario: Scenario, times: int = 1) -> Scenario:
+    """Both sides are so many times as long."""
+    return replace(scenario, rows=scenario.rows * times, columns=scenario.columns * times)
+
+
+Change = Callable[[Scenario], Scenario]
+AS_IS: Change = _enlarged
+ENLARGED: Sequence[Change] = (partial(_enlarged, times=2), partial(_enlarged, times=4))
+"""Changes for pipelines that halve latents, or cut them into tiles: they need more of them."""
+BARE: Sequence[Change] = (partial(replace, images=False),)
+"""Change for pipelines that raise for pictures that they could do without."""
+
 _ALL = (
     Scenario(_SMALL, _SMALL, guided=False, prompt=0),
     Scenario(_SMALL, _SMALL, guided=True, prompt=0),
@@ -75,14 +90,21 @@ def scenarios_of(batch: Tensors) -> list[Scenario]:
 
 
 class PipelineBatchBuilder:
-    """Without and with guidance, of another size and prompt, and two pictures at once."""
+    """Without and with guidance, of another size and prompt, and two pictures at once.
+
+    Attributes:
+        change: what makes upstream draw its scenarios, where a toy was fitted to them; None where nobody knows yet.
+    """
 
     scenarios: Sequence[Scenario] = _ALL
+    change: Change | None = None
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """A row for each scenario."""
-        rows = [list(vars(one).values()) for one in self.scenarios]
-        return {SCENARIOS: torch.tensor(rows, dtype=torch.long)}
+        """A row for each scenario that upstream draws; where it raises, larger ones, or ones without images."""
+        last = [one for one in self.scenarios if one.pictures == 1][-1]
+        able = (change for change in (AS_IS, *ENLARGED, *BARE) if _draws(change(last), run))
+        found = [*map(self.change or next(able, AS_IS), self.scenarios)]
+        return _rows([one for one in found if one.pictures == 1 or _draws(one, run)])
 
     def mask(self, batch: Tensors) -> torch.Tensor:
         """Every element counts."""
@@ -111,6 +133,19 @@ class PromptBatchBuilder(PipelineBatchBuilder):
     """Adds two prompts at once with two pictures each: only then the order of rows shows."""
 
     scenarios = (*_ALL, Scenario(_SMALL, _SMALL, guided=True, prompt=0, pictures=2, prompts=2))
+
+
+def _rows(scenarios: Sequence[Scenario]) -> Tensors:
+    return {SCENARIOS: torch.tensor([list(vars(one).values()) for one in scenarios], dtype=torch.long)}
+
+
+def _draws(scenario: Scenario, run: Run) -> bool:
+    """Whether upstream draws a scenario's pictures."""
+    try:
+        run(_rows([scenario]))
+    except Exception:  # whatever a pipeline raises
+        return False
+    return True
 
 
 def _colours(picture: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
-import diffusers
 import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
@@ -24,7 +23,7 @@ from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
 from omni_kit.toys.pipelines.missing import missing_package
-from omni_kit.toys.width_errors import ADDED, WIDTHS
+from omni_kit.toys.width_errors import ADDED, LENGTHS, WIDTHS
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.profile import Component
@@ -83,7 +82,8 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
         MissingRequirement: the pipeline's own code needs a package that is not installed.
     """
     torch.manual_seed(0)
-    getattr(diffusers, read.cls.node.name)  # its package may add classes to transformers
+    last = ""
+    parts.class_of(read)  # its package may add classes to transformers
     try:
         made = _Parts(read, changed or {})
         for _ in range(_TRIES):
@@ -92,6 +92,7 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
                 made.ask(ask, pipeline)
             except Exception as error:  # whatever it raises says what does not fit, or ends the search
                 _refuse_missing(read, error)
+                last = parts.told(error)
                 if _lacks_part(error) and not made.complete:  # it calls what its class says it can do without
                     made = _Parts(read, changed or {}, complete=True, deep=made.deep)
                 elif _reads_deeper(error) and not made.deep:  # it reads hidden states of layers that are not there
@@ -106,7 +107,7 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
     except BadInput as error:
         raise BadInput(f"no small {read.cls.node.name} can be made: {error.message}", GIVE_ONE) from error
     raise BadInput(
-        f"no small {read.cls.node.name} can be made: its parts still do not fit after {_TRIES} tries", GIVE_ONE
+        f"no small {read.cls.node.name} can be made: after {_TRIES} tries its parts do not fit: {last}", GIVE_ONE
     )
 
 
@@ -154,8 +155,9 @@ class _Parts:
                 self._fitted[one.name] = parts.between_config(one)
 
     def _needs(self, component: Component) -> bool:
-        """Whether a small pipeline has this part: what it must have; if it is complete, also all that reads text."""
-        return not component.optional or (self.complete and component.name.startswith(_OF_TEXT))
+        """Whether a small pipeline has this part: what draws pictures; if it is complete, also all that reads text."""
+        draws = not component.optional or component.role == "autoencoder"
+        return draws or (self.complete and component.name.startswith(_OF_TEXT))
 
     def pipeline(self) -> Any:
         """Return the pipeline, with a denoiser of the sizes known so far.
@@ -165,8 +167,7 @@ class _Parts:
         """
         try:
             denoiser = parts.denoiser(self._denoiser, self._changed)
-            cls = getattr(diffusers, self._read.cls.node.name)
-            made = cls(**self._given(), **{self._denoiser.name: denoiser})
+            made = parts.class_of(self._read)(**self._given(), **{self._denoiser.name: denoiser})
         except Exception as error:  # whatever their constructors raise
             _refuse_missing(self._read, error)
             raise BadInput(f"it cannot be put together: {parts.told(error)}") from error
@@ -360,7 +361,7 @@ class _Parts:
         going_in, out = channel_names(config)
         channels = parts.latent_channels(self._others)
         match = ADDED.search(said)
-        if match is None or out not in config:
+        if match is None or out not in config or LENGTHS.search(said):
             return False
         fewer, predicted = sorted((int(match[1]), int(match[2])))
         is_predicted = predicted == (config[out] if isinstance(config[out], int) else config[going_in])

@@ -1,6 +1,7 @@
 """A small component of each sort, by its class: real classes, random weights."""
 
 import contextlib
+import importlib.util
 import inspect
 import math
 import re
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import diffusers
@@ -22,6 +24,8 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
+from omni_kit.upstream.diffusers.outside import file_outside
+from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.profile import Component
 
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
@@ -41,7 +45,8 @@ _BETWEEN = 142  # widths of models between others, which are none of the others'
 _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
 _AROUND_IMAGES = ("vision_start_token", "image_start_token", "image_token", "image_end_token", "vision_end_token")
 _READS_TEXT = "tokenizer"
-_SIDE = "side"
+_SHARED = "omni_kit_shared_config"
+_SIDE, _MERGED = "side", "spatial_merge_size"
 _PATCH_SIZES = ("patch_size", "merge_size", "temporal_patch_size")
 _PLAIN_MARKS = ("pad_token", "bos_token", "eos_token", "unk_token")
 _MARK = re.compile(r"(?!decoder_)(\w+)_token_(?:id|index)")
@@ -58,6 +63,21 @@ _UNDECLARED: Mapping[str, Any] = {
 }  # fmt: skip
 _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
+
+
+def class_of(read: Pipeline) -> Any:
+    """Return a pipeline's class; one outside diffusers is imported from its file."""
+    name = read.cls.node.name
+    if (file := file_outside(read)) is None:
+        return getattr(diffusers, name)
+    module = f"omni_kit_outside_{file.stem}"
+    if module not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module, file)
+        if spec is None or spec.loader is None:
+            raise BadInput(f"{file} cannot be imported")
+        sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[module])
+    return getattr(sys.modules[module], name)
 
 
 def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *, ends: bool = False) -> Any:
@@ -137,6 +157,7 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
         raise BadInput(f"{component.class_name} of transformers {transformers.__version__} is not a model")
     whole = config_class().to_dict()
     values = toy_config(whole)
+    _keep_patches(values, whole)
     if deep:
         _deepen(values, whole)
     known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
@@ -159,8 +180,18 @@ def _built(cls: Any, config: Any) -> Any:
     except AttributeError:
         for name in getattr(config, "sub_configs", {}):
             with contextlib.suppress(AttributeError):
-                return cls._from_config(getattr(config, name), dtype=torch.float32)
+                made = cls._from_config(getattr(config, name), dtype=torch.float32)
+                setattr(made, _SHARED, config)
+                return made
         raise
+
+
+def save(pipeline: Any, out: Path) -> None:
+    """Save a pipeline as it would be published: encoders with the config that they share with their decoders."""
+    pipeline.save_pretrained(out)
+    for name, part in pipeline.components.items():
+        if (shared := getattr(part, _SHARED, None)) is not None:
+            shared.save_pretrained(out / name)
 
 
 def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
@@ -171,6 +202,18 @@ def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
         elif name in ("num_hidden_layers", "num_layers") and name in values:
             values[name] = value
             values.pop("layer_types", None)
+
+
+def _keep_patches(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
+    """Give an encoder that merges patches its class's patches, also within: processors write down by how many pixels
+    a picture shrinks."""
+    for name, value in whole.items():
+        if isinstance(value, dict) and isinstance(values.get(name), dict):
+            _keep_patches(values[name], value)
+    if _MERGED in values and isinstance(small := values.get("patch_size"), int):
+        values["patch_size"] = whole["patch_size"]
+        sides = {name: values[name] for name in ("image_size", "window_size") if isinstance(values.get(name), int)}
+        values |= {name: side * values["patch_size"] // small for name, side in sides.items()}
 
 
 def _concrete(name: str) -> str:
@@ -291,7 +334,7 @@ def seen_by(model: Any) -> dict[str, int]:
     """
     config = getattr(model.config, "vision_config", model.config)
     found = {_SIDE: getattr(config, "image_size", None)}
-    if (merged := getattr(config, "spatial_merge_size", None)) is not None:
+    if (merged := getattr(config, _MERGED, None)) is not None:
         values = (getattr(config, "patch_size", None), merged, getattr(config, "temporal_patch_size", 1))
         found = dict(zip(_PATCH_SIZES, values, strict=True))
     return {name: value for name, value in found.items() if isinstance(value, int)}

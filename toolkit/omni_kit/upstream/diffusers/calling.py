@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omni_kit.pysource.eval import OpenDomain, Unsupported, evaluate
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
@@ -57,6 +58,30 @@ def listed_images(pipeline: Pipeline) -> list[str]:
 def frames_of(pipeline: Pipeline) -> str:
     """Return the name of a pipeline's argument for the number of frames; empty if it draws pictures."""
     return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
+
+
+def prompt_keys(pipeline: Pipeline) -> list[str] | None:
+    """Return the keys of the JSON object that a call requires as its prompt; None where it accepts any text."""
+    found = pipeline.cls.method("check_inputs")
+    for node in ast.walk(found[1]) if found is not None else ():
+        refused = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else None
+        if found is not None and isinstance(refused, ast.Call) and [dotted(one) for one in refused.args] == ["prompt"]:
+            check = found[0].source.functions.get(dotted(refused.func) or "")
+            if check is not None and _reads_json(check):
+                return [*dict.fromkeys(_keys_looked_for(check))]
+    return None
+
+
+def _reads_json(function: ast.FunctionDef) -> bool:
+    return any(dotted(node.func) == "json.loads" for node in ast.walk(function) if isinstance(node, ast.Call))
+
+
+def _keys_looked_for(function: ast.FunctionDef) -> Iterator[str]:
+    """The texts that a function looks for in one of its arguments."""
+    taken = {one.arg for one in function.args.args}
+    tests = (node for node in ast.walk(function) if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In))
+    found = (literal(node.left) for node in tests if dotted(node.comparators[0]) in taken)
+    yield from (key for key in found if isinstance(key, str))
 
 
 def _processed(pipeline: Pipeline) -> Iterator[str]:

@@ -119,8 +119,9 @@ class Pipeline:
                 yield argument.name, names, argument.name in self.optional or not argument.required
 
     def _of_library(self, name: str) -> str | None:
-        """The library whose class a name is in the pipeline's file; None for anything else, as plain types."""
-        imported = self.cls.source.imports.get(name)
+        """The library whose class a name is in the constructor's file; None for anything else, as plain types."""
+        found = self.cls.method("__init__")
+        imported = (found[0] if found is not None else self.cls).source.imports.get(name)
         if imported is None or not name[:1].isupper():
             return None
         library = imported.module.partition(".")[0]

@@ -276,7 +276,7 @@ def _meant(sources: list[SourceFile], name: str) -> str:
 def _checked(found: Reference) -> Reference:
     if _derives_from(found.cls, (_PIPELINE,)):
         what = f"{found.class_name} is a pipeline outside diffusers: {found.where}"
-        raise BadInput(what, "pass a pipeline class that diffusers exports, or the class of this pipeline's denoiser")
+        raise BadInput(what, "pass FILE::Class of a class that has __call__, or the class of this pipeline's denoiser")
     if not is_module(found.cls):
         raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "pass the class of the model itself")
     if found.cls.method("forward") is None:

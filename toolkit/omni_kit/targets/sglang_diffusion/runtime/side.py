@@ -4,6 +4,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import asked, pictured, pictures_of, read_pipeline, scenarios_for
 from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.replacing import replaced
+from omni_kit.targets.sglang_diffusion.pipeline_dir import OUTSIDE
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline, prepare
 from omni_kit.targets.sglang_diffusion.runtime.faults import Served, faults_of, made
 from omni_kit.targets.sides import Mesh, StageFault
@@ -28,6 +30,7 @@ from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.models import component_model
+from omni_kit.upstream.diffusers.pipelines import Pipeline
 
 _FILM = 5
 _DIT, _WHOLE, _SHARES = "dit.py", "generation.py", "share_tokens("
@@ -46,6 +49,12 @@ class SGLangPipelineBuilder:
         self._latest: Opened | None = None
         self._attended: Counter[str] = Counter()
         self._conditions: dict[str, str] = {}
+
+    @cached_property
+    def _read(self) -> Pipeline:
+        """Upstream's pipeline: of the plugin's own file where it is outside diffusers."""
+        file = self._package / f"{OUTSIDE}.py" if self._package is not None else Path()
+        return read_pipeline(f"{file}::{self._name}" if file.is_file() else self._name)
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Remembers whose pipeline it is; it is imported with the checkpoint that it serves."""
@@ -79,7 +88,7 @@ class SGLangPipelineBuilder:
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
         found: Tensors = {}
-        for scenario in scenarios_for(read_pipeline(self._name), inputs):
+        for scenario in scenarios_for(self._read, inputs):
             found |= self._called(model, scenario)
         return found
 
@@ -140,10 +149,10 @@ class SGLangPipelineBuilder:
         return made(self._served(), kind)
 
     def _denoiser(self) -> Any:
-        return self._require().pipeline.get_module(read_pipeline(self._name).denoiser.name)
+        return self._require().pipeline.get_module(self._read.denoiser.name)
 
     def _served(self) -> Served:
-        opened, read = self._require(), read_pipeline(self._name)
+        opened, read = self._require(), self._read
         upstream = component_model(find_library("diffusers"), read.denoiser.class_name, {})
         scheduler = type(opened.pipeline.get_module("scheduler"))
         step = Denoising(read, upstream).step
@@ -171,13 +180,13 @@ class SGLangPipelineBuilder:
         if picture.dim() == _FILM:
             picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
         if not _denoises(self._require()):  # a stage of its own asks as upstream does
-            guidance = guidance_of(read_pipeline(self._name))
+            guidance = guidance_of(self._read)
             return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
         # SGLang asks for the prompt first, and in a call of its own.
         return noted.named(scenario.name, together=False, negative_first=False, picture=picture)
 
     def _noted(self, model: Any, scenario: Scenario) -> tuple[Noted, torch.Tensor]:
-        opened, read = self._require(), read_pipeline(self._name)
+        opened, read = self._require(), self._read
         given, pictures = asked(read, guidance_of(read), scenario), pictures_of(read, scenario)
         given = {_OF_REQUESTS.get(name, name): value for name, value in given.items() if name not in _BY_SIZE}
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
