@@ -9,6 +9,7 @@ import torch
 from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
+from omni_kit.toys.batches.denoiser import trial as trial_module
 from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.scalars import pair
 from omni_kit.toys.batches.denoiser.sizes import Sizes
@@ -358,6 +359,33 @@ def test_a_length_that_only_parameters_know_is_found_by_the_error() -> None:
     assert denoiser_inputs(Positions())["0.context"].shape == (1, 32, 28)
 
 
+class Described(Small):
+    """Takes positions and a mask of any shape: only the documentation says which."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, grid: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Predict the noise.
+
+        x: (N, C, H, W), latents
+        grid: (B, 2, N): where patches are
+        mask (torch.Tensor, optional):
+            which patches count, of shape [B, 1, N]
+        """
+        weights = (grid.float().mean() + mask.float().mean()).expand(1, 1, 6)
+        return self.mixed(x, weights) * t[:, None, None, None]
+
+
+class Undescribed(Described):
+    def forward(self, x: torch.Tensor, t: torch.Tensor, grid: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Predict the noise of x, with grid (positions, of patches) and mask (torch.Tensor, optional)."""
+        return super().forward(x, t, grid, mask)
+
+
+@pytest.mark.parametrize(("model", "dims"), [(Described, (3, 3)), (Undescribed, (2, 2))])
+def test_a_documented_shape_says_how_many_dimensions_an_argument_has(model: Any, dims: tuple[int, int]) -> None:
+    inputs = denoiser_inputs(model())
+    assert (inputs["0.grid"].dim(), inputs["0.mask"].dim()) == dims
+
+
 class Asserts(Small):
     """As many words as it says, which no name tells."""
 
@@ -368,6 +396,12 @@ class Asserts(Small):
 
 def test_a_length_that_is_asserted_is_found() -> None:
     assert denoiser_inputs(Asserts(reach=31))["0.context"].shape == (1, 31, 28)
+
+
+def test_a_search_ends_in_time_with_the_error_of_the_furthest_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_LONGEST", 0.0)
+    with pytest.raises(BadInput, match="accepts no inputs.*AssertionError"):
+        denoiser_inputs(Asserts(reach=31))
 
 
 def test_a_size_that_no_input_can_have_is_an_error() -> None:

@@ -835,6 +835,8 @@ class Net(nn.Module):
     def forward(self, x: float["b n d"], t: int["b"] | int[""]):
         assert x.device.type == "cuda" and x.dim() == 3
         assert x.is_cuda
+        assert x.dtype in (torch.float16, torch.bfloat16)
+        assert x.dtype in (torch.float32, torch.bfloat16)
         return x + self.mean
 """
 
@@ -843,6 +845,8 @@ def test_what_only_the_authors_machine_has_is_left_out(tmp_path: Path) -> None:
     found = ported(tmp_path, DEVICES).text.partition("class Tiny")[2]
     assert "assert x.dim() == 3" in found.replace("hidden_states", "x")
     assert "cuda" not in found
+    assert "float16, torch.bfloat16" not in found
+    assert "float32, torch.bfloat16" in found
     assert "load_state_dict" not in found
     assert "ignore_for_config" not in found
     assert "hidden_states: torch.Tensor, timestep: torch.LongTensor" in found

@@ -110,6 +110,7 @@ def __getattr__(name):
     raise AttributeError(name)
 """
 ASKS = """
+import torch
 from torch import nn
 
 from . import parts
@@ -123,6 +124,7 @@ class Lamp(nn.Module):
     def forward(self, x, t):
         assert x.device.type == "cuda" and x.dim() == 2
         assert x.is_cuda
+        assert x.dtype in [torch.float16, torch.bfloat16]
         return self.warm(x)
 """
 

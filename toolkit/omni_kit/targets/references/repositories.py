@@ -18,6 +18,7 @@ from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import small_arguments
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
+from omni_kit.toys.batches.denoiser.asserted import asserted
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
@@ -105,23 +106,27 @@ class RepositoryBuilder:
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
         first: nn.Module | None = None
-        refused: BadInput | None = None
-        for values in small_arguments(reference, given):
+        why: BadInput | None = None
+        refused: list[tuple[Mapping[str, Any], str]] = []
+        for values in small_arguments(reference, given, refused):
             try:
                 torch.manual_seed(0)
                 model = self._made(reference, values)
-            except BadInput as error:
-                refused = refused or error
-            else:
                 fill(model)
-                if _takes(model, batch_builder):
+            except (BadInput, ValueError) as error:  # more weights than there are different numbers
+                why = why or (error if isinstance(error, BadInput) else BadInput(str(error)))
+                refused.append((values, str(error)))
+            else:
+                said = _refusal(model, batch_builder)
+                if not said:
                     return model
+                refused.append((values, said))
                 first = first or model
             if time.monotonic() > ends:
                 break
         if first is None:
-            assert refused is not None
-            raise refused
+            assert why is not None
+            raise why
         return first
 
     def importing_files(self) -> AbstractContextManager[None]:
@@ -150,13 +155,13 @@ class RepositoryBuilder:
         return model.train().to(self._device)
 
 
-def _takes(model: nn.Module, batch_builder: BatchBuilder) -> bool:
-    """Whether there are inputs that a model takes."""
+def _refusal(model: nn.Module, batch_builder: BatchBuilder) -> str:
+    """Why there are no inputs that a model takes; empty where there are some."""
     try:
         batch_builder.batch(model, lambda batch: {})
-    except BadInput:
-        return False
-    return True
+    except BadInput as error:
+        return error.message
+    return ""
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +195,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     except (ImportError, OmniKitError):
         raise
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        said = " ".join(f"{type(error).__name__}: {error} {asserted(error)}".split())
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
         raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})") from error

@@ -15,13 +15,13 @@ from omni_kit.targets.diffusers.porting.syntax import (
     walk,
     with_body,
 )
+from omni_kit.upstream.repositories.traits import NEEDS_GPU
 
 _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
     r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*custom_(fwd|bwd))$"
 )
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
-_ASKS_GPU = re.compile(r"\.device\.type *==|\.is_cuda\b")
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
 # A function that many repositories copy takes inputs in a tuple, parameters, and whether to checkpoint.
 _PARAMETERS = re.compile(r"parameters\(\)|^\(\)$|params")
@@ -170,7 +170,7 @@ class _OnAnyDevice(cst.CSTTransformer):
         self, original_node: cst.Assert, updated_node: cst.Assert
     ) -> cst.Assert | cst.RemovalSentinel:
         """Without what it says of a GPU."""
-        parts = [one for one in _conjuncts(updated_node.test) if not _ASKS_GPU.search(code(one))]
+        parts = [one for one in _conjuncts(updated_node.test) if not NEEDS_GPU.search(code(one))]
         if not parts:
             return cst.RemoveFromParent()
         if len(parts) == len(_conjuncts(updated_node.test)):

@@ -1,48 +1,115 @@
-"""The sizes that a failed assertion had compared."""
+"""The sizes that a failed check had compared: an assertion, or a condition under which something is raised."""
 
 import ast
 import linecache
-from types import TracebackType
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from types import FrameType
 from typing import Any
+
+_EQUAL = re.compile(r"asserted (\d+) == (\d+)")
+_LISTED = re.compile(r"asserted (\d+) in \[([\d, ]+)\]")
+_DIVIDED = re.compile(r"asserted (\d+) % (\d+) == 0")
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.NotIn: ast.In}
+_MOST = 16  # allowed sizes of a list
 
 
 def asserted(error: BaseException) -> str:
-    """Return `asserted 64 == 1024` for an assertion that two sizes are equal, or two shapes; empty for other errors.
+    """Return what a failed check requires of sizes: `asserted 64 == 1024`, `asserted 8 in [16, 32]`, or
+    `asserted 20 % 8 == 0`; empty for other errors.
 
-    Of two shapes these are the first two sizes that differ. Both sides are computed again where the assertion stands.
+    Of two shapes these are the first two sizes that differ. Both sides are computed again where the check stands.
     """
-    place = error.__traceback__ if isinstance(error, AssertionError) else None
+    place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
-    compared = _comparison(place) if place is not None else None
-    if place is None or compared is None:
+    if place is None:
         return ""
+    code = place.tb_frame.f_code
     try:
-        left, right = (eval(compile(ast.Expression(one), "<assertion>", "eval"), place.tb_frame.f_globals,
-                            place.tb_frame.f_locals) for one in (compared.left, compared.comparators[0]))  # fmt: skip
+        tree = _parsed("".join(linecache.getlines(code.co_filename, place.tb_frame.f_globals)))
+    except SyntaxError:
+        return ""
+    found = (_said(one, place.tb_frame) for one in _required(tree, place.tb_lineno))
+    return next(filter(None, found), "")
+
+
+def required_sizes(said: str) -> list[tuple[int, int]]:
+    """Return the changes of a size that pass a check as `asserted` describes it: the size, and what it may become."""
+    if found := _LISTED.search(said):
+        allowed = sorted(map(int, found[2].split(",")), key=lambda one: abs(one - int(found[1])))
+        return [(int(found[1]), one) for one in allowed]
+    if found := _DIVIDED.search(said):
+        size, parts = int(found[1]), int(found[2])
+        fewer = next(one for one in range(min(size, parts), 0, -1) if size % one == 0)
+        below = [(size, size // parts * parts)] if size > parts else []
+        return [(size, -(-size // parts) * parts), *below, (parts, fewer)]
+    if found := _EQUAL.search(said):
+        return [(int(found[1]), int(found[2])), (int(found[2]), int(found[1]))]
+    return []
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _required(tree: ast.Module, line: int) -> Iterator[ast.expr]:
+    """The conditions that are not met where something is asserted, or raised, at a line."""
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Assert) and _stands(one, line):
+            yield from _parts(one.test, ast.And)
+        elif isinstance(one, ast.If):
+            for branch, met in ((one.body, False), (one.orelse, True)):
+                if any(isinstance(part, ast.Raise) and _stands(part, line) for part in branch):
+                    parts = _parts(one.test, ast.And if met else ast.Or)
+                    yield from parts if met else map(_opposite, parts)
+
+
+def _stands(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or 0)
+
+
+def _parts(test: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
+
+
+def _opposite(test: ast.expr) -> ast.expr:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
+        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
+    return ast.Compare(test, [ast.Eq()], [ast.Constant(0)]) if isinstance(test, ast.BinOp) else ast.Constant(True)
+
+
+def _said(test: ast.expr, frame: FrameType) -> str:
+    """The sizes of a condition that is not met; empty of other conditions."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return ""
+    left, right = test.left, test.comparators[0]
+    divided = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and ast.unparse(right) == "0"
+    sides = (left.left, left.right) if divided and isinstance(left, ast.BinOp) else (left, right)
+    try:
+        one, other = (_value(side, frame) for side in sides)
     except Exception:  # whatever the code raises that is computed again
         return ""
-    pairs = zip(left, right, strict=False) if isinstance(left, tuple) and isinstance(right, tuple) else [(left, right)]
+    if divided:
+        return f"asserted {one} % {other} == 0" if _is_size(one) and _is_size(other) and one % other else ""
+    if isinstance(test.ops[0], ast.In) and _is_size(one) and isinstance(other, list | tuple | set | frozenset | range):
+        sizes = [size for size in other if _is_size(size)][:_MOST]
+        return f"asserted {one} in {sizes}" if sizes and one not in other else ""
+    if not isinstance(test.ops[0], ast.Eq):
+        return ""
+    pairs = zip(one, other, strict=False) if isinstance(one, tuple) and isinstance(other, tuple) else [(one, other)]
     one, other = next(((a, b) for a, b in pairs if a != b), (None, None))
     return f"asserted {one} == {other}" if _is_size(one) and _is_size(other) else ""
 
 
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    whole = ast.fix_missing_locations(ast.Expression(node))
+    return eval(compile(whole, "<check>", "eval"), frame.f_globals, frame.f_locals)
+
+
 def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _comparison(place: TracebackType) -> ast.Compare | None:
-    """The comparison by `==` that an assertion at a place makes."""
-    code, line = place.tb_frame.f_code, place.tb_lineno
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename, place.tb_frame.f_globals)))
-    except SyntaxError:
-        return None
-    found = [
-        one for one in ast.walk(tree) if isinstance(one, ast.Assert) and one.lineno <= line <= (one.end_lineno or 0)
-    ]
-    parts = [part for one in found for part in (one.test.values if isinstance(one.test, ast.BoolOp) else [one.test])]
-    equal = [
-        one for one in parts if isinstance(one, ast.Compare) and len(one.ops) == 1 and isinstance(one.ops[0], ast.Eq)
-    ]
-    return equal[0] if equal else None

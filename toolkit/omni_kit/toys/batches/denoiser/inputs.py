@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -235,6 +236,8 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
     return said[1] if said else str(one.annotation)
 
 
+_SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
+_NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
 _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_scale|max))")
 
@@ -258,9 +261,18 @@ def _axes(annotation: str) -> int | None:
 
 def _rank(forward: Any, name: str) -> int | None:
     """Return an argument's number of dimensions in the documentation; the last shape, if there are several."""
-    said = re.search(rf"^ *{name} \(.*$", inspect.getdoc(forward) or "", re.MULTILINE)
-    shapes = re.findall(r"\(([^()`]*,[^()`]*)\)", said[0]) if said else []
+    lines = (inspect.getdoc(forward) or "").splitlines()
+    at = next((at for at, line in enumerate(lines) if re.match(rf" *{name}( \(|: *\S)", line)), None)
+    if at is None:
+        return None
+    deep = _indented(lines[at])
+    more = takewhile(lambda line: line.strip() and _indented(line) > deep, lines[at + 1 :])
+    shapes = [said for line in (lines[at], *more) for said in _SHAPE.findall(line) if not _NO_SHAPE.search(said)]
     return len([part for part in shapes[-1].split(",") if part.strip()]) if shapes else None
+
+
+def _indented(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _placed(sample: Tensors, model: nn.Module) -> Tensors:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from omni_kit.toys.batches.denoiser import embeddings, image_conditions, masks, positions, scalars
-from omni_kit.toys.batches.denoiser.options import Argument, Option, Role
+from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 # The first whose pattern is found in the name; None for what is no data: switches, residuals of other models, caches,
@@ -58,6 +58,19 @@ def role_of(argument: Argument) -> Role | None:
 
 
 def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | None]:
-    """Return possible values of an argument, the likeliest first; None omits an optional argument."""
+    """Return possible values of an argument, the likeliest first; None omits an optional argument.
+
+    Those with as many dimensions as the documentation says come before others.
+    """
     found = list(role(argument, sizes))
+    if argument.rank is not None:
+        found.sort(key=lambda one: _dimensions(one, sizes) not in (None, argument.rank))
     return found if argument.required or None in found else [*found, None]
+
+
+def _dimensions(option: Option | None, sizes: Sizes) -> int | None:
+    """Return the number of dimensions of an option that is one tensor; None of any other."""
+    if option is None or isinstance(option, LikeLatents):
+        return None
+    made = option(sizes)
+    return made[""].dim() if [*made] == [""] else None

@@ -11,6 +11,7 @@ import inspect
 import math
 import re
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -30,6 +31,7 @@ from omni_kit.toys.width_errors import WIDTHS
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
+_LONGEST = 120.0  # seconds
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -81,6 +83,7 @@ class Trial:
     most: float = math.inf
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _any_shape: bool = False
+    _ends: float = math.inf
 
     def reach(self, chosen: Chosen) -> Reach:
         """Return the progress of the model's forward with a choice."""
@@ -96,8 +99,10 @@ class Trial:
         """Return the first choice that the model accepts, found one argument at a time, or the furthest one.
 
         The search starts from all arguments, then from the required ones. An output with another layout than the
-        latents counts only where no other input works. After `most` inputs, the search returns the furthest.
+        latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
+        process would be ended before it has been called with all, the search returns the furthest.
         """
+        self._ends = time.monotonic() + _LONGEST
         try:
             return self._searched()
         except _Exhausted:
@@ -178,8 +183,8 @@ class Trial:
         return found
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
-        """Return the result of `reach`; raise _Exhausted after `most` inputs."""
-        if self.tried >= self.most:
+        """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
+        if self.tried >= self.most or (self.tried and time.monotonic() > self._ends):
             raise _Exhausted
         return self.reach(chosen)
 
