@@ -386,6 +386,64 @@ def test_a_documented_shape_says_how_many_dimensions_an_argument_has(model: Any,
     assert (inputs["0.grid"].dim(), inputs["0.mask"].dim()) == dims
 
 
+class Delegates(Small):
+    """Its forward hands everything on to another method, which takes one argument after the other."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self.wide = torch.nn.Linear(40, 6)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return self.predicted(x, t, one, other)
+
+    def predicted(self, x: torch.Tensor, t: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return the noise."""
+        if one.shape[-1] != 40:
+            raise ValueError("one")
+        first = self.wide(one).mean(1, keepdim=True)
+        if other.shape[-1] != 28:
+            raise ValueError("other")
+        return self.mixed(x, self.text(other) + first) * t[:, None, None, None]
+
+
+def test_a_method_that_forward_calls_says_how_far_it_came() -> None:
+    lines = {reach_of(Delegates(), one).far[:2] for one in (28, 40)}
+    assert len({forward for forward, _ in lines}) == 1
+    assert len({inner for _, inner in lines}) == 2
+    assert denoiser_inputs(Delegates())["0.one"].shape[-1] == 40
+
+
+def reach_of(model: Any, one: int) -> trial_module.Reach:
+    def made() -> dict[str, torch.Tensor]:
+        return {
+            "x": torch.ones(1, 6, 4, 4),
+            "t": torch.ones(1),
+            "one": torch.ones(1, 3, one),
+            "other": torch.ones(1, 3, 2),
+        }
+
+    return trial_module.how_far(model, made)
+
+
+class TwoEncoders(Small):
+    """Takes the texts of two encoders, of the second one for each block."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(num_layers=2, **config)
+        self.wide = torch.nn.Linear(40, 6)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+        first = self.text(texts[0])
+        inner = sum(self.wide(text) for text in [texts[-1][at] for at in range(2)])
+        return self.mixed(x, first + inner) * t[:, None, None, None]
+
+
+def test_the_texts_of_several_encoders_are_a_list() -> None:
+    inputs = denoiser_inputs(TwoEncoders())
+    assert inputs["0.texts[0]"].shape == (1, 9, 28)
+    assert inputs["0.texts[1]"].shape == (2, 1, 9, 40)
+
+
 class Asserts(Small):
     """As many words as it says, which no name tells."""
 
@@ -400,7 +458,7 @@ def test_a_length_that_is_asserted_is_found() -> None:
 
 def test_a_search_ends_in_time_with_the_error_of_the_furthest_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_module, "_LONGEST", 0.0)
-    with pytest.raises(BadInput, match="accepts no inputs.*AssertionError"):
+    with pytest.raises(BadInput, match=r"accepts no inputs.*AssertionError"):
         denoiser_inputs(Asserts(reach=31))
 
 

@@ -1,6 +1,7 @@
 """The reference side of a model that no library has yet: its authors' repository, imported here and nowhere else."""
 
 import json
+import math
 import time
 import traceback
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import small_arguments
-from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
+from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.asserted import asserted
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
@@ -28,6 +29,7 @@ from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
 _LONGEST = 120.0  # seconds in which another set of arguments is looked for
+_FEW_TRIED, _MOST_MADE = 300, 3  # inputs for each set of arguments, and sets that are then called with all inputs
 WEIGHTS = "model.safetensors"
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
@@ -105,8 +107,8 @@ class RepositoryBuilder:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
-        first: nn.Module | None = None
-        why: BadInput | None = None
+        made: list[nn.Module] = []
+        first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         for values in small_arguments(reference, given, refused):
             try:
@@ -114,20 +116,19 @@ class RepositoryBuilder:
                 model = self._made(reference, values)
                 fill(model)
             except (BadInput, ValueError) as error:  # more weights than there are different numbers
-                why = why or (error if isinstance(error, BadInput) else BadInput(str(error)))
+                first = first or (error if isinstance(error, BadInput) else BadInput(str(error)))
                 refused.append((values, str(error)))
-            else:
-                said = _refusal(model, batch_builder)
-                if not said:
-                    return model
-                refused.append((values, said))
-                first = first or model
+                continue
+            if not (why := _refusal(model, batch_builder, _FEW_TRIED)):
+                return model
+            refused.append((values, why))
+            made = [*made, model][:_MOST_MADE]
             if time.monotonic() > ends:
                 break
-        if first is None:
-            assert why is not None
-            raise why
-        return first
+        if first is not None and not made:
+            raise first
+        takes = (one for one in made if time.monotonic() < ends and not _refusal(one, batch_builder, math.inf))
+        return next(takes, made[0])
 
     def importing_files(self) -> AbstractContextManager[None]:
         """Let imports find the authors' modules."""
@@ -155,13 +156,9 @@ class RepositoryBuilder:
         return model.train().to(self._device)
 
 
-def _refusal(model: nn.Module, batch_builder: BatchBuilder) -> str:
-    """Why there are no inputs that a model takes; empty where there are some."""
-    try:
-        batch_builder.batch(model, lambda batch: {})
-    except BadInput as error:
-        return error.message
-    return ""
+def _refusal(model: nn.Module, batch_builder: BatchBuilder, most: float) -> str:
+    """Why a model takes none of the first inputs that are tried; empty where it takes one."""
+    return batch_builder.refusal(model, most) if isinstance(batch_builder, DenoiserBatchBuilder) else ""
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:

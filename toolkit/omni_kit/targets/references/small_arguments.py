@@ -24,9 +24,10 @@ def small_arguments(
 ) -> Iterator[dict[str, Any]]:
     """Yield the values of a toy config, then variants of it, each once.
 
-    In turn: a width that other parts have fixed, as an error of forward says; numbers where null will not do; sizes that are equal where they are
-    equal in the published config; other widths of the whole; all this with the other words that an argument takes;
-    without one of the parts that are switched on; sizes that the constructor's checks allow; the published sizes.
+    In turn: a width that other parts have fixed, as an error of forward says; numbers where null will not do; sizes
+    that are equal where they are equal in the published config; other widths of the whole; all this with the other
+    words that an argument takes; without one of the parts that are switched on; sizes that the constructor's checks
+    allow; the published sizes.
 
     Args:
         refused: those of these values that the constructor, or forward with any inputs, did not take so far, each with

@@ -15,7 +15,7 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
-from omni_kit.pysource.reads import items_read
+from omni_kit.pysource.reads import items_read, literal
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
@@ -210,6 +210,7 @@ def _arguments(model: Any) -> list[Argument]:
             one.default is one.empty,
             sigmas,
             _expected(type(model), one.name) or _rank(forward, one.name) or _axes(str(one.annotation)),
+            _picked(forward, one.name),
         )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
@@ -224,6 +225,13 @@ def _items(argument: Argument, forward: Any) -> list[Argument]:
     if not keys or role_of(argument) in WHOLE:
         return [argument]
     return [Argument(f"{argument.name}{{{key}}}", "", needed, argument.sigmas) for key, needed in keys.items()]
+
+
+def _picked(forward: Any, name: str) -> int:
+    """The number of items of an argument that forward picks by literal indices."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(forward))))
+    items = (one.slice for one in nodes if isinstance(one, ast.Subscript) and ast.unparse(one.value) == name)
+    return len({ast.unparse(one) for one in items if type(literal(one)) is int})
 
 
 def _annotated(one: inspect.Parameter, forward: Any) -> str:

@@ -24,6 +24,7 @@ class Argument:
         required: it has no default.
         sigmas: times are given as parts of one, not of a thousand.
         rank: how many dimensions it has, as documented; None where that is not said.
+        picked: the number of its items that forward picks by literal indices, such as `texts[0]` and `texts[-1]`.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Argument:
     required: bool
     sigmas: bool
     rank: int | None = None
+    picked: int = 0
 
     @property
     def own_name(self) -> str:

@@ -1,6 +1,7 @@
 """The inputs that a model accepts, found by calling it: bounded, and the same in every run.
 
-How far a forward comes before it fails is the line at which it does, then the number of torch's operations, then how
+How far a forward comes before it fails is the line at which it does, then that of the method of the same model that it
+calls there (a forward may hand everything on to one), then the number of torch's operations, then how
 near the sizes are that torch's error names: where several inputs are joined, each right one brings the sum nearer. A
 wrong width fails at the first layer that sees it, so of several choices for one argument the right one comes furthest,
 whatever is wrong with the others. Operations alone would not do: how many there are may depend on the sizes.
@@ -14,7 +15,9 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
+from types import CodeType
 from typing import Any
 
 import torch
@@ -48,14 +51,15 @@ class Reach:
     """The progress of a forward.
 
     Attributes:
-        far: the line of the model's forward, how many of torch's operations were done, and how near the sizes of the
-            error are to each other: 0 where they are equal or none are named, less where they are not.
+        far: the line of the model's forward, that of a method that it calls there, how many of torch's operations were
+            done, and how near the sizes of the error are to each other: 0 where they are equal or none are named, less
+            where they are not.
         answer: what it answered; None where it failed, or where the answer is not finite.
         error: why it failed, in one line.
         as_latents: the answer has as many dimensions as the latents.
     """
 
-    far: tuple[int, int, int]
+    far: tuple[int, int, int, int]
     answer: torch.Tensor | None = None
     error: str = ""
     as_latents: bool = True
@@ -193,7 +197,7 @@ class Trial:
 
         What the failing statement depends on comes first, and of that the likeliest choices.
         """
-        read = _read_at(self.model, best.far[0])
+        read = _read_at(self.model, best.far)
         phases = [(likely, names) for names in (read, None) for likely in (_LIKELY, None)]
         for most, names in phases:
             found = chosen, best
@@ -261,7 +265,7 @@ class Trial:
         return absent if without.answer is not None else chosen
 
 
-def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int]]:
+def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int, int]]:
     return found[1].answer is not None, found[1].far
 
 
@@ -281,8 +285,9 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
             answer = ask_again(model, sample)
     except Exception as error:
         said = " ".join(filter(None, (str(error), asserted(error))))
-        return Reach((_line(model, error), counter.count, _nearness(said)), error=f"{type(error).__name__}: {said}")
-    done = (_END, counter.count, 0)
+        far = (*_lines(model, error), counter.count, _nearness(said))
+        return Reach(far, error=f"{type(error).__name__}: {said}")
+    done = (_END, 0, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
     latents = sample[noisy_name({**sample, TARGET: answer})]
@@ -292,9 +297,19 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
 
 
-def _read_at(model: Any, line: int) -> set[str]:
-    """Return what a statement of a model's forward reads, by its line, and what that was computed from."""
-    lines, first = inspect.getsourcelines(inspect.unwrap(type(model).forward))
+def _read_at(model: Any, far: tuple[int, ...]) -> set[str]:
+    """Return what the statements at the lines of a model's methods read, and what that was computed from."""
+    functions = [*_methods(type(model)).values()]
+    found: set[str] = set()
+    for line in filter(None, far[:2]):
+        around = (one for one in functions if one.co_firstlineno <= line)
+        code = max(around, key=lambda one: one.co_firstlineno, default=None)
+        found |= _read_in(code, line) if code is not None else set()
+    return found
+
+
+def _read_in(code: CodeType, line: int) -> set[str]:
+    lines, first = inspect.getsourcelines(code)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     statements = [one for one in ast.walk(tree) if isinstance(one, ast.stmt)]
     there = [one for one in statements if one.lineno <= line - first + 1 <= (one.end_lineno or 0)]
@@ -319,19 +334,33 @@ def _nearness(error: str) -> int:
     return -abs(int(said["wants"]) - int(said["came"])) - _MOST_JOINED if said else -_END
 
 
-def _line(model: Any, error: BaseException) -> int:
-    """The line of the model's own forward up to which it was read when an error came; 0 where it was not begun.
+def _lines(model: Any, error: BaseException) -> tuple[int, int]:
+    """The line of the model's own forward up to which it was read when an error came, 0 where it was not begun; and
+    that of the method of the model that it called there, 0 where it called none.
 
     Of a call over several lines that is its last one: what computes its arguments stands before.
     """
-    code = inspect.unwrap(type(model).forward).__code__
+    methods = _methods(type(model))
+    found: list[int] = []
     place = error.__traceback__
     while place is not None:
-        if place.tb_frame.f_code is code:
+        code = place.tb_frame.f_code
+        if methods.get(code.co_name) is code and (found or code is methods["forward"]):
             _, last, _, _ = next(islice(code.co_positions(), place.tb_lasti // 2, None))
-            return last or place.tb_lineno
+            found.append(last or place.tb_lineno)
         place = place.tb_next
-    return 0
+    forward, inner, *_ = (*found, 0, 0)
+    return forward, inner
+
+
+@lru_cache(maxsize=8)
+def _methods(cls: Any) -> dict[str, CodeType]:
+    """The methods of a model's class that stand in the file of its forward, by their names."""
+    forward = inspect.unwrap(cls.forward).__code__
+    names = (name for name in dir(cls) if not name.startswith("__"))
+    codes = (getattr(inspect.unwrap(one), "__code__", None) for name in names if (one := getattr(cls, name)))
+    own = {one.co_name: one for one in codes if one is not None and one.co_filename == forward.co_filename}
+    return {**own, "forward": forward}
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
