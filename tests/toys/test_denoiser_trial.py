@@ -384,6 +384,7 @@ class Undescribed(Described):
 def test_a_documented_shape_says_how_many_dimensions_an_argument_has(model: Any, dims: tuple[int, int]) -> None:
     inputs = denoiser_inputs(model())
     assert (inputs["0.grid"].dim(), inputs["0.mask"].dim()) == dims
+    assert (inputs["0.grid"].shape[1] == 2) == (model is Described)
 
 
 class Delegates(Small):

@@ -28,6 +28,7 @@ class Net(nn.Module):
         hidden_size: int = 1152,
         decoder_size: int = 1152,
         mode: Literal["fused", "plain"] = "fused",
+        norm: str = "batch",
     ):
         super().__init__()
         {needs}
@@ -38,7 +39,7 @@ class Net(nn.Module):
         come = self.come(x.movedim(1, -1))
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
-TOY = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused"}
+TOY = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -56,6 +57,7 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("out_channels * 2", lambda toy: toy["out_channels"] == 6),
     ("assert hidden_size // 4 % 8 == 0", lambda toy: toy["hidden_size"] == 64),
     ("assert mode == 'plain'", lambda toy: toy["mode"] == "plain"),
+    ("self.normed = {'layer': 1}[norm] if norm != 'layer' else 1", lambda toy: toy["norm"] == "layer"),
     ("assert hidden_size == 1152", lambda toy: toy["hidden_size"] == 1152),
     ("assert hidden_size // 4 in (15, 30)", lambda toy: toy["hidden_size"] == 60),
     ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),

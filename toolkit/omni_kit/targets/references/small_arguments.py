@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from omni_kit.pysource.source import dotted
 from omni_kit.toys.batches.denoiser.asserted import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
 from omni_kit.toys.configs.denoiser import HEADS, as_wide
@@ -26,8 +27,8 @@ def small_arguments(
 
     In turn: a width that other parts have fixed, as an error of forward says; numbers where null will not do; sizes
     that are equal where they are equal in the published config; other widths of the whole; all this with the other
-    words that an argument takes; without one of the parts that are switched on; sizes that the constructor's checks
-    allow; the published sizes.
+    words that an argument takes; without one of the parts that are switched on; words that the code compares an
+    argument with; sizes that the constructor's checks allow; the published sizes.
 
     Args:
         refused: those of these values that the constructor, or forward with any inputs, did not take so far, each with
@@ -52,6 +53,7 @@ def _variants(
         yield from (dict(values) for values in bases)
         yield from (as_wide(values, width) for values in bases for width in _WIDER)
     yield from ({**whole, name: False} for name, value in whole.items() if value is True)
+    yield from _in_compared_words(reference, whole)
     checked = (values for before, error in refused for values in _as_checked(before, error))
     yield from islice(checked, _MOST_CHECKED)
     large = {name: value for name, value in published.items() if _is_size(value) and _is_size(given.get(name))}
@@ -99,6 +101,17 @@ def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator
         listed = _LITERAL.search(one.annotation)
         words = ast.literal_eval(listed.group(1)) if listed and isinstance(values.get(name), str) else []
         yield from ({**values, name: word} for word in words if isinstance(word, str) and word != values[name])
+
+
+def _in_compared_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each of the other texts that the authors' code compares an argument with."""
+    nodes = (node for one in reference.closure.definitions for node in ast.walk(one.node))
+    compared = [node for node in nodes if isinstance(node, ast.Compare) and len(node.ops) == 1]
+    for name in (name for name, value in values.items() if isinstance(value, str)):
+        own = (one for one in compared if (dotted(one.left) or "").rpartition(".")[2] == name)
+        said = (node.value for one in own for node in ast.walk(one.comparators[0]) if isinstance(node, ast.Constant))
+        words = dict.fromkeys(word for word in said if isinstance(word, str) and word != values[name])
+        yield from ({**values, name: word} for word in words)
 
 
 def _as_published(reference: Reference) -> dict[str, Any]:

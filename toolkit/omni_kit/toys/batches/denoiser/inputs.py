@@ -203,13 +203,15 @@ def _arguments(model: Any) -> list[Argument]:
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
+    shapes = {one.name: _documented(forward, one.name) for one in parameters}
     whole = [
         Argument(
             one.name,
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            _expected(type(model), one.name) or _rank(forward, one.name) or _axes(str(one.annotation)),
+            _expected(type(model), one.name) or len(shapes[one.name]) or _axes(str(one.annotation)),
+            {at: int(size) for at, size in enumerate(shapes[one.name]) if size.isdigit()},
             _picked(forward, one.name),
         )
         for one in parameters
@@ -267,16 +269,16 @@ def _axes(annotation: str) -> int | None:
     return len(said[1].split()) if said else None
 
 
-def _rank(forward: Any, name: str) -> int | None:
-    """Return an argument's number of dimensions in the documentation; the last shape, if there are several."""
+def _documented(forward: Any, name: str) -> list[str]:
+    """Return an argument's dimensions in the documentation; those of the last shape, if there are several."""
     lines = (inspect.getdoc(forward) or "").splitlines()
     at = next((at for at, line in enumerate(lines) if re.match(rf" *{name}( \(|: *\S)", line)), None)
     if at is None:
-        return None
+        return []
     deep = _indented(lines[at])
     more = takewhile(lambda line: line.strip() and _indented(line) > deep, lines[at + 1 :])
     shapes = [said for line in (lines[at], *more) for said in _SHAPE.findall(line) if not _NO_SHAPE.search(said)]
-    return len([part for part in shapes[-1].split(",") if part.strip()]) if shapes else None
+    return [part.strip() for part in shapes[-1].split(",") if part.strip()] if shapes else []
 
 
 def _indented(line: str) -> int:

@@ -60,17 +60,20 @@ def role_of(argument: Argument) -> Role | None:
 def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | None]:
     """Return possible values of an argument, the likeliest first; None omits an optional argument.
 
-    Those with as many dimensions as the documentation says come before others.
+    Those with the dimensions that the documentation says come before others.
     """
     found = list(role(argument, sizes))
     if argument.rank is not None:
-        found.sort(key=lambda one: _dimensions(one, sizes) not in (None, argument.rank))
+        found.sort(key=lambda one: not _as_documented(one, argument, sizes))
     return found if argument.required or None in found else [*found, None]
 
 
-def _dimensions(option: Option | None, sizes: Sizes) -> int | None:
-    """Return the number of dimensions of an option that is one tensor; None of any other."""
+def _as_documented(option: Option | None, argument: Argument, sizes: Sizes) -> bool:
+    """Whether an option has the dimensions of an argument, where it is a single tensor."""
     if option is None or isinstance(option, LikeLatents):
-        return None
+        return True
     made = option(sizes)
-    return made[""].dim() if [*made] == [""] else None
+    if [*made] != [""]:
+        return True
+    shape = made[""].shape
+    return len(shape) == argument.rank and all(shape[at] == size for at, size in argument.lengths.items())
