@@ -445,6 +445,27 @@ def test_the_texts_of_several_encoders_are_a_list() -> None:
     assert inputs["0.texts[1]"].shape == (2, 1, 9, 40)
 
 
+class Mapped(Small):
+    """Answers a mapping, in which something is missing, and takes what only another method documents."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        return self.sampled(x, t, y)
+
+    def sampled(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        """Predict the noise.
+
+        Args:
+            y: a text, of shape (batch_size, 1, length, width)
+        """
+        return {"sample": self.mixed(x, self.text(y).mean((0, 1))[None]) * t[:, None, None, None], "mask": None}
+
+
+def test_an_answer_may_be_a_mapping_and_another_method_may_document_an_argument() -> None:
+    inputs = denoiser_inputs(Mapped())
+    assert inputs["0.training_target"].shape == inputs["0.x"].shape
+    assert inputs["0.y"].shape == (1, 1, 9, 28)
+
+
 class Asserts(Small):
     """As many words as it says, which no name tells."""
 

@@ -203,7 +203,7 @@ def _arguments(model: Any) -> list[Argument]:
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
-    shapes = {one.name: _documented(forward, one.name) for one in parameters}
+    shapes = {one.name: _documented(type(model), one.name) for one in parameters}
     whole = [
         Argument(
             one.name,
@@ -269,9 +269,17 @@ def _axes(annotation: str) -> int | None:
     return len(said[1].split()) if said else None
 
 
-def _documented(forward: Any, name: str) -> list[str]:
-    """Return an argument's dimensions in the documentation; those of the last shape, if there are several."""
-    lines = (inspect.getdoc(forward) or "").splitlines()
+def _documented(cls: Any, name: str) -> list[str]:
+    """Return the dimensions of an argument as forward documents them, or a method of the class that has it, too."""
+    forward = inspect.unwrap(cls.forward)
+    others = (inspect.unwrap(one) for one in vars(cls).values() if inspect.isfunction(one))
+    taking = (one for one in others if name in inspect.signature(one).parameters)
+    return next(filter(None, (_shape_in(inspect.getdoc(one) or "", name) for one in (forward, *taking))), [])
+
+
+def _shape_in(text: str, name: str) -> list[str]:
+    """Return an argument's dimensions in a documentation; those of the last shape, if there are several."""
+    lines = text.splitlines()
     at = next((at for at, line in enumerate(lines) if re.match(rf" *{name}( \(|: *\S)", line)), None)
     if at is None:
         return []
