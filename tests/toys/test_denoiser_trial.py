@@ -10,6 +10,7 @@ from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
+from omni_kit.toys.batches.denoiser.inputs import searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.scalars import pair
 from omni_kit.toys.batches.denoiser.sizes import Sizes
@@ -464,6 +465,35 @@ def test_an_answer_may_be_a_mapping_and_another_method_may_document_an_argument(
     inputs = denoiser_inputs(Mapped())
     assert inputs["0.training_target"].shape == inputs["0.x"].shape
     assert inputs["0.y"].shape == (1, 1, 9, 28)
+
+
+class FourAxes(Small):
+    """Takes a text with one axis more than texts have, and says so as einops does."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        if text.dim() != 4:
+            raise ValueError(f"Wrong shape: expected 4 dims. Received {text.dim()}-dim tensor.")
+        return self.mixed(x, self.text(text[:, 0])) * t[:, None, None, None]
+
+
+def test_the_number_of_dimensions_in_an_error_is_tried_first() -> None:
+    found = searched_inputs(FourAxes())
+    assert found.inputs["0.text"].dim() == 4
+    assert found.tried < 40
+
+
+class Unset(Small):
+    """Needs a mask of two axes, without which a variable has no value."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor, mask: Any = None, *, y: Any = None) -> Any:
+        if mask is not None and mask.dim() == 3:
+            kept = mask.float()
+        text = self.text(text).mean(1) if y is None else y
+        return self.mixed(x, kept.mean() + text[:, None]) * t[:, None, None, None]
+
+
+def test_what_gives_a_missing_variable_its_value_is_tried_first() -> None:
+    assert searched_inputs(Unset()).inputs["0.mask"].dim() == 3
 
 
 class Asserts(Small):

@@ -36,6 +36,7 @@ class Net(nn.Module):
         self.go = nn.Linear(decoder_size, in_channels)
 
     def forward(self, x, timestep):
+        assert getattr(self, "third", 3) % 3 == 0
         come = self.come(x.movedim(1, -1))
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
@@ -63,6 +64,7 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),
     ("if in_channels != 9: raise ValueError(in_channels)", lambda toy: toy["in_channels"] == 9),
     ("self.inner = nn.Linear(hidden_size, 1152)", lambda toy: toy["decoder_size"] == 1152),
+    ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
     ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
 ])  # fmt: skip
 def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.attention
 from torch.overrides import TorchFunctionMode
 
 _CUDA = re.compile(r"^cuda(:\d+)?$")
@@ -52,10 +54,17 @@ def stay_on_cpu() -> None:
     for name in ("range_push", "range_pop", "mark"):
         setattr(torch.cuda.nvtx, name, _replying(None))
     torch.compile = _uncompiled
+    for module, name in ((torch.backends.cuda, "sdp_kernel"), (torch.nn.attention, "sdpa_kernel")):
+        setattr(module, name, _any_kernel)
 
 
 def _replying(reply: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: reply
+
+
+def _any_kernel(*args: Any, **kwargs: Any) -> AbstractContextManager[None]:
+    """Allow every kernel of attention: those that authors choose are on a GPU alone."""
+    return nullcontext()
 
 
 def _uncompiled(model: Any = None, **kwargs: Any) -> Any:

@@ -5,7 +5,8 @@ import math
 import time
 import traceback
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +18,10 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
-from omni_kit.targets.references.small_arguments import small_arguments
+from omni_kit.targets.references.small_arguments import as_checked, small_arguments
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.asserted import asserted
+from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
@@ -28,8 +30,8 @@ from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
-_LONGEST = 120.0  # seconds in which another set of arguments is looked for
-_FEW_TRIED, _MOST_MADE = 300, 3  # inputs for each set of arguments, and sets that are then called with all inputs
+_LONGEST = 90.0  # seconds in which another set of arguments is looked for
+_FEW_TRIED, _MOST_KEPT = 200, 2  # inputs for each set of arguments, and sets that are then called with all inputs
 WEIGHTS = "model.safetensors"
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
@@ -42,6 +44,19 @@ class BrokenReference(BadInput):
     """
 
     blames_reference = True
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A model that was made, and takes none of the first inputs that were tried."""
+
+    values: dict[str, Any]
+    model: nn.Module
+    why: BadInput
+
+    @property
+    def far(self) -> tuple[int, ...]:
+        return self.why.far if isinstance(self.why, NoInputs) else ()
 
 
 class RepositoryBuilder:
@@ -107,28 +122,58 @@ class RepositoryBuilder:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
-        made: list[nn.Module] = []
+        tried: list[_Tried] = []
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         for values in small_arguments(reference, given, refused):
-            try:
-                torch.manual_seed(0)
-                model = self._made(reference, values)
-                fill(model)
-            except (BadInput, ValueError) as error:  # more weights than there are different numbers
-                first = first or (error if isinstance(error, BadInput) else BadInput(str(error)))
-                refused.append((values, str(error)))
+            one = self._tried(reference, values, batch_builder, _FEW_TRIED)
+            if isinstance(one, nn.Module):
+                return one
+            if isinstance(one, BadInput):
+                first = first or one
+                refused.append((values, one.message))
                 continue
-            if not (why := _refusal(model, batch_builder, _FEW_TRIED)):
-                return model
-            refused.append((values, why))
-            made = [*made, model][:_MOST_MADE]
+            refused.append((values, one.why.message))
+            tried = sorted([*tried, one], key=lambda tried: tried.far, reverse=True)[:_MOST_KEPT]
             if time.monotonic() > ends:
                 break
-        if first is not None and not made:
+        if first is not None and not tried:
             raise first
-        takes = (one for one in made if time.monotonic() < ends and not _refusal(one, batch_builder, math.inf))
-        return next(takes, made[0])
+        return self._longer_tried(reference, tried, batch_builder) or tried[0].model
+
+    def _tried(
+        self, reference: Reference, values: Mapping[str, Any], batch_builder: BatchBuilder, most: float
+    ) -> "nn.Module | _Tried | BadInput":
+        """The model of these arguments where it takes inputs; or what was made; or why it cannot be made."""
+        try:
+            torch.manual_seed(0)
+            model = self._made(reference, values)
+            fill(model)
+        except (BadInput, ValueError) as error:  # more weights than there are different numbers
+            return error if isinstance(error, BadInput) else BadInput(str(error))
+        if not isinstance(batch_builder, DenoiserBatchBuilder):
+            return model
+        why = batch_builder.refusal(model, most)
+        return model if why is None else _Tried(dict(values), model, why)
+
+    def _longer_tried(self, reference: Reference, tried: "list[_Tried]", builder: BatchBuilder) -> nn.Module | None:
+        """Of models that take none of the first inputs one that takes another; or takes it with a size that a check in
+        its forward allows.
+        """
+        if not isinstance(builder, DenoiserBatchBuilder):
+            return None
+        ends = time.monotonic() + _LONGEST
+        for one in tried:
+            if (why := builder.refusal(one.model, math.inf)) is None:
+                return one.model
+            for values in as_checked(one.values, why.message):
+                if time.monotonic() > ends:
+                    return None
+                with suppress(BadInput, ValueError):
+                    fill(model := self._made(reference, values))
+                    if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
+                        return model
+        return None
 
     def importing_files(self) -> AbstractContextManager[None]:
         """Let imports find the authors' modules."""
@@ -154,11 +199,6 @@ class RepositoryBuilder:
         signed = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
         setattr(model, ARGUMENTS, {SIGNED: signed, **given})
         return model.train().to(self._device)
-
-
-def _refusal(model: nn.Module, batch_builder: BatchBuilder, most: float) -> str:
-    """Why a model takes none of the first inputs that are tried; empty where it takes one."""
-    return batch_builder.refusal(model, most) if isinstance(batch_builder, DenoiserBatchBuilder) else ""
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:

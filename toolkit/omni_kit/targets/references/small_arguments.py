@@ -9,7 +9,7 @@ from typing import Any
 from omni_kit.pysource.source import dotted
 from omni_kit.toys.batches.denoiser.asserted import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
-from omni_kit.toys.configs.denoiser import HEADS, as_wide
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide
 from omni_kit.toys.width_errors import WIDTHS
 from omni_kit.upstream.repositories.reference import Reference
 
@@ -26,9 +26,9 @@ def small_arguments(
     """Yield the values of a toy config, then variants of it, each once.
 
     In turn: a width that other parts have fixed, as an error of forward says; numbers where null will not do; sizes
-    that are equal where they are equal in the published config; other widths of the whole; all this with the other
-    words that an argument takes; without one of the parts that are switched on; words that the code compares an
-    argument with; sizes that the constructor's checks allow; the published sizes.
+    that are equal where they are equal in the published config; words that the code compares an argument with; other
+    widths of the whole; all this with the other words that an argument takes; without one of the parts that are
+    switched on; sizes that the constructor's checks allow; the published sizes.
 
     Args:
         refused: those of these values that the constructor, or forward with any inputs, did not take so far, each with
@@ -48,13 +48,14 @@ def _variants(
     published = _as_published(reference)
     yield from islice(_with_fixed_widths(published, refused), _MOST_FIXED)
     whole = _with_numbers(reference, given)
+    yield from (whole, _alike(published, whole))
+    yield from _in_compared_words(reference, whole)
     for worded in (whole, *_in_other_words(reference, whole)):
         bases = worded, _alike(published, worded)
         yield from (dict(values) for values in bases)
         yield from (as_wide(values, width) for values in bases for width in _WIDER)
     yield from ({**whole, name: False} for name, value in whole.items() if value is True)
-    yield from _in_compared_words(reference, whole)
-    checked = (values for before, error in refused for values in _as_checked(before, error))
+    checked = (values for before, error in refused for values in as_checked(before, error))
     yield from islice(checked, _MOST_CHECKED)
     large = {name: value for name, value in published.items() if _is_size(value) and _is_size(given.get(name))}
     yield {**whole, **large}
@@ -76,11 +77,13 @@ def _with_fixed_widths(
             yield {**values, **changed}
 
 
-def _as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
-    """With a size that a failed check of the constructor allows: of an argument that has the refused size, then of one
-    that is a part or a multiple of it.
+def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
+    """Yield values with a size that a failed check allows: of heads and with them of the whole, of an argument that
+    has the refused size, then of one that is a part or a multiple of it.
     """
     for one, other in required_sizes(error):
+        if one == HEAD_DIM:
+            yield as_wide(values, HEADS * other)
         equal = {name: _replaced(value, one, other) for name, value in values.items()}
         yield from ({**values, name: new} for name, new in equal.items() if new != values[name])
         sizes = {name: value for name, value in values.items() if _is_size(value) and value != one}

@@ -25,6 +25,7 @@ _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_che
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
 # A function that many repositories copy takes inputs in a tuple, parameters, and whether to checkpoint.
 _PARAMETERS = re.compile(r"parameters\(\)|^\(\)$|params")
+_KERNELS = re.compile(r"^([\w.]+\.)?sdpa?_kernel\(")
 _OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
@@ -141,6 +142,10 @@ class _PlainlyAnnotated(cst.CSTTransformer):
         return updated_node.left if alike and changed else updated_node
 
 
+def _last(item: cst.WithItem) -> cst.WithItem:
+    return item.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+
+
 class _OnAnyDevice(cst.CSTTransformer):
     """On the device of what a function receives, or of the model as it is built."""
 
@@ -165,6 +170,16 @@ class _OnAnyDevice(cst.CSTTransformer):
         """Without marks for a profiler and without waiting for a GPU."""
         called = updated_node.value.func if isinstance(updated_node.value, cst.Call) else updated_node.value
         return cst.RemoveFromParent() if _OF_GPU.match(chain(called)) else updated_node
+
+    def leave_With(  # noqa: N802
+        self, original_node: cst.With, updated_node: cst.With
+    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
+        """Without a choice among torch's kernels of attention, of which most are on a GPU alone."""
+        kept = [one for one in updated_node.items if not _KERNELS.search(code(one.item))]
+        if kept or not isinstance(updated_node.body, cst.IndentedBlock):
+            same = len(kept) == len(updated_node.items)
+            return updated_node if same else updated_node.with_changes(items=[*kept[:-1], _last(kept[-1])])
+        return cst.FlattenSentinel(updated_node.body.body)
 
     def leave_Assert(  # noqa: N802
         self, original_node: cst.Assert, updated_node: cst.Assert

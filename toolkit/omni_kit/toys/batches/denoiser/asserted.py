@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import math
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -12,6 +13,7 @@ _EQUAL = re.compile(r"asserted (\d+) == (\d+)")
 _LISTED = re.compile(r"asserted (\d+) in \[([\d, ]+)\]")
 _DIVIDED = re.compile(r"asserted (\d+) % (\d+) == 0")
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.NotIn: ast.In}
+_EVEN = 4  # parts of a head are halved
 _MOST = 16  # allowed sizes of a list
 
 
@@ -44,7 +46,8 @@ def required_sizes(said: str) -> list[tuple[int, int]]:
         size, parts = int(found[1]), int(found[2])
         fewer = next(one for one in range(min(size, parts), 0, -1) if size % one == 0)
         below = [(size, size // parts * parts)] if size > parts else []
-        return [(size, -(-size // parts) * parts), *below, (parts, fewer)]
+        even = -(-size // (whole := math.lcm(parts, _EVEN))) * whole
+        return [(size, even), (size, -(-size // parts) * parts), *below, (parts, fewer)]
     if found := _EQUAL.search(said):
         return [(int(found[1]), int(found[2])), (int(found[2]), int(found[1]))]
     return []

@@ -33,16 +33,20 @@ class DenoiserBatchBuilder:
         """Two samples of different sizes; see `searched_inputs`."""
         return self._searched(model, self._most)
 
-    def refusal(self, model: Any, most: float) -> str:
-        """Why a model takes none of as many inputs as are tried at most; empty where it takes one."""
-        try:
-            self._searched(model, min(most, self._most))
-        except BadInput as error:
-            return error.message
-        return ""
+    def refusal(self, model: Any, most: float, start: Chosen | None = None) -> BadInput | None:
+        """Why a model takes none of as many inputs as are tried at most; None where it takes one.
 
-    def _searched(self, model: Any, most: float) -> Tensors:
-        found = searched_inputs(model, most, self._first)
+        Args:
+            start: what is tried first.
+        """
+        try:
+            self._searched(model, min(most, self._most), start)
+        except BadInput as error:
+            return error
+        return None
+
+    def _searched(self, model: Any, most: float, start: Chosen | None = None) -> Tensors:
+        found = searched_inputs(model, most, self._first or start)
         if self._first is None:
             self._first, self._most = found.chosen, max(found.tried, _LEAST_TRIED)
         return found.inputs

@@ -40,12 +40,12 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from (option(fill, 1, text, width) for width in widths)
     yield from vectors
     yield from (option(fill, 1, patches, width) for width in widths)  # one for each patch
+    yield from (option(fill, 1, 1, text, width) for width in widths)
     yield from (option(fill, sizes.blocks, 1, text, width) for width in widths)
     layers = (value for key, value in sizes.config.items() if key.endswith("text_layers") and isinstance(value, int))
     yield from (option(fill, 1, text, count, width) for count in layers for width in widths)
     yield from (option(fill, 1, 2, text, width) for width in widths)
     yield from (option(fill, 1, 1, width) for width in widths)
-    yield from (option(fill, 1, 1, text, width) for width in widths)
     yield from lists
     yield LikeLatents(argument.name)
     yield option(numbers, 1, text)  # the model has an embedding of its own

@@ -30,6 +30,18 @@ STATED = "_inputs"  # of the config: argument of forward -> what a person says t
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 
 
+class NoInputs(BadInput):
+    """A model accepts no inputs that could be derived.
+
+    Attributes:
+        far: the furthest progress of its forward; see `Reach`.
+        chosen: what was chosen for every argument there.
+    """
+
+    far: tuple[int, ...] = ()
+    chosen: Chosen | None = None
+
+
 @dataclass(frozen=True)
 class Search:
     """The inputs that a model was found to take.
@@ -141,12 +153,14 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     """Inputs that the model takes.
 
     Raises:
-        BadInput: there are none.
+        NoInputs: there are none.
     """
     chosen, reach = trial.run()
     if reach.answer is None:
         name = type(model).__name__
-        raise BadInput(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        refusal = NoInputs(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        refusal.far, refusal.chosen = reach.far, chosen
+        raise refusal
     return chosen
 
 

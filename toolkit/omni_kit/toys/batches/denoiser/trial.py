@@ -34,12 +34,19 @@ from omni_kit.toys.width_errors import WIDTHS
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
-_LONGEST = 120.0  # seconds
+_LONGEST = 80.0  # seconds
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
 # How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
+
+# How einops and Python name a tensor with too few or too many dimensions.
+_DIMENSIONS = re.compile(
+    r"expected (\d+) dims\. Received (\d+)-dim|not enough values to unpack \(expected (\d+), got (\d+)\)"
+)
+
+_UNSET = re.compile(r"cannot access local variable '(\w+)'")
 
 Choices = Mapping[str, list[Any]]
 Chosen = dict[str, int]
@@ -195,13 +202,18 @@ class Trial:
     def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
-        What the failing statement depends on comes first, and of that the likeliest choices.
+        What the failing statement depends on comes first, and of that what has as many dimensions as the error asks
+        for, then the likeliest choices.
         """
-        read = _read_at(self.model, best.far)
-        phases = [(likely, names) for names in (read, None) for likely in (_LIKELY, None)]
-        for most, names in phases:
+        unset = _UNSET.search(best.error)
+        read = _read_at(self.model, best.far[:2])
+        inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
+        ranked = self._with_other_dimensions(chosen, best.error, inner or read)
+        phases = [ranked, *(self._changes(chosen, most, names) for names in (inner, read, None)
+                            for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
+        for phase in phases:
             found = chosen, best
-            for tried in self._changes(chosen, most, names):
+            for tried in phase:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
@@ -211,19 +223,39 @@ class Trial:
                 break
         return found
 
+    def _with_other_dimensions(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
+        """Of one argument that a failing statement reads, the choices with as many dimensions more as it expects."""
+        said = _DIMENSIONS.search(error)
+        if said is None:
+            return
+        expected, received = (int(one) for one in said.groups() if one is not None)
+        for name in (name for name in chosen if re.split(r"\W", name)[0] in names):
+            now = self._dimensions(chosen, name)
+            for index in range(len(self.choices[name])) if now else ():
+                tried = {**chosen, name: index}
+                if self._dimensions(tried, name) == now + expected - received:
+                    yield tried
+
+    def _dimensions(self, chosen: Chosen, name: str) -> int:
+        """The number of dimensions of an argument; 0 where it is no single tensor."""
+        try:
+            made = self.make(chosen).get(name)
+        except Exception:  # as in `how_far`
+            return 0
+        return made.dim() if made is not None else 0
+
     def _changes(self, chosen: Chosen, most: int | None, names: set[str] | None) -> Iterator[Chosen]:
         """Of one argument, or of all that have the same role: what fits one fits the others, too."""
         for alike in self.alike if names is None else ():
             for index in range(1, min(len(self.choices[name]) for name in alike)):
                 if most is None or index < most:
                     yield {**chosen, **dict.fromkeys(alike, index)}
-        for name, options in self.choices.items():
-            if names is not None and re.split(r"\W", name)[0] not in names:
-                continue
-            likely = [*range(len(options))][:most]
-            absent = [options.index(None)] if None in options else []
-            for index in dict.fromkeys([*likely, *absent]):
-                yield {**chosen, name: index}
+        changed = {name: options for name, options in self.choices.items()
+                   if names is None or re.split(r"\W", name)[0] in names}  # fmt: skip
+        for index in range(most or max(map(len, changed.values()), default=0)):
+            yield from ({**chosen, name: index} for name, options in changed.items() if index < len(options))
+        absent = {name: options.index(None) for name, options in changed.items() if None in options}
+        yield from ({**chosen, name: index} for name, index in absent.items())
         if most is None and names is None:
             yield from self._beside_latents(chosen)
 
@@ -297,24 +329,28 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
 
 
-def _read_at(model: Any, far: tuple[int, ...]) -> set[str]:
-    """Return what the statements at the lines of a model's methods read, and what that was computed from."""
-    functions = [*_methods(type(model)).values()]
+def _read_at(model: Any, lines: tuple[int, ...], only: str = "") -> set[str]:
+    """Return what the statements at the lines of a model's methods read, and what that was computed from.
+
+    Args:
+        only: the one name that they read which counts.
+    """
+    functions = [*_methods(model).values()]
     found: set[str] = set()
-    for line in filter(None, far[:2]):
+    for line in filter(None, lines):
         around = (one for one in functions if one.co_firstlineno <= line)
         code = max(around, key=lambda one: one.co_firstlineno, default=None)
-        found |= _read_in(code, line) if code is not None else set()
+        found |= _read_in(code, line, only) if code is not None else set()
     return found
 
 
-def _read_in(code: CodeType, line: int) -> set[str]:
+def _read_in(code: CodeType, line: int, only: str) -> set[str]:
     lines, first = inspect.getsourcelines(code)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     statements = [one for one in ast.walk(tree) if isinstance(one, ast.stmt)]
     there = [one for one in statements if one.lineno <= line - first + 1 <= (one.end_lineno or 0)]
     inner = min(there, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
-    read = _names(inner, ast.Load) if inner is not None else set()
+    read = {only} if only else _names(inner, ast.Load) if inner is not None else set()
     before = [one for one in statements if inner is not None and one.lineno < inner.lineno]
     for one in sorted(before, key=lambda one: -one.lineno):
         if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign) and _names(one, ast.Store) & read:
@@ -340,7 +376,7 @@ def _lines(model: Any, error: BaseException) -> tuple[int, int]:
 
     Of a call over several lines that is its last one: what computes its arguments stands before.
     """
-    methods = _methods(type(model))
+    methods = _methods(model)
     found: list[int] = []
     place = error.__traceback__
     while place is not None:
@@ -353,8 +389,13 @@ def _lines(model: Any, error: BaseException) -> tuple[int, int]:
     return forward, inner
 
 
+def _methods(model: Any) -> dict[str, CodeType]:
+    cls: Any = type(model)
+    return _methods_of(cls)
+
+
 @lru_cache(maxsize=8)
-def _methods(cls: Any) -> dict[str, CodeType]:
+def _methods_of(cls: Any) -> dict[str, CodeType]:
     """The methods of a model's class that stand in the file of its forward, by their names."""
     forward = inspect.unwrap(cls.forward).__code__
     names = (name for name in dir(cls) if not name.startswith("__"))
