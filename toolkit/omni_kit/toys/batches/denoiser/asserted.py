@@ -39,17 +39,18 @@ def asserted(error: BaseException) -> str:
 
 def required_sizes(said: str) -> list[tuple[int, int]]:
     """Return the changes of a size that pass a check as `asserted` describes it: the size, and what it may become."""
-    if found := _LISTED.search(said):
-        allowed = sorted(map(int, found[2].split(",")), key=lambda one: abs(one - int(found[1])))
-        return [(int(found[1]), one) for one in allowed]
-    if found := _DIVIDED.search(said):
-        size, parts = int(found[1]), int(found[2])
+    listed, divided, equal = (pattern.search(said) for pattern in (_LISTED, _DIVIDED, _EQUAL))
+    if listed:
+        size = int(listed[1])
+        return [(size, one) for one in sorted(map(int, listed[2].split(",")), key=lambda one: abs(one - size))]
+    if divided:
+        size, parts = int(divided[1]), int(divided[2])
         fewer = next(one for one in range(min(size, parts), 0, -1) if size % one == 0)
         below = [(size, size // parts * parts)] if size > parts else []
         even = -(-size // (whole := math.lcm(parts, _EVEN))) * whole
         return [(size, even), (size, -(-size // parts) * parts), *below, (parts, fewer)]
-    if found := _EQUAL.search(said):
-        return [(int(found[1]), int(found[2])), (int(found[2]), int(found[1]))]
+    if equal:
+        return [(int(equal[1]), int(equal[2])), (int(equal[2]), int(equal[1]))]
     return []
 
 
