@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from omni_kit.errors import MissingRequirement
-from omni_kit.targets.references import on_cpu
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.repositories import BrokenReference
 from omni_kit.targets.references.repositories import made as build
@@ -48,16 +47,6 @@ class Lantern(nn.Module):
 """
 
 
-@pytest.fixture(autouse=True)
-def torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what keeps a process on the CPU and uncompiled: other tests compile."""
-    monkeypatch.setattr(torch, "compile", torch.compile)
-    yield
-    for mode in on_cpu._mode:
-        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-    on_cpu._mode.clear()
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Iterator[Path]:
     package = tmp_path / "src" / "lantern_authors"
@@ -71,7 +60,6 @@ def repository(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_neither_the_package_nor_missing_packages_keep_a_class_from_being_made(repository: Path) -> None:
-    import torch
 
     reference = find_reference(f"{repository}::Lantern")
     authors = Authors(reference)
@@ -130,7 +118,6 @@ class Lamp(nn.Module):
 
 
 def test_parts_that_a_package_imports_when_asked_and_no_gpu(tmp_path: Path) -> None:
-    import torch
 
     parts = tmp_path / "lamp" / "parts"
     parts.mkdir(parents=True)
