@@ -209,3 +209,8 @@ def test_positions_that_only_a_checkpoint_sizes_get_room() -> None:
 ])  # fmt: skip
 def test_the_levels_of_a_u_net_are_narrow(name: str, value: Any, small: Any) -> None:
     assert toy_denoiser({name: value}) == {name: small}
+
+
+@pytest.mark.parametrize(("levels", "side"), [(3, 8), (4, 8), (6, 32)])
+def test_a_picture_can_be_halved_on_each_level(levels: int, side: int) -> None:
+    assert toy_denoiser({"image_size": 256, "ch_mult": [1] * levels})["image_size"] == side

@@ -978,3 +978,28 @@ def test_a_module_called_like_an_argument_is_called_otherwise(made: str, moved: 
     found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, net.replace("return x", "return self.gate, x")))
     assert (("self.gate_ = nn.Linear" in found.text) and ("self.gate_, " in found.text)) is moved
     assert ((r"gate_\1",) in [row.names for row in found.rows]) is moved
+
+
+SECTIONS = """
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        args = config.model.args
+        self.kind = config.model.kind.lower()
+        self.proj = nn.Linear(args.get("width", 8), config.data.size)
+
+    def forward(self, x, t):
+        return self.proj(x) * self.config.model.scale
+"""
+
+
+def test_what_a_config_has_in_sections_is_registered_one_by_one(tmp_path: Path) -> None:
+    found = ported(tmp_path, SECTIONS).text.partition("class Tiny")[2]
+    init = found.partition("def __init__(")[2].partition("):")[0]
+    assert {part.strip() for part in init.split(",")} - {""} == {"self", "kind", "size", "scale", "width=8"}
+    assert "self.kind = kind.lower()" in found
+    assert "nn.Linear(width, size)" in found
+    assert "self.config.scale" in found
+    assert "config.model" not in found
+    assert "args" not in found

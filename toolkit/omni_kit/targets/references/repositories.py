@@ -218,6 +218,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     settings, namespace = reference.settings, reference.namespace
     if namespace is not None:
         read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
+        read.sections = namespace.sections
         values = {namespace.argument: read, **values}
     stay_on_cpu()
     try:
@@ -239,13 +240,21 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
 
 
 class _Fields(dict[str, Any]):
-    """A config whose fields are items and attributes, as the loaders of configs make them."""
+    """A config whose fields are items and attributes, as the loaders of configs make them.
+
+    Attributes:
+        sections: parts that hold fields in their turn; one object stands for all.
+    """
+
+    sections: frozenset[str] = frozenset()
 
     def __getattr__(self, name: str) -> Any:
-        """The field of that name."""
-        if name not in self:
-            raise AttributeError(name)
-        return self[name]
+        """The field of that name, or the section."""
+        if name in self:
+            return self[name]
+        if name in self.sections:
+            return self
+        raise AttributeError(name)
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

@@ -229,10 +229,12 @@ def _fit_widths(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
 
 
 def _fit_sides(toy: dict[str, Any]) -> None:
-    """Pictures are a few patches high and wide."""
+    """Pictures are a few patches high and wide, and a U-Net can halve them on each of its levels."""
     patch = toy.get("patch_size")
     patch = patch[-1] if isinstance(patch, (list, tuple)) and patch else patch
-    side = _SIDE * (patch if isinstance(patch, int) else _PATCH)
+    halved = max((len(value) - 1 for key, value in toy.items()
+                  if _IS_MULTIPLIERS.search(key) and isinstance(value, (list, tuple))), default=0)  # fmt: skip
+    side = max(_SIDE * (patch if isinstance(patch, int) else _PATCH), 2**halved)
     for key, value in toy.items():
         if IS_SIDE.search(key) and value:
             toy[key] = type(value)([side] * len(value)) if isinstance(value, (list, tuple)) else side
