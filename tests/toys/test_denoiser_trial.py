@@ -468,16 +468,19 @@ def test_an_answer_may_be_a_mapping_and_another_method_may_document_an_argument(
 
 
 class FourAxes(Small):
-    """Takes a text with one axis more than texts have, and says so as einops does."""
+    """Takes a text with one axis more than texts have, and says so as einops does, or in a check."""
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
-        if text.dim() != 4:
+        if self.config.get("checks"):
+            assert len(text.shape) == 4
+        elif text.dim() < 4:
             raise ValueError(f"Wrong shape: expected 4 dims. Received {text.dim()}-dim tensor.")
         return self.mixed(x, self.text(text[:, 0])) * t[:, None, None, None]
 
 
-def test_the_number_of_dimensions_in_an_error_is_tried_first() -> None:
-    found = searched_inputs(FourAxes())
+@pytest.mark.parametrize("checks", [False, True])
+def test_the_number_of_dimensions_in_an_error_is_tried_first(checks: bool) -> None:
+    found = searched_inputs(FourAxes(checks=checks))
     assert found.inputs["0.text"].dim() == 4
     assert found.tried < 40
 

@@ -4,7 +4,6 @@ import ast
 import linecache
 import math
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -28,13 +27,10 @@ def asserted(error: BaseException) -> str:
         place = place.tb_next
     if place is None:
         return ""
-    code = place.tb_frame.f_code
-    try:
-        tree = _parsed("".join(linecache.getlines(code.co_filename, place.tb_frame.f_globals)))
-    except SyntaxError:
-        return ""
-    found = (_said(one, place.tb_frame) for one in _required(tree, place.tb_lineno))
-    return next(filter(None, found), "")
+    code, line = place.tb_frame.f_code, place.tb_lineno
+    checks = _checks("".join(linecache.getlines(code.co_filename, place.tb_frame.f_globals)))
+    tests = (test for node, test in checks if node.lineno <= line <= (node.end_lineno or 0))
+    return next(filter(None, (_said(test, place.tb_frame) for test in tests)), "")
 
 
 def required_sizes(said: str) -> list[tuple[int, int]]:
@@ -54,25 +50,23 @@ def required_sizes(said: str) -> list[tuple[int, int]]:
     return []
 
 
-@lru_cache(maxsize=32)
-def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
-
-
-def _required(tree: ast.Module, line: int) -> Iterator[ast.expr]:
-    """The conditions that are not met where something is asserted, or raised, at a line."""
-    for one in ast.walk(tree):
-        if isinstance(one, ast.Assert) and _stands(one, line):
-            yield from _parts(one.test, ast.And)
+@lru_cache(maxsize=64)
+def _checks(text: str) -> list[tuple[ast.stmt, ast.expr]]:
+    """What a file asserts or raises, each with a condition that is not met there."""
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except SyntaxError:
+        return []
+    found: list[tuple[ast.stmt, ast.expr]] = []
+    for one in nodes:
+        if isinstance(one, ast.Assert):
+            found += [(one, test) for test in _parts(one.test, ast.And)]
         elif isinstance(one, ast.If):
             for branch, met in ((one.body, False), (one.orelse, True)):
-                if any(isinstance(part, ast.Raise) and _stands(part, line) for part in branch):
-                    parts = _parts(one.test, ast.And if met else ast.Or)
-                    yield from parts if met else map(_opposite, parts)
-
-
-def _stands(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or 0)
+                parts = _parts(one.test, ast.And if met else ast.Or)
+                tests = parts if met else [*map(_opposite, parts)]
+                found += [(part, test) for part in branch if isinstance(part, ast.Raise) for test in tests]
+    return found
 
 
 def _parts(test: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:

@@ -17,7 +17,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"controlnet|kwargs$|^return_dict$|^skip_layers$|cache|^enable_|^sparse|scale(_factor)?$", None),
         (r"^img_sizes$|(video|audio)_coords$|^(f_)?patch_size$|^txt_seq_lens$", None),
         (r"^img_shapes$", scalars.picture_sizes),
-        (r"^t$|^t_(?!emb)[a-z]+$|(^|_)times?$|timesteps?(_r)?$|sigmas?$|^ofs$", scalars.time),
+        (r"^t$|^t_(?!emb)[a-z]+$|(^|_)times?$|timesteps?(_r|_ratio)?$|sigmas?$|^ofs$", scalars.time),
         (r"(noise|diffusion|denois\w+)_?(steps?|times?|labels?|levels?)$|^log_?snr$", scalars.time),
         (r"^(max_)?seq_len(gth)?$|^(num|n)_tokens$", scalars.length),
         (r"(^|_)(lens|lengths?)$|(text|prompt|caption)_len$", scalars.lengths),

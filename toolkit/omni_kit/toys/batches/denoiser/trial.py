@@ -41,9 +41,10 @@ _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it ha
 # How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
 
-# How einops and Python name a tensor with too few or too many dimensions.
+# How einops, Python and a check name a tensor with too few or too many dimensions.
 _DIMENSIONS = re.compile(
     r"expected (\d+) dims\. Received (\d+)-dim|not enough values to unpack \(expected (\d+), got (\d+)\)"
+    r"|asserted (?P<received>[1-6]) == (?P<expected>[1-6])\b"
 )
 
 _UNSET = re.compile(r"cannot access local variable '(\w+)'")
@@ -228,7 +229,8 @@ class Trial:
         said = _DIMENSIONS.search(error)
         if said is None:
             return
-        expected, received = (int(one) for one in said.groups() if one is not None)
+        numbers = [int(one) for one in said.groups() if one is not None]
+        expected, received = reversed(numbers) if said["expected"] else numbers
         for name in (name for name in chosen if re.split(r"\W", name)[0] in names):
             now = self._dimensions(chosen, name)
             for index in range(len(self.choices[name])) if now else ():
