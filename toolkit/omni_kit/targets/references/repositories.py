@@ -18,7 +18,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
-from omni_kit.targets.references.small_arguments import as_checked, small_arguments
+from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.asserted import asserted
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
@@ -30,8 +30,8 @@ from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
-_LONGEST = 90.0  # seconds in which another set of arguments is looked for
-_FEW_TRIED, _MOST_KEPT = 200, 2  # inputs for each set of arguments, and sets that are then called with all inputs
+_LONGEST = 110.0  # seconds in which another set of arguments is looked for
+_FEW_TRIED = 200  # inputs for each set of arguments; the one that comes furthest is then called with all
 WEIGHTS = "model.safetensors"
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
@@ -122,7 +122,7 @@ class RepositoryBuilder:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
-        tried: list[_Tried] = []
+        best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         for values in small_arguments(reference, given, refused):
@@ -134,12 +134,17 @@ class RepositoryBuilder:
                 refused.append((values, one.message))
                 continue
             refused.append((values, one.why.message))
-            tried = sorted([*tried, one], key=lambda tried: tried.far, reverse=True)[:_MOST_KEPT]
+            if len(refused) == 1 and not [*with_fixed_widths(reference, refused)]:  # the toy as it is comes first
+                if isinstance(one := self._tried(reference, values, batch_builder, math.inf), nn.Module):
+                    return one
+                assert isinstance(one, _Tried)
+            best = max(filter(None, (best, one)), key=lambda one: one.far)
             if time.monotonic() > ends:
                 break
-        if first is not None and not tried:
+        if best is None:
+            assert first is not None
             raise first
-        return self._longer_tried(reference, tried, batch_builder) or tried[0].model
+        return self._longer_tried(reference, best, batch_builder) or best.model
 
     def _tried(
         self, reference: Reference, values: Mapping[str, Any], batch_builder: BatchBuilder, most: float
@@ -156,23 +161,20 @@ class RepositoryBuilder:
         why = batch_builder.refusal(model, most)
         return model if why is None else _Tried(dict(values), model, why)
 
-    def _longer_tried(self, reference: Reference, tried: "list[_Tried]", builder: BatchBuilder) -> nn.Module | None:
-        """Of models that take none of the first inputs one that takes another; or takes it with a size that a check in
-        its forward allows.
-        """
+    def _longer_tried(self, reference: Reference, one: _Tried, builder: BatchBuilder) -> nn.Module | None:
+        """The model that came furthest, if it takes any inputs; or with a size that a check in its forward allows."""
         if not isinstance(builder, DenoiserBatchBuilder):
             return None
         ends = time.monotonic() + _LONGEST
-        for one in tried:
-            if (why := builder.refusal(one.model, math.inf)) is None:
-                return one.model
-            for values in as_checked(one.values, why.message):
-                if time.monotonic() > ends:
-                    return None
-                with suppress(BadInput, ValueError):
-                    fill(model := self._made(reference, values))
-                    if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
-                        return model
+        if (why := builder.refusal(one.model, math.inf)) is None:
+            return one.model
+        for values in as_checked(one.values, why.message):
+            if time.monotonic() > ends:
+                break
+            with suppress(BadInput, ValueError):
+                fill(model := self._made(reference, values))
+                if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
+                    return model
         return None
 
     def importing_files(self) -> AbstractContextManager[None]:

@@ -46,7 +46,7 @@ def _variants(
 ) -> Iterator[dict[str, Any]]:
     yield dict(given)
     published = _as_published(reference)
-    yield from islice(_with_fixed_widths(published, refused), _MOST_FIXED)
+    yield from islice(with_fixed_widths(reference, refused), _MOST_FIXED)
     whole = _with_numbers(reference, given)
     yield from (whole, _alike(published, whole))
     yield from _in_compared_words(reference, whole)
@@ -61,10 +61,13 @@ def _variants(
     yield {**whole, **large}
 
 
-def _with_fixed_widths(
-    published: Mapping[str, Any], refused: Sequence[tuple[Mapping[str, Any], str]]
+def with_fixed_widths(
+    reference: Reference, refused: Sequence[tuple[Mapping[str, Any], str]]
 ) -> Iterator[dict[str, Any]]:
-    """With the published size of an argument that an error names next to the toy's: another part takes no other."""
+    """Yield values with the published size of an argument that an error names next to the toy's: another part of the
+    model takes no other.
+    """
+    published = _as_published(reference)
     for values, error in refused:
         said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
         sizes = {int(said["came"]), int(said["wants"])} if said is not None else set()

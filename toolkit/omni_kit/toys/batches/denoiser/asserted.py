@@ -52,7 +52,7 @@ def required_sizes(said: str) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=64)
 def _checks(text: str) -> list[tuple[ast.stmt, ast.expr]]:
-    """What a file asserts or raises, each with a condition that is not met there."""
+    """Return the statements of a file that assert or raise, each with a condition that is not met there."""
     try:
         nodes = [*ast.walk(ast.parse(text))]
     except SyntaxError:

@@ -34,7 +34,7 @@ class DenoiserBatchBuilder:
         return self._searched(model, self._most)
 
     def refusal(self, model: Any, most: float, start: Chosen | None = None) -> BadInput | None:
-        """Why a model takes none of as many inputs as are tried at most; None where it takes one.
+        """Return why a model takes none of as many inputs as are tried at most; None where it takes one.
 
         Args:
             start: what is tried first.
