@@ -72,7 +72,10 @@ def _as_documented(option: Option | None, argument: Argument, sizes: Sizes) -> b
     """Whether an option has the dimensions of an argument, where it is a single tensor."""
     if option is None or isinstance(option, LikeLatents):
         return True
-    made = option(sizes)
+    try:
+        made = option(sizes)
+    except Exception:  # as in a trial: whatever is wrong, this sample has no such option
+        return False
     if [*made] != [""]:
         return True
     shape = made[""].shape
