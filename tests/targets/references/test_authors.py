@@ -156,6 +156,7 @@ def test_a_kernel_that_authors_choose_gives_way_to_one_of_the_cpu() -> None:
     from omni_kit.targets.references.on_cpu import stay_on_cpu
 
     stay_on_cpu()
+    assert all(hasattr(one, "__wrapped__") for one in (torch.nn.attention.sdpa_kernel, torch.backends.cuda.sdp_kernel))
     heads = torch.ones(1, 2, 4, 8)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
         assert scaled_dot_product_attention(heads, heads, heads).shape == heads.shape
