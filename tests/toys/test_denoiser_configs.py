@@ -198,3 +198,19 @@ def test_positions_that_only_a_checkpoint_sizes_get_room() -> None:
         "pos_embed_max_size": 36, "num_patches": 36**2,
     }  # fmt: skip
     assert toy_denoiser({"pos_embed_max_size": None}) == {"pos_embed_max_size": None}
+
+
+@pytest.mark.parametrize(("name", "value", "small"), [
+    ("channel_mult", (1, 2, 4, 8), (1, 2, 2, 2)),
+    ("dim_mults", [1, 2], [1, 2]),
+    ("block_out_channels", [320, 640, 1280], [64, 128, 128]),
+    ("ffn_multipliers", [4.0, 8.0], [4.0, 8.0]),
+    ("attention_resolutions", [32, 16, 8], [32, 16, 8]),
+])  # fmt: skip
+def test_the_levels_of_a_u_net_are_narrow(name: str, value: Any, small: Any) -> None:
+    assert toy_denoiser({name: value}) == {name: small}
+
+
+@pytest.mark.parametrize(("levels", "side"), [(3, 8), (4, 8), (6, 32)])
+def test_a_picture_can_be_halved_on_each_level(levels: int, side: int) -> None:
+    assert toy_denoiser({"image_size": 256, "ch_mult": [1] * levels})["image_size"] == side

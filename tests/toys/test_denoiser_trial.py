@@ -9,6 +9,8 @@ import torch
 from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
+from omni_kit.toys.batches.denoiser import trial as trial_module
+from omni_kit.toys.batches.denoiser.inputs import searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.scalars import pair
 from omni_kit.toys.batches.denoiser.sizes import Sizes
@@ -358,6 +360,145 @@ def test_a_length_that_only_parameters_know_is_found_by_the_error() -> None:
     assert denoiser_inputs(Positions())["0.context"].shape == (1, 32, 28)
 
 
+class Described(Small):
+    """Takes positions and a mask of any shape: only the documentation says which."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, grid: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Predict the noise.
+
+        x: (N, C, H, W), latents
+        grid: (B, 2, N): where patches are
+        mask (torch.Tensor, optional):
+            which patches count, of shape [B, 1, N]
+        """
+        weights = (grid.float().mean() + mask.float().mean()).expand(1, 1, 6)
+        return self.mixed(x, weights) * t[:, None, None, None]
+
+
+class Undescribed(Described):
+    def forward(self, x: torch.Tensor, t: torch.Tensor, grid: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Predict the noise of x, with grid (positions, of patches) and mask (torch.Tensor, optional)."""
+        return super().forward(x, t, grid, mask)
+
+
+@pytest.mark.parametrize(("model", "dims"), [(Described, (3, 3)), (Undescribed, (2, 2))])
+def test_a_documented_shape_says_how_many_dimensions_an_argument_has(model: Any, dims: tuple[int, int]) -> None:
+    inputs = denoiser_inputs(model())
+    assert (inputs["0.grid"].dim(), inputs["0.mask"].dim()) == dims
+    assert (inputs["0.grid"].shape[1] == 2) == (model is Described)
+
+
+class Delegates(Small):
+    """Its forward hands everything on to another method, which takes one argument after the other."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self.wide = torch.nn.Linear(40, 6)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return self.predicted(x, t, one, other)
+
+    def predicted(self, x: torch.Tensor, t: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return the noise."""
+        if one.shape[-1] != 40:
+            raise ValueError("one")
+        first = self.wide(one).mean(1, keepdim=True)
+        if other.shape[-1] != 28:
+            raise ValueError("other")
+        return self.mixed(x, self.text(other) + first) * t[:, None, None, None]
+
+
+def test_a_method_that_forward_calls_says_how_far_it_came() -> None:
+    lines = {reach_of(Delegates(), one).far[:2] for one in (28, 40)}
+    assert len({forward for forward, _ in lines}) == 1
+    assert len({inner for _, inner in lines}) == 2
+    assert denoiser_inputs(Delegates())["0.one"].shape[-1] == 40
+
+
+def reach_of(model: Any, one: int) -> trial_module.Reach:
+    def made() -> dict[str, torch.Tensor]:
+        return {
+            "x": torch.ones(1, 6, 4, 4),
+            "t": torch.ones(1),
+            "one": torch.ones(1, 3, one),
+            "other": torch.ones(1, 3, 2),
+        }
+
+    return trial_module.how_far(model, made)
+
+
+class TwoEncoders(Small):
+    """Takes the texts of two encoders, of the second one for each block."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(num_layers=2, **config)
+        self.wide = torch.nn.Linear(40, 6)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+        first = self.text(texts[0])
+        inner = sum(self.wide(text) for text in [texts[-1][at] for at in range(2)])
+        return self.mixed(x, first + inner) * t[:, None, None, None]
+
+
+def test_the_texts_of_several_encoders_are_a_list() -> None:
+    inputs = denoiser_inputs(TwoEncoders())
+    assert inputs["0.texts[0]"].shape == (1, 9, 28)
+    assert inputs["0.texts[1]"].shape == (2, 1, 9, 40)
+
+
+class Mapped(Small):
+    """Answers a mapping, in which something is missing, and takes what only another method documents."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        return self.sampled(x, t, y)
+
+    def sampled(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        """Predict the noise.
+
+        Args:
+            y: a text, of shape (batch_size, 1, length, width)
+        """
+        return {"sample": self.mixed(x, self.text(y).mean((0, 1))[None]) * t[:, None, None, None], "mask": None}
+
+
+def test_an_answer_may_be_a_mapping_and_another_method_may_document_an_argument() -> None:
+    inputs = denoiser_inputs(Mapped())
+    assert inputs["0.training_target"].shape == inputs["0.x"].shape
+    assert inputs["0.y"].shape == (1, 1, 9, 28)
+
+
+class FourAxes(Small):
+    """Takes a text with one axis more than texts have, and says so as einops does, or in a check."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        if self.config.get("checks"):
+            assert len(text.shape) == 4
+        elif text.dim() < 4:
+            raise ValueError(f"Wrong shape: expected 4 dims. Received {text.dim()}-dim tensor.")
+        return self.mixed(x, self.text(text[:, 0])) * t[:, None, None, None]
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_the_number_of_dimensions_in_an_error_is_tried_first(checks: bool) -> None:
+    found = searched_inputs(FourAxes(checks=checks))
+    assert found.inputs["0.text"].dim() == 4
+    assert found.tried < 40
+
+
+class Unset(Small):
+    """Needs a mask of two axes, without which a variable has no value."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor, mask: Any = None, *, y: Any = None) -> Any:
+        if mask is not None and mask.dim() == 3:
+            kept = mask.float()
+        text = self.text(text).mean(1) if y is None else y
+        return self.mixed(x, kept.mean() + text[:, None]) * t[:, None, None, None]
+
+
+def test_what_gives_a_missing_variable_its_value_is_tried_first() -> None:
+    assert searched_inputs(Unset()).inputs["0.mask"].dim() == 3
+
+
 class Asserts(Small):
     """As many words as it says, which no name tells."""
 
@@ -368,6 +509,12 @@ class Asserts(Small):
 
 def test_a_length_that_is_asserted_is_found() -> None:
     assert denoiser_inputs(Asserts(reach=31))["0.context"].shape == (1, 31, 28)
+
+
+def test_a_search_ends_in_time_with_the_error_of_the_furthest_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_LONGEST", 0.0)
+    with pytest.raises(BadInput, match=r"accepts no inputs.*AssertionError"):
+        denoiser_inputs(Asserts(reach=31))
 
 
 def test_a_size_that_no_input_can_have_is_an_error() -> None:

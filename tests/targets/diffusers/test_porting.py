@@ -835,7 +835,12 @@ class Net(nn.Module):
     def forward(self, x: float["b n d"], t: int["b"] | int[""]):
         assert x.device.type == "cuda" and x.dim() == 3
         assert x.is_cuda
-        return x + self.mean
+        assert x.dtype in (torch.float16, torch.bfloat16)
+        assert x.dtype in (torch.float32, torch.bfloat16)
+        with torch.backends.cuda.sdp_kernel(enable_math=False):
+            x = x + self.mean
+        with torch.no_grad():
+            return x
 """
 
 
@@ -843,6 +848,10 @@ def test_what_only_the_authors_machine_has_is_left_out(tmp_path: Path) -> None:
     found = ported(tmp_path, DEVICES).text.partition("class Tiny")[2]
     assert "assert x.dim() == 3" in found.replace("hidden_states", "x")
     assert "cuda" not in found
+    assert "float16, torch.bfloat16" not in found
+    assert "float32, torch.bfloat16" in found
+    assert "with torch.no_grad():" in found
+    assert "\n        hidden_states = hidden_states + self.mean" in found
     assert "load_state_dict" not in found
     assert "ignore_for_config" not in found
     assert "hidden_states: torch.Tensor, timestep: torch.LongTensor" in found
@@ -969,3 +978,28 @@ def test_a_module_called_like_an_argument_is_called_otherwise(made: str, moved: 
     found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, net.replace("return x", "return self.gate, x")))
     assert (("self.gate_ = nn.Linear" in found.text) and ("self.gate_, " in found.text)) is moved
     assert ((r"gate_\1",) in [row.names for row in found.rows]) is moved
+
+
+SECTIONS = """
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        args = config.model.args
+        self.kind = config.model.kind.lower()
+        self.proj = nn.Linear(args.get("width", 8), config.data.size)
+
+    def forward(self, x, t):
+        return self.proj(x) * self.config.model.scale
+"""
+
+
+def test_what_a_config_has_in_sections_is_registered_one_by_one(tmp_path: Path) -> None:
+    found = ported(tmp_path, SECTIONS).text.partition("class Tiny")[2]
+    init = found.partition("def __init__(")[2].partition("):")[0]
+    assert {part.strip() for part in init.split(",")} - {""} == {"self", "kind", "size", "scale", "width=8"}
+    assert "self.kind = kind.lower()" in found
+    assert "nn.Linear(width, size)" in found
+    assert "self.config.scale" in found
+    assert "config.model" not in found
+    assert "args" not in found

@@ -98,6 +98,7 @@ def __getattr__(name):
     raise AttributeError(name)
 """
 ASKS = """
+import torch
 from torch import nn
 
 from . import parts
@@ -111,6 +112,7 @@ class Lamp(nn.Module):
     def forward(self, x, t):
         assert x.device.type == "cuda" and x.dim() == 2
         assert x.is_cuda
+        assert x.dtype in [torch.float16, torch.bfloat16]
         return self.warm(x)
 """
 
@@ -145,3 +147,18 @@ def test_a_model_with_empty_weights_is_not_made(tmp_path: Path) -> None:
     assert build(reference, {"dim": 8, "size": 4}, Authors(reference)).get_parameter("layer.weight").shape == (2, 8)
     with pytest.raises(BrokenReference, match="has no elements"):
         build(reference, {"dim": 8, "size": 9}, Authors(reference))
+
+
+def test_a_kernel_that_authors_choose_gives_way_to_one_of_the_cpu() -> None:
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    from omni_kit.targets.references.on_cpu import stay_on_cpu
+
+    stay_on_cpu()
+    assert all(hasattr(one, "__wrapped__") for one in (torch.nn.attention.sdpa_kernel, torch.backends.cuda.sdp_kernel))
+    heads = torch.ones(1, 2, 4, 8)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        assert scaled_dot_product_attention(heads, heads, heads).shape == heads.shape
+    with torch.backends.cuda.sdp_kernel(enable_flash=False, enable_math=False, enable_mem_efficient=True):
+        assert scaled_dot_product_attention(heads, heads, heads).shape == heads.shape

@@ -28,6 +28,7 @@ class Net(nn.Module):
         hidden_size: int = 1152,
         decoder_size: int = 1152,
         mode: Literal["fused", "plain"] = "fused",
+        norm: str = "batch",
     ):
         super().__init__()
         {needs}
@@ -35,9 +36,11 @@ class Net(nn.Module):
         self.go = nn.Linear(decoder_size, in_channels)
 
     def forward(self, x, timestep):
-        return self.go(self.come(x.movedim(1, -1))).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
+        assert getattr(self, "third", 3) % 3 == 0
+        come = self.come(x.movedim(1, -1))
+        return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
-TOY = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused"}
+TOY = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -55,7 +58,13 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("out_channels * 2", lambda toy: toy["out_channels"] == 6),
     ("assert hidden_size // 4 % 8 == 0", lambda toy: toy["hidden_size"] == 64),
     ("assert mode == 'plain'", lambda toy: toy["mode"] == "plain"),
+    ("self.normed = {'layer': 1}[norm] if norm != 'layer' else 1", lambda toy: toy["norm"] == "layer"),
     ("assert hidden_size == 1152", lambda toy: toy["hidden_size"] == 1152),
+    ("assert hidden_size // 4 in (15, 30)", lambda toy: toy["hidden_size"] == 60),
+    ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),
+    ("if in_channels != 9: raise ValueError(in_channels)", lambda toy: toy["in_channels"] == 9),
+    ("self.inner = nn.Linear(hidden_size, 1152)", lambda toy: toy["decoder_size"] == 1152),
+    ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
     ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
 ])  # fmt: skip
 def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:

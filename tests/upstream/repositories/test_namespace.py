@@ -54,7 +54,6 @@ def test_what_no_command_line_gives_has_no_default(tmp_path: Path) -> None:
     "self.inner = Inner(args)",
     "self.width = args.pop('width', 4)",
     "self.inner = nn.Linear(args, 4)",
-    "self.width = args.model.width",
     "self.depth = args.depth",
     "args.scale = 2",
 ])  # fmt: skip
@@ -102,4 +101,37 @@ def test_reads_are_followed_to_the_classes_within(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", ["self.last = nn.Sequential(*config)", "self.last = Inner(**config)", "print(config)"])
 def test_an_object_that_goes_elsewhere_stays(tmp_path: Path, more: str) -> None:
     (tmp_path / "model.py").write_text(HANDED_ON.replace("{more}", more))
+    assert find_reference(f"{tmp_path}/model.py::Net").namespace is None
+
+
+NESTED = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        args = config.model.args
+        self.kind = config.model.kind.lower()
+        self.proj = nn.Linear(args.get("width", 8), config.data.size)
+        {more}
+
+    def forward(self, x, t):
+        return self.proj(x) * self.config.model.scale
+"""
+
+
+def test_fields_in_sections_are_arguments(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(NESTED.replace("{more}", "pass"))
+    found = find_reference(f"{tmp_path}/model.py::Net")
+    assert found.namespace is not None
+    assert {*found.arguments} == {"kind", "width", "size", "scale"}
+    assert found.namespace.sections == {"model", "args", "data"}
+    assert found.namespace.aliases == {"args"}
+
+
+@pytest.mark.parametrize("more", ["self.size = config.model.size", "self.model = config.data.model", "print(config)"])
+def test_sections_that_no_flat_object_can_stand_for_stay(tmp_path: Path, more: str) -> None:
+    (tmp_path / "model.py").write_text(NESTED.replace("{more}", more))
     assert find_reference(f"{tmp_path}/model.py::Net").namespace is None

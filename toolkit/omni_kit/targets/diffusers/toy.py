@@ -17,7 +17,7 @@ _WHOLE = re.compile(
     r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
 )
 _WIDTHS = re.compile(r"_(width|features)$")
-_CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels)$")
+_CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
@@ -59,6 +59,8 @@ def toy_of(
             unknown += [name] if one.required and not one.placement else []
         else:
             given[aliases[name]] = value
+    given |= {alias: [given[alias]] for name, alias in aliases.items()
+              if type(given.get(alias)) is int and _is_container(name, code)}  # fmt: skip
     given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
@@ -95,6 +97,14 @@ def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
     gone += [one for call in nodes if isinstance(call, ast.Call) and ast.unparse(call.func) in _THROUGH
              for one in call.args]  # fmt: skip
     return any(isinstance(one, ast.Name) and one.id == name for one in gone)
+
+
+def _is_container(name: str, code: Sequence[ast.AST]) -> bool:
+    """Whether the constructor that takes an argument looks something up in it: `(8)` of the authors is no tuple."""
+    inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
+    taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
+    tests = [one for node in taking for one in ast.walk(node) if isinstance(one, ast.Compare)]
+    return any(isinstance(one.ops[0], ast.In | ast.NotIn) and ast.unparse(one.comparators[0]) == name for one in tests)
 
 
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:

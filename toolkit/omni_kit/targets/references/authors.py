@@ -22,7 +22,7 @@ from omni_kit.standins import stand_ins
 from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
-from omni_kit.upstream.repositories.traits import foreign
+from omni_kit.upstream.repositories.traits import NEEDS_GPU, foreign
 
 _INSTEAD = "__omni_kit_instead__"  # how a module of the authors calls `Authors.instead`
 _STAND_INS = "omni_kit.standins"
@@ -240,7 +240,7 @@ class _Guarded(ast.NodeTransformer):
         return changed if isinstance(changed, list) else [changed]
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        """Without what it says of a GPU: here is none."""
+        """Without what it says of a GPU, and of the half precision of its kernels: here is none."""
         node.test = _AnyDevice().visit(node.test)
         return node
 
@@ -262,12 +262,11 @@ class _Guarded(ast.NodeTransformer):
 
 
 class _AnyDevice(ast.NodeTransformer):
-    """Takes it for true that a tensor is on a GPU."""
+    """Takes it for true that a tensor is on a GPU, and of half precision where nothing else would do."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """`x.device.type == "cuda"`."""
-        is_type = isinstance(node.left, ast.Attribute) and ast.unparse(node.left).endswith("device.type")
-        return ast.copy_location(ast.Constant(True), node) if is_type else node
+        """`x.device.type == "cuda"`, and `x.dtype in (torch.float16, torch.bfloat16)`."""
+        return ast.copy_location(ast.Constant(True), node) if NEEDS_GPU.search(ast.unparse(node)) else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """`x.is_cuda`."""

@@ -1,10 +1,12 @@
 """Running code that expects a GPU on a machine, or in a process, without one."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.attention
 from torch.overrides import TorchFunctionMode
 
 _CUDA = re.compile(r"^cuda(:\d+)?$")
@@ -52,10 +54,18 @@ def stay_on_cpu() -> None:
     for name in ("range_push", "range_pop", "mark"):
         setattr(torch.cuda.nvtx, name, _replying(None))
     torch.compile = _uncompiled
+    for module, name in ((torch.backends.cuda, "sdp_kernel"), (torch.nn.attention, "sdpa_kernel")):
+        setattr(module, name, _any_kernel)
 
 
 def _replying(reply: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: reply
+
+
+@contextmanager  # with which torch's own are made, too: its compiler asks for what they wrap
+def _any_kernel(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """Allow every kernel of attention: those that authors choose are on a GPU alone."""
+    yield
 
 
 def _uncompiled(model: Any = None, **kwargs: Any) -> Any:

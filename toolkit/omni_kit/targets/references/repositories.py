@@ -1,10 +1,12 @@
 """The reference side of a model that no library has yet: its authors' repository, imported here and nowhere else."""
 
 import json
+import math
 import time
 import traceback
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +18,10 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
-from omni_kit.targets.references.small_arguments import small_arguments
-from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
+from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
+from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
+from omni_kit.toys.batches.denoiser.asserted import asserted
+from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
@@ -26,7 +30,8 @@ from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
-_LONGEST = 120.0  # seconds in which another set of arguments is looked for
+_LONGEST = 110.0  # seconds in which another set of arguments is looked for
+_FEW_TRIED = 200  # inputs for each set of arguments; the one that comes furthest is then called with all
 WEIGHTS = "model.safetensors"
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
@@ -39,6 +44,19 @@ class BrokenReference(BadInput):
     """
 
     blames_reference = True
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A model that was made, and takes none of the first inputs that were tried."""
+
+    values: dict[str, Any]
+    model: nn.Module
+    why: BadInput
+
+    @property
+    def far(self) -> tuple[int, ...]:
+        return self.why.far if isinstance(self.why, NoInputs) else ()
 
 
 class RepositoryBuilder:
@@ -104,25 +122,60 @@ class RepositoryBuilder:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
-        first: nn.Module | None = None
-        refused: BadInput | None = None
-        for values in small_arguments(reference, given):
-            try:
-                torch.manual_seed(0)
-                model = self._made(reference, values)
-            except BadInput as error:
-                refused = refused or error
-            else:
-                fill(model)
-                if _takes(model, batch_builder):
-                    return model
-                first = first or model
+        best: _Tried | None = None
+        first: BadInput | None = None
+        refused: list[tuple[Mapping[str, Any], str]] = []
+        for values in small_arguments(reference, given, refused):
+            one = self._tried(reference, values, batch_builder, _FEW_TRIED)
+            if isinstance(one, nn.Module):
+                return one
+            if isinstance(one, BadInput):
+                first = first or one
+                refused.append((values, one.message))
+                continue
+            refused.append((values, one.why.message))
+            if len(refused) == 1 and not [*with_fixed_widths(reference, refused)]:  # the toy as it is comes first
+                if isinstance(one := self._tried(reference, values, batch_builder, math.inf), nn.Module):
+                    return one
+                assert isinstance(one, _Tried)
+            best = max(filter(None, (best, one)), key=lambda one: one.far)
             if time.monotonic() > ends:
                 break
-        if first is None:
-            assert refused is not None
-            raise refused
-        return first
+        if best is None:
+            assert first is not None
+            raise first
+        return self._longer_tried(reference, best, batch_builder) or best.model
+
+    def _tried(
+        self, reference: Reference, values: Mapping[str, Any], batch_builder: BatchBuilder, most: float
+    ) -> "nn.Module | _Tried | BadInput":
+        """The model of these arguments where it takes inputs; or what was made; or why it cannot be made."""
+        try:
+            torch.manual_seed(0)
+            model = self._made(reference, values)
+            fill(model)
+        except (BadInput, ValueError) as error:  # more weights than there are different numbers
+            return error if isinstance(error, BadInput) else BadInput(str(error))
+        if not isinstance(batch_builder, DenoiserBatchBuilder):
+            return model
+        why = batch_builder.refusal(model, most)
+        return model if why is None else _Tried(dict(values), model, why)
+
+    def _longer_tried(self, reference: Reference, one: _Tried, builder: BatchBuilder) -> nn.Module | None:
+        """The model that came furthest, if it takes any inputs; or with a size that a check in its forward allows."""
+        if not isinstance(builder, DenoiserBatchBuilder):
+            return None
+        ends = time.monotonic() + _LONGEST
+        if (why := builder.refusal(one.model, math.inf)) is None:
+            return one.model
+        for values in as_checked(one.values, why.message):
+            if time.monotonic() > ends:
+                break
+            with suppress(BadInput, ValueError):
+                fill(model := self._made(reference, values))
+                if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
+                    return model
+        return None
 
     def importing_files(self) -> AbstractContextManager[None]:
         """Let imports find the authors' modules."""
@@ -150,15 +203,6 @@ class RepositoryBuilder:
         return model.train().to(self._device)
 
 
-def _takes(model: nn.Module, batch_builder: BatchBuilder) -> bool:
-    """Whether there are inputs that a model takes."""
-    try:
-        batch_builder.batch(model, lambda batch: {})
-    except BadInput:
-        return False
-    return True
-
-
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config's values, without the class that wrote them."""
     return {name: value for name, value in values.items() if name != SIGNED}
@@ -176,6 +220,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     settings, namespace = reference.settings, reference.namespace
     if namespace is not None:
         read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
+        read.sections = namespace.sections
         values = {namespace.argument: read, **values}
     stay_on_cpu()
     try:
@@ -190,20 +235,28 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     except (ImportError, OmniKitError):
         raise
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        said = " ".join(f"{type(error).__name__}: {error} {asserted(error)}".split())
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
         raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})") from error
 
 
 class _Fields(dict[str, Any]):
-    """A config whose fields are items and attributes, as the loaders of configs make them."""
+    """A config whose fields are items and attributes, as the loaders of configs make them.
+
+    Attributes:
+        sections: parts that hold fields in their turn; one object stands for all.
+    """
+
+    sections: frozenset[str] = frozenset()
 
     def __getattr__(self, name: str) -> Any:
-        """The field of that name."""
-        if name not in self:
-            raise AttributeError(name)
-        return self[name]
+        """The field of that name, or the section."""
+        if name in self:
+            return self[name]
+        if name in self.sections:
+            return self
+        raise AttributeError(name)
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

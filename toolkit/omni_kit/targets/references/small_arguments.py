@@ -2,43 +2,103 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from omni_kit.toys.configs.denoiser import HEADS, as_wide
+from omni_kit.pysource.source import dotted
+from omni_kit.toys.batches.denoiser.asserted import required_sizes
+from omni_kit.toys.batches.denoiser.resized import in_proportion
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide
+from omni_kit.toys.width_errors import WIDTHS
 from omni_kit.upstream.repositories.reference import Reference
 
 _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
 _LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
 _SMALL = 8  # published numbers below are layers, patches and channels
+_LARGEST, _MOST_CHECKED, _MOST_FIXED = 2048, 100, 4
 _INPUT, _OUTPUT = "in_", "out_"
 
 
-def small_arguments(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def small_arguments(
+    reference: Reference, given: Mapping[str, Any], refused: Sequence[tuple[Mapping[str, Any], str]] = ()
+) -> Iterator[dict[str, Any]]:
     """Yield the values of a toy config, then variants of it, each once.
 
-    In turn: numbers where null will not do; sizes that are equal where they are
-    equal in the published config; other widths of the whole; all this with the other words that an argument takes;
-    without one of the parts that are switched on; the published sizes.
+    In turn: a width that other parts have fixed, as an error of forward says; numbers where null will not do; sizes
+    that are equal where they are equal in the published config; words that the code compares an argument with; other
+    widths of the whole; all this with the other words that an argument takes; without one of the parts that are
+    switched on; sizes that the constructor's checks allow; the published sizes.
+
+    Args:
+        refused: those of these values that the constructor, or forward with any inputs, did not take so far, each with
+            the error; the caller adds to it.
     """
     seen: list[dict[str, Any]] = []
-    for values in _variants(reference, given):
+    for values in _variants(reference, given, refused):
         if values not in seen:
             seen.append(values)
             yield values
 
 
-def _variants(reference: Reference, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _variants(
+    reference: Reference, given: Mapping[str, Any], refused: Sequence[tuple[Mapping[str, Any], str]]
+) -> Iterator[dict[str, Any]]:
     yield dict(given)
     published = _as_published(reference)
+    yield from islice(with_fixed_widths(reference, refused), _MOST_FIXED)
     whole = _with_numbers(reference, given)
+    yield from (whole, _alike(published, whole))
+    yield from _in_compared_words(reference, whole)
     for worded in (whole, *_in_other_words(reference, whole)):
         bases = worded, _alike(published, worded)
         yield from (dict(values) for values in bases)
         yield from (as_wide(values, width) for values in bases for width in _WIDER)
     yield from ({**whole, name: False} for name, value in whole.items() if value is True)
+    checked = (values for before, error in refused for values in as_checked(before, error))
+    yield from islice(checked, _MOST_CHECKED)
     large = {name: value for name, value in published.items() if _is_size(value) and _is_size(given.get(name))}
     yield {**whole, **large}
+
+
+def with_fixed_widths(
+    reference: Reference, refused: Sequence[tuple[Mapping[str, Any], str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield values with the published size of an argument that an error names next to the toy's: another part of the
+    model takes no other.
+    """
+    published = _as_published(reference)
+    for values, error in refused:
+        said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
+        sizes = {int(said["came"]), int(said["wants"])} if said is not None else set()
+        changed = {
+            name: published[name]
+            for name, value in values.items()
+            if _is_size(value) and value in sizes and published.get(name) in sizes - {value}
+        }
+        if changed:
+            yield {**values, **changed}
+
+
+def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
+    """Yield values with a size that a failed check allows: of heads and with them of the whole, of an argument that
+    has the refused size, then of one that is a part or a multiple of it.
+    """
+    for one, other in required_sizes(error):
+        if one == HEAD_DIM:
+            yield as_wide(values, HEADS * other)
+        equal = {name: _replaced(value, one, other) for name, value in values.items()}
+        yield from ({**values, name: new} for name, new in equal.items() if new != values[name])
+        sizes = {name: value for name, value in values.items() if _is_size(value) and value != one}
+        yield from ({**values, name: new} for name, value in sizes.items() for new in in_proportion(value, one, other)
+                    if 0 < new <= _LARGEST)  # fmt: skip
+
+
+def _replaced(value: Any, one: int, other: int) -> Any:
+    """A size, or a list of sizes, with one of them become another."""
+    if isinstance(value, list):
+        return [_replaced(item, one, other) for item in value]
+    return other if type(value) is int and value == one else value
 
 
 def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -47,6 +107,17 @@ def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator
         listed = _LITERAL.search(one.annotation)
         words = ast.literal_eval(listed.group(1)) if listed and isinstance(values.get(name), str) else []
         yield from ({**values, name: word} for word in words if isinstance(word, str) and word != values[name])
+
+
+def _in_compared_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each of the other texts that the authors' code compares an argument with."""
+    nodes = (node for one in reference.closure.definitions for node in ast.walk(one.node))
+    compared = [node for node in nodes if isinstance(node, ast.Compare) and len(node.ops) == 1]
+    for name in (name for name, value in values.items() if isinstance(value, str)):
+        own = (one for one in compared if (dotted(one.left) or "").rpartition(".")[2] == name)
+        said = (node.value for one in own for node in ast.walk(one.comparators[0]) if isinstance(node, ast.Constant))
+        words = dict.fromkeys(word for word in said if isinstance(word, str) and word != values[name])
+        yield from ({**values, name: word} for word in words)
 
 
 def _as_published(reference: Reference) -> dict[str, Any]:

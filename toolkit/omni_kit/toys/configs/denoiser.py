@@ -88,6 +88,8 @@ _IS_PATCH = re.compile(r"^patch(_size)?$")
 _LARGEST_PATCH = 4
 _IS_WIDTH_OF_PATCHES = re.compile(r"^patch_\w+_dim$")
 _WIDE = 64  # no patch is as large
+_IS_MULTIPLIERS, _MOST_TIMES = re.compile(r"mult(s|ipliers?)?$"), 2
+_IS_WIDTHS = re.compile(r"(channels|widths|dims|features)$")
 _IS_AXES_COUNT = re.compile(r"dims?$")
 _MOST_AXES = 3
 _IS_LAYERS_OF_TEXT = re.compile(r"^(llama|text)\w*_layers$")
@@ -143,12 +145,23 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
         return type(value)(layer for layer in value if layer < _LAYERS)
     if key.endswith("max_resolution") and isinstance(value, (list, tuple)):
         return type(value)(min(side, AT_MOST["sample_size"]) for side in value)
+    if isinstance(value, (list, tuple)) and value and all(type(one) is int for one in value):
+        return type(value)(_shrunk_levels(key, value))
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return value
     if value <= _MOST_AXES and _IS_AXES_COUNT.search(key):  # 1-D, 2-D or 3-D convolutions
         return value
     rule = next((rule for matches, rule in _RULES if matches(key)), None)
     return value if rule is None else rule(key, value, free)
+
+
+def _shrunk_levels(key: str, value: Sequence[int]) -> Sequence[int]:
+    """Widths of a U-Net's levels, or how many times the first is wide: narrow, and at most twice as wide as that."""
+    if _IS_MULTIPLIERS.search(key):
+        return [min(one, _MOST_TIMES) for one in value]
+    if _IS_WIDTHS.search(key) and not IS_AXES.search(key) and min(value) >= _WIDE:
+        return [_WIDE * min(one // min(value), _MOST_TIMES) for one in value]
+    return value
 
 
 _Rule = Callable[[str, int, Iterator[int]], int]
@@ -216,10 +229,12 @@ def _fit_widths(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
 
 
 def _fit_sides(toy: dict[str, Any]) -> None:
-    """Pictures are a few patches high and wide."""
+    """Pictures are a few patches high and wide, and a U-Net can halve them on each of its levels."""
     patch = toy.get("patch_size")
     patch = patch[-1] if isinstance(patch, (list, tuple)) and patch else patch
-    side = _SIDE * (patch if isinstance(patch, int) else _PATCH)
+    halved = max((len(value) - 1 for key, value in toy.items()
+                  if _IS_MULTIPLIERS.search(key) and isinstance(value, (list, tuple))), default=0)  # fmt: skip
+    side = max(_SIDE * (patch if isinstance(patch, int) else _PATCH), 2**halved)
     for key, value in toy.items():
         if IS_SIDE.search(key) and value:
             toy[key] = type(value)([side] * len(value)) if isinstance(value, (list, tuple)) else side

@@ -92,7 +92,8 @@ class _Worded(Domain):
     def attribute(self, base: Any, name: str, frame: Frame) -> Any:
         """See `Domain`."""
         if base == _WHOLE:
-            return _Words(f'config["{name}"]')
+            within = self._namespace is not None and name in self._namespace.sections
+            return _WHOLE if within else _Words(f'config["{name}"]')
         if base != _SELF:
             return super().attribute(base, name, frame)
         home, _ = frame.home

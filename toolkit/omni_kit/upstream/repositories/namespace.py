@@ -33,10 +33,15 @@ class Namespace:
     Attributes:
         argument: the name that the constructor has for it.
         fields: name -> its read.
+        sections: names of parts that hold fields in their turn, as `model` of `config.model.width`; each field has a
+            name of its own, so that one flat object can stand for all.
+        aliases: variables of the constructor that are a section.
     """
 
     argument: str
     fields: Mapping[str, Read]
+    sections: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
 
 
 def namespace_of(cls: ClassRef) -> Namespace | None:
@@ -55,10 +60,10 @@ def namespace_of(cls: ClassRef) -> Namespace | None:
     required += [one.arg for one, default in named if default is None]
     names = {*positional, *(one.arg for one in init.args.kwonlyargs)}
     for argument in required:
-        reader = _Reader()
+        reader = _Reader(cls)
         plain = reader.follow(_Place(found[0].source, init, cls, found[0]), argument)
-        if plain and reader.fields and not reader.fields.keys() & names:
-            return Namespace(argument, reader.fields)
+        if plain and reader.fields and not reader.fields.keys() & {*names, *reader.sections}:
+            return Namespace(argument, reader.fields, frozenset(reader.sections), frozenset(reader.aliases))
     return None
 
 
@@ -74,9 +79,13 @@ class _Place:
 
 @dataclass
 class _Reader:
-    """Collects the fields that are read of one object, wherever it is passed to."""
+    """Collects the fields that are read of one object, wherever it is passed to; those in sections in `root` alone."""
 
+    root: ClassRef
     fields: dict[str, Read] = field(default_factory=dict)
+    sections: set[str] = field(default_factory=set)
+    aliases: set[str] = field(default_factory=set)
+    _paths: dict[str, str] = field(default_factory=dict)
     _seen: set[tuple[ast.AST, str]] = field(default_factory=set)
 
     def follow(self, place: _Place, argument: str) -> bool:
@@ -94,16 +103,16 @@ class _Reader:
             ]  # fmt: skip
         return all(self._only_read(where, holder) for where, holder in holders)
 
-    def _only_read(self, place: _Place, holder: str) -> bool:
+    def _only_read(self, place: _Place, holder: str, path: str = "") -> bool:
         above = {child: node for node in ast.walk(place.function) for child in ast.iter_child_nodes(node)}
         mentions = [
             node for node in ast.walk(place.function)
             if isinstance(node, ast.Name | ast.Attribute) and dotted(node) == holder
             and isinstance(node.ctx, ast.Load)
         ]  # fmt: skip
-        return all(self._is_read(place, node, holder, above) for node in mentions)
+        return all(self._is_read(place, node, holder, above, path) for node in mentions)
 
-    def _is_read(self, place: _Place, node: ast.expr, holder: str, above: Mapping[ast.AST, ast.AST]) -> bool:
+    def _is_read(self, place: _Place, node: ast.expr, holder: str, above: Mapping[ast.AST, ast.AST], path: str) -> bool:
         parent = above[node]
         if isinstance(parent, ast.Assign):
             return parent.value is node and all(_own(target) for target in parent.targets)
@@ -117,9 +126,21 @@ class _Reader:
         if isinstance(read, ast.Attribute | ast.Subscript):
             items = isinstance(read, ast.Subscript) and isinstance(further, ast.Subscript)
             deeper = isinstance(further, ast.Attribute) or (items and isinstance(literal(further.slice), str))  # type: ignore[union-attr]
-            if deeper or not isinstance(read.ctx, ast.Load):
+            if not isinstance(read.ctx, ast.Load):
                 return False
-        return self._note(place, read, *found)
+            alias = _alias(place.function, read, further)
+            if deeper and _is_method(further, above):  # of the field's value
+                deeper = False
+            if deeper or alias:
+                inner = f"{path}.{found[0]}"
+                if not isinstance(read, ast.Attribute) or place.cls is not self.root:
+                    return False
+                self.sections.add(found[0])
+                self.aliases |= {alias} if alias else set()
+                if alias:
+                    return self._only_read(place, alias, inner)
+                return self._is_read(place, read, f"{holder}.{found[0]}", above, inner)
+        return self._paths.setdefault(found[0], path) == path and self._note(place, read, *found)
 
     def _note(self, place: _Place, node: ast.AST, name: str, default: ast.expr | None) -> bool:
         known = self.fields.get(name)
@@ -137,6 +158,26 @@ class _Reader:
             argument = next((name for name, value in given.items() if value is node), None)
             return argument is not None and self.follow(callee, argument)
         return False
+
+
+def _is_method(node: ast.AST | None, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether an attribute is a method that is called, other than one that reads a field."""
+    called = above.get(node) if node is not None else None
+    return (
+        isinstance(node, ast.Attribute) and isinstance(called, ast.Call) and called.func is node and node.attr != "get"
+    )
+
+
+def _alias(function: ast.FunctionDef, node: ast.expr, assigned: ast.AST | None) -> str:
+    """The variable that an assignment makes of a section, and of which only fields are read; empty for any other."""
+    if not isinstance(assigned, ast.Assign) or assigned.value is not node or len(assigned.targets) != 1:
+        return ""
+    name = dotted(assigned.targets[0]) or ""
+    above = {child: one for one in ast.walk(function) for child in ast.iter_child_nodes(one)}
+    reads = [one for one in ast.walk(function) if field_read(one, name) is not None and not _is_method(one, above)]
+    stored = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == name
+              and isinstance(one.ctx, ast.Store)]  # fmt: skip
+    return name if name.isidentifier() and reads and len(stored) == 1 else ""
 
 
 def _kept(function: ast.FunctionDef, argument: str) -> set[str]:

@@ -17,6 +17,11 @@ STEP = re.compile(
     r"|(diffusion|denois\w+)_?(steps?|times?))$"
 )
 
+# A condition that only tensors on a GPU, or those of the half precision of its kernels, meet.
+NEEDS_GPU = re.compile(
+    r"\.device\.type *==|\.is_cuda\b|\.dtype *(==|in) *[\[({]?((torch|th)\.(b?float16|half)(, *)?)+[\])}]?$"
+)
+
 _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_(?:buffer|parameter)\(['\"](\w+)")
 
 

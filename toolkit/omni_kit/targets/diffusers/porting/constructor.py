@@ -149,7 +149,7 @@ def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Refe
     argument = namespace.argument
     kept: set[str] = set()
 
-    def flat(init: cst.FunctionDef) -> cst.FunctionDef:
+    def flattened(init: cst.FunctionDef) -> cst.FunctionDef:
         given = init.params
         positional, named = [[one for one in listed if one.name.value != argument]
                              for listed in (given.params[1:], given.kwonly_params)]  # fmt: skip
@@ -162,7 +162,9 @@ def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Refe
             else:
                 body.append(one)
         changed = _reassigned(body, argument) & namespace.fields.keys()
-        body = [visited(one, _Flat(argument, set(namespace.fields) - changed)) for one in body]
+        flat = _Flat(namespace, set(namespace.fields) - changed)
+        body = [visited(one, flat) for one in body]
+        body = [one for one in body if code(one).strip() not in {f"{name} = {argument}" for name in namespace.aliases}]
         body = [one for one in body if code(one).strip() not in {f"{name} = {name}" for name in namespace.fields}]
         if any(isinstance(one, cst.Name) and one.value == argument for part in body for one in walk(part)):
             made = [at for at, one in enumerate(body) if "super(" in code(one)]
@@ -170,7 +172,7 @@ def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Refe
         params = given.with_changes(params=[given.params[0], *ordered], kwonly_params=named)
         return init.with_changes(params=params, body=cst.IndentedBlock(body))
 
-    return visited(with_method(node, "__init__", flat), _Config(kept))
+    return visited(with_method(node, "__init__", flattened), _Config(kept, namespace.sections))
 
 
 def _reassigned(body: Sequence[cst.BaseStatement], argument: str) -> set[str]:
@@ -186,13 +188,19 @@ def _reassigned(body: Sequence[cst.BaseStatement], argument: str) -> set[str]:
 class _Flat(cst.CSTTransformer):
     """Fields of an argument as variables."""
 
-    def __init__(self, argument: str, names: Collection[str]) -> None:
-        self.argument = argument
+    def __init__(self, namespace: Namespace, names: Collection[str]) -> None:
+        self.argument = namespace.argument
+        self.holders = (namespace.argument, *namespace.aliases)
+        self.sections = namespace.sections
         self.names = names
 
     def _read(self, updated: cst.BaseExpression) -> cst.BaseExpression:
-        read = field_in(updated, self.argument)
-        return cst.Name(read[0]) if read is not None and read[0] in self.names else updated
+        read = next(filter(None, (field_in(updated, holder) for holder in self.holders)), None)
+        if read is None:
+            return updated
+        if read[0] in self.sections:
+            return cst.Name(self.argument)
+        return cst.Name(read[0]) if read[0] in self.names else updated
 
     def leave_Attribute(  # noqa: N802
         self, original_node: cst.Attribute, updated_node: cst.Attribute
@@ -211,17 +219,22 @@ class _Flat(cst.CSTTransformer):
         return self._read(updated_node)
 
 
+_REGISTERED = "self.config"
+
+
 class _Config(cst.CSTTransformer):
     """Attributes that held the namespace as the config that a model of diffusers has."""
 
-    def __init__(self, kept: Collection[str]) -> None:
+    def __init__(self, kept: Collection[str], sections: Collection[str]) -> None:
         self.kept = kept
+        self.sections = sections
 
     def leave_Attribute(  # noqa: N802
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """One of them."""
-        return expression("self.config") if code(updated_node) in self.kept else updated_node
+        """One of them, or a section of one."""
+        section = code(updated_node.value) == _REGISTERED and updated_node.attr.value in self.sections
+        return expression(_REGISTERED) if section or code(updated_node) in self.kept else updated_node
 
 
 def _spelled_out(

@@ -15,16 +15,17 @@ from omni_kit.targets.diffusers.porting.syntax import (
     walk,
     with_body,
 )
+from omni_kit.upstream.repositories.traits import NEEDS_GPU
 
 _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
     r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*custom_(fwd|bwd))$"
 )
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
-_ASKS_GPU = re.compile(r"\.device\.type *==|\.is_cuda\b")
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
 # A function that many repositories copy takes inputs in a tuple, parameters, and whether to checkpoint.
 _PARAMETERS = re.compile(r"parameters\(\)|^\(\)$|params")
+_KERNELS = re.compile(r"^([\w.]+\.)?sdpa?_kernel\(")
 _OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
@@ -141,6 +142,10 @@ class _PlainlyAnnotated(cst.CSTTransformer):
         return updated_node.left if alike and changed else updated_node
 
 
+def _last(item: cst.WithItem) -> cst.WithItem:
+    return item.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+
+
 class _OnAnyDevice(cst.CSTTransformer):
     """On the device of what a function receives, or of the model as it is built."""
 
@@ -166,11 +171,21 @@ class _OnAnyDevice(cst.CSTTransformer):
         called = updated_node.value.func if isinstance(updated_node.value, cst.Call) else updated_node.value
         return cst.RemoveFromParent() if _OF_GPU.match(chain(called)) else updated_node
 
+    def leave_With(  # noqa: N802
+        self, original_node: cst.With, updated_node: cst.With
+    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
+        """Without a choice among torch's kernels of attention, of which most are on a GPU alone."""
+        kept = [one for one in updated_node.items if not _KERNELS.search(code(one.item))]
+        if kept or not isinstance(updated_node.body, cst.IndentedBlock):
+            same = len(kept) == len(updated_node.items)
+            return updated_node if same else updated_node.with_changes(items=[*kept[:-1], _last(kept[-1])])
+        return cst.FlattenSentinel(updated_node.body.body)
+
     def leave_Assert(  # noqa: N802
         self, original_node: cst.Assert, updated_node: cst.Assert
     ) -> cst.Assert | cst.RemovalSentinel:
         """Without what it says of a GPU."""
-        parts = [one for one in _conjuncts(updated_node.test) if not _ASKS_GPU.search(code(one))]
+        parts = [one for one in _conjuncts(updated_node.test) if not NEEDS_GPU.search(code(one))]
         if not parts:
             return cst.RemoveFromParent()
         if len(parts) == len(_conjuncts(updated_node.test)):

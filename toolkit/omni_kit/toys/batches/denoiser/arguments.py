@@ -12,6 +12,7 @@ A sample holds tensors alone, under names that say where they belong:
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -106,9 +107,11 @@ def _parameters(model: Any) -> Iterable[str]:
 
 
 def _tensors(answer: Any) -> Iterable[torch.Tensor]:
-    """The tensors of an answer, in order; those that stand in lists and tuples, too."""
+    """The tensors of an answer, in order; those in lists, tuples, mappings and dataclasses, too."""
+    if is_dataclass(answer) and not isinstance(answer, Mapping):
+        answer = vars(answer)
     if isinstance(answer, torch.Tensor):
         yield answer
-    elif isinstance(answer, (list, tuple)):
-        for one in answer:
+    elif isinstance(answer, (list, tuple, Mapping)):
+        for one in answer.values() if isinstance(answer, Mapping) else answer:
             yield from _tensors(one)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser.arguments import SHAPES
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs, searched_inputs
 from omni_kit.toys.batches.denoiser.samples import PREDICTION, different_samples, samples_of
@@ -30,7 +31,22 @@ class DenoiserBatchBuilder:
 
     def batch(self, model: Any, run: Run) -> Tensors:
         """Two samples of different sizes; see `searched_inputs`."""
-        found = searched_inputs(model, self._most, self._first)
+        return self._searched(model, self._most)
+
+    def refusal(self, model: Any, most: float, start: Chosen | None = None) -> BadInput | None:
+        """Return why a model takes none of as many inputs as are tried at most; None where it takes one.
+
+        Args:
+            start: what is tried first.
+        """
+        try:
+            self._searched(model, min(most, self._most), start)
+        except BadInput as error:
+            return error
+        return None
+
+    def _searched(self, model: Any, most: float, start: Chosen | None = None) -> Tensors:
+        found = searched_inputs(model, most, self._first or start)
         if self._first is None:
             self._first, self._most = found.chosen, max(found.tried, _LEAST_TRIED)
         return found.inputs

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import torch
 
@@ -21,6 +22,7 @@ from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 _POOLED = re.compile(r"pool|global|proj_embedding|style|timestep_cond")
 _WIDE = re.compile(r"(dims?|channels|size|width|features)$(?<!img_size)(?<!image_size)(?<!input_size)")
+_FEW_WIDTHS = 4
 _LISTS = ("caption_channels",)  # widths of several texts
 
 
@@ -28,6 +30,8 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """A text [1, words, width], a vector [1, width], one of either for each block, or lists of them."""
     fill, text, widths = values(argument.name), words(argument.name), near(argument.name, sizes)
     vectors = [option(fill, 1, width) for width in widths]
+    if argument.picked > 1:
+        yield from _of_several_encoders(argument, widths, sizes)
     lists = [*_lists(argument.name, widths, sizes)]
     if argument.is_list:
         yield from lists
@@ -36,6 +40,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from (option(fill, 1, text, width) for width in widths)
     yield from vectors
     yield from (option(fill, 1, patches, width) for width in widths)  # one for each patch
+    yield from (option(fill, 1, 1, text, width) for width in widths)
     yield from (option(fill, sizes.blocks, 1, text, width) for width in widths)
     layers = (value for key, value in sizes.config.items() if key.endswith("text_layers") and isinstance(value, int))
     yield from (option(fill, 1, text, count, width) for count in layers for width in widths)
@@ -45,6 +50,16 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield LikeLatents(argument.name)
     yield option(numbers, 1, text)  # the model has an embedding of its own
     yield option(fill, 1)  # one number, as a second time is
+
+
+def _of_several_encoders(argument: Argument, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
+    """A list of texts, each as wide as its encoder; of the last one there may be one for each block."""
+    name, text = argument.name, words(argument.name)
+    for chosen in product(widths[:_FEW_WIDTHS], repeat=argument.picked):
+        texts = [option(values(f"{name} {at}"), 1, text, width, where=f"[{at}]") for at, width in enumerate(chosen)]
+        last = option(values(f"{name} blocks"), sizes.blocks, 1, text, chosen[-1], where=f"[{argument.picked - 1}]")
+        yield several(*texts)
+        yield several(*texts[:-1], last)
 
 
 def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
-from omni_kit.pysource.reads import items_read
+from omni_kit.pysource.reads import items_read, literal
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
@@ -27,6 +28,18 @@ from omni_kit.toys.weights import shuffled_ramp
 _SAMPLES = 2
 STATED = "_inputs"  # of the config: argument of forward -> what a person says that it is
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
+
+
+class NoInputs(BadInput):
+    """A model accepts no inputs that could be derived.
+
+    Attributes:
+        far: the furthest progress of its forward; see `Reach`.
+        chosen: what was chosen for every argument there.
+    """
+
+    far: tuple[int, ...] = ()
+    chosen: Chosen | None = None
 
 
 @dataclass(frozen=True)
@@ -140,12 +153,14 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     """Inputs that the model takes.
 
     Raises:
-        BadInput: there are none.
+        NoInputs: there are none.
     """
     chosen, reach = trial.run()
     if reach.answer is None:
         name = type(model).__name__
-        raise BadInput(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        refusal = NoInputs(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        refusal.far, refusal.chosen = reach.far, chosen
+        raise refusal
     return chosen
 
 
@@ -202,13 +217,16 @@ def _arguments(model: Any) -> list[Argument]:
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
+    shapes = {one.name: _documented(type(model), one.name) for one in parameters}
     whole = [
         Argument(
             one.name,
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            _expected(type(model), one.name) or _rank(forward, one.name) or _axes(str(one.annotation)),
+            _expected(type(model), one.name) or len(shapes[one.name]) or _axes(str(one.annotation)),
+            {at: int(size) for at, size in enumerate(shapes[one.name]) if size.isdigit()},
+            _picked(forward, one.name),
         )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
@@ -225,6 +243,13 @@ def _items(argument: Argument, forward: Any) -> list[Argument]:
     return [Argument(f"{argument.name}{{{key}}}", "", needed, argument.sigmas) for key, needed in keys.items()]
 
 
+def _picked(forward: Any, name: str) -> int:
+    """The number of items of an argument that forward picks by literal indices."""
+    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(forward))))
+    items = (one.slice for one in nodes if isinstance(one, ast.Subscript) and ast.unparse(one.value) == name)
+    return len({ast.unparse(one) for one in items if type(literal(one)) is int})
+
+
 def _annotated(one: inspect.Parameter, forward: Any) -> str:
     """The annotation; without one the type of a plain default, or what the documentation says."""
     if one.annotation is not one.empty:
@@ -235,6 +260,8 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
     return said[1] if said else str(one.annotation)
 
 
+_SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
+_NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
 _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_scale|max))")
 
@@ -256,11 +283,28 @@ def _axes(annotation: str) -> int | None:
     return len(said[1].split()) if said else None
 
 
-def _rank(forward: Any, name: str) -> int | None:
-    """Return an argument's number of dimensions in the documentation; the last shape, if there are several."""
-    said = re.search(rf"^ *{name} \(.*$", inspect.getdoc(forward) or "", re.MULTILINE)
-    shapes = re.findall(r"\(([^()`]*,[^()`]*)\)", said[0]) if said else []
-    return len([part for part in shapes[-1].split(",") if part.strip()]) if shapes else None
+def _documented(cls: Any, name: str) -> list[str]:
+    """Return the dimensions of an argument as forward documents them, or a method of the class that has it, too."""
+    forward = inspect.unwrap(cls.forward)
+    others = (inspect.unwrap(one) for one in vars(cls).values() if inspect.isfunction(one))
+    taking = (one for one in others if name in inspect.signature(one).parameters)
+    return next(filter(None, (_shape_in(inspect.getdoc(one) or "", name) for one in (forward, *taking))), [])
+
+
+def _shape_in(text: str, name: str) -> list[str]:
+    """Return an argument's dimensions in a documentation; those of the last shape, if there are several."""
+    lines = text.splitlines()
+    at = next((at for at, line in enumerate(lines) if re.match(rf" *{name}( \(|: *\S)", line)), None)
+    if at is None:
+        return []
+    deep = _indented(lines[at])
+    more = takewhile(lambda line: line.strip() and _indented(line) > deep, lines[at + 1 :])
+    shapes = [said for line in (lines[at], *more) for said in _SHAPE.findall(line) if not _NO_SHAPE.search(said)]
+    return [part.strip() for part in shapes[-1].split(",") if part.strip()] if shapes else []
+
+
+def _indented(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _placed(sample: Tensors, model: nn.Module) -> Tensors:

@@ -1,7 +1,7 @@
 """Possible values of a forward's argument; a trial chooses one."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 
@@ -24,6 +24,8 @@ class Argument:
         required: it has no default.
         sigmas: times are given as parts of one, not of a thousand.
         rank: how many dimensions it has, as documented; None where that is not said.
+        lengths: of these dimensions those that the documentation has as a number: 2 of `(B, 2, N)`, by their places.
+        picked: the number of its items that forward picks by literal indices, such as `texts[0]` and `texts[-1]`.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Argument:
     required: bool
     sigmas: bool
     rank: int | None = None
+    lengths: Mapping[int, int] = field(default_factory=dict, hash=False)
+    picked: int = 0
 
     @property
     def own_name(self) -> str:

@@ -1,18 +1,17 @@
 """Inputs of other sizes than any role offers: as torch's error asks for them."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from omni_kit.toys.batches.denoiser.asserted import required_sizes
 from omni_kit.toys.batches.denoiser.options import Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import ADDED, WIDTHS
 
-_ASSERTED = re.compile(r"asserted (?P<came>\d+) == (?P<wants>\d+)")
 _LARGEST, _MOST = 2048, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
 
 
@@ -54,21 +53,26 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     Args:
         shape: of the argument as it is. Its first axis, that of samples, stays.
     """
-    said = next((found for pattern in (ADDED, _ASSERTED, *WIDTHS) if (found := pattern.search(error))), None)
-    if said is None or not shape.numel():
+    said = next((found for pattern in (ADDED, *WIDTHS) if (found := pattern.search(error))), None)
+    both = (int(said["came"]), int(said["wants"])) if said is not None else None
+    changes = required_sizes(error) if both is None else [both, both[::-1]]
+    if not shape.numel():
         return
-    came, wants = int(said["came"]), int(said["wants"])
     for axis, size in [*enumerate(shape)][1:]:
-        for new in dict.fromkeys(_sizes(size, came, wants)):
+        for new in dict.fromkeys(other for change in changes for other in changed(size, *change)):
             if 0 < new <= _LARGEST and new != size and shape.numel() // size * new <= _MOST:
                 yield Resized(option, name, axis, new)
 
 
-def _sizes(size: int, came: int, wants: int) -> Iterator[int]:
-    """Yield what a size becomes where it is a part, or a multiple, of the one that has to be the other."""
-    for one, other in ((came, wants), (wants, came)):
-        yield size + other - one
-        if one and one % size == 0 and other % (one // size) == 0:
-            yield other // (one // size)
-        if one and size % one == 0:
-            yield other * (size // one)
+def changed(size: int, one: int, other: int) -> Iterator[int]:
+    """Yield what a size becomes where it is a part, or a multiple, of one size that becomes another."""
+    yield size + other - one
+    yield from in_proportion(size, one, other)
+
+
+def in_proportion(size: int, one: int, other: int) -> Iterator[int]:
+    """Yield what a size becomes that divides one size, or is a multiple of it, as that one becomes another."""
+    if one and size and one % size == 0 and other % (one // size) == 0:
+        yield other // (one // size)
+    if one and size % one == 0:
+        yield other * (size // one)

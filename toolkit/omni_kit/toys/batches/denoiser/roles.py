@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from omni_kit.toys.batches.denoiser import embeddings, image_conditions, masks, positions, scalars
-from omni_kit.toys.batches.denoiser.options import Argument, Option, Role
+from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 # The first whose pattern is found in the name; None for what is no data: switches, residuals of other models, caches,
@@ -17,7 +17,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"controlnet|kwargs$|^return_dict$|^skip_layers$|cache|^enable_|^sparse|scale(_factor)?$", None),
         (r"^img_sizes$|(video|audio)_coords$|^(f_)?patch_size$|^txt_seq_lens$", None),
         (r"^img_shapes$", scalars.picture_sizes),
-        (r"^t$|^t_(?!emb)[a-z]+$|(^|_)times?$|timesteps?(_r)?$|sigmas?$|^ofs$", scalars.time),
+        (r"^t$|^t_(?!emb)[a-z]+$|(^|_)times?$|timesteps?(_r|_ratio)?$|sigmas?$|^ofs$", scalars.time),
         (r"(noise|diffusion|denois\w+)_?(steps?|times?|labels?|levels?)$|^log_?snr$", scalars.time),
         (r"^(max_)?seq_len(gth)?$|^(num|n)_tokens$", scalars.length),
         (r"(^|_)(lens|lengths?)$|(text|prompt|caption)_len$", scalars.lengths),
@@ -58,6 +58,25 @@ def role_of(argument: Argument) -> Role | None:
 
 
 def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | None]:
-    """Return possible values of an argument, the likeliest first; None omits an optional argument."""
+    """Return possible values of an argument, the likeliest first; None omits an optional argument.
+
+    Those with the dimensions that the documentation says come before others.
+    """
     found = list(role(argument, sizes))
+    if argument.rank is not None:
+        found.sort(key=lambda one: not _as_documented(one, argument, sizes))
     return found if argument.required or None in found else [*found, None]
+
+
+def _as_documented(option: Option | None, argument: Argument, sizes: Sizes) -> bool:
+    """Whether an option has the dimensions of an argument, where it is a single tensor."""
+    if option is None or isinstance(option, LikeLatents):
+        return True
+    try:
+        made = option(sizes)
+    except Exception:  # as in a trial: whatever is wrong, this sample has no such option
+        return False
+    if [*made] != [""]:
+        return True
+    shape = made[""].shape
+    return len(shape) == argument.rank and all(shape[at] == size for at, size in argument.lengths.items())

@@ -1,6 +1,7 @@
 """The inputs that a model accepts, found by calling it: bounded, and the same in every run.
 
-How far a forward comes before it fails is the line at which it does, then the number of torch's operations, then how
+How far a forward comes before it fails is the line at which it does, then that of the method of the same model that it
+calls there (a forward may hand everything on to one), then the number of torch's operations, then how
 near the sizes are that torch's error names: where several inputs are joined, each right one brings the sum nearer. A
 wrong width fails at the first layer that sees it, so of several choices for one argument the right one comes furthest,
 whatever is wrong with the others. Operations alone would not do: how many there are may depend on the sizes.
@@ -11,9 +12,12 @@ import inspect
 import math
 import re
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
+from types import CodeType
 from typing import Any
 
 import torch
@@ -30,11 +34,20 @@ from omni_kit.toys.width_errors import WIDTHS
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
+_LONGEST = 80.0  # seconds
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
 # How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
+
+# How einops, Python and a check name a tensor with too few or too many dimensions.
+_DIMENSIONS = re.compile(
+    r"expected (\d+) dims\. Received (\d+)-dim|not enough values to unpack \(expected (\d+), got (\d+)\)"
+    r"|asserted (?P<received>[1-6]) == (?P<expected>[1-6])\b"
+)
+
+_UNSET = re.compile(r"cannot access local variable '(\w+)'")
 
 Choices = Mapping[str, list[Any]]
 Chosen = dict[str, int]
@@ -46,14 +59,15 @@ class Reach:
     """The progress of a forward.
 
     Attributes:
-        far: the line of the model's forward, how many of torch's operations were done, and how near the sizes of the
-            error are to each other: 0 where they are equal or none are named, less where they are not.
+        far: the line of the model's forward, that of a method that it calls there, how many of torch's operations were
+            done, and how near the sizes of the error are to each other: 0 where they are equal or none are named, less
+            where they are not.
         answer: what it answered; None where it failed, or where the answer is not finite.
         error: why it failed, in one line.
         as_latents: the answer has as many dimensions as the latents.
     """
 
-    far: tuple[int, int, int]
+    far: tuple[int, int, int, int]
     answer: torch.Tensor | None = None
     error: str = ""
     as_latents: bool = True
@@ -81,6 +95,7 @@ class Trial:
     most: float = math.inf
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _any_shape: bool = False
+    _ends: float = math.inf
 
     def reach(self, chosen: Chosen) -> Reach:
         """Return the progress of the model's forward with a choice."""
@@ -96,8 +111,10 @@ class Trial:
         """Return the first choice that the model accepts, found one argument at a time, or the furthest one.
 
         The search starts from all arguments, then from the required ones. An output with another layout than the
-        latents counts only where no other input works. After `most` inputs, the search returns the furthest.
+        latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
+        process would be ended before it has been called with all, the search returns the furthest.
         """
+        self._ends = time.monotonic() + _LONGEST
         try:
             return self._searched()
         except _Exhausted:
@@ -178,21 +195,26 @@ class Trial:
         return found
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
-        """Return the result of `reach`; raise _Exhausted after `most` inputs."""
-        if self.tried >= self.most:
+        """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
+        if self.tried >= self.most or (self.tried and time.monotonic() > self._ends):
             raise _Exhausted
         return self.reach(chosen)
 
     def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
-        What the failing statement depends on comes first, and of that the likeliest choices.
+        What the failing statement depends on comes first, and of that what has as many dimensions as the error asks
+        for, then the likeliest choices.
         """
-        read = _read_at(self.model, best.far[0])
-        phases = [(likely, names) for names in (read, None) for likely in (_LIKELY, None)]
-        for most, names in phases:
+        unset = _UNSET.search(best.error)
+        read = _read_at(self.model, best.far[:2])
+        inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
+        ranked = self._with_other_dimensions(chosen, best.error, inner or read)
+        phases = [ranked, *(self._changes(chosen, most, names) for names in (inner, read, None)
+                            for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
+        for phase in phases:
             found = chosen, best
-            for tried in self._changes(chosen, most, names):
+            for tried in phase:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
@@ -202,19 +224,40 @@ class Trial:
                 break
         return found
 
+    def _with_other_dimensions(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
+        """Of one argument that a failing statement reads, the choices with as many dimensions more as it expects."""
+        said = _DIMENSIONS.search(error)
+        if said is None:
+            return
+        numbers = [int(one) for one in said.groups() if one is not None]
+        expected, received = reversed(numbers) if said["expected"] else numbers
+        for name in (name for name in chosen if re.split(r"\W", name)[0] in names):
+            now = self._dimensions(chosen, name)
+            for index in range(len(self.choices[name])) if now else ():
+                tried = {**chosen, name: index}
+                if self._dimensions(tried, name) == now + expected - received:
+                    yield tried
+
+    def _dimensions(self, chosen: Chosen, name: str) -> int:
+        """The number of dimensions of an argument; 0 where it is no single tensor."""
+        try:
+            made = self.make(chosen).get(name)
+        except Exception:  # as in `how_far`
+            return 0
+        return made.dim() if made is not None else 0
+
     def _changes(self, chosen: Chosen, most: int | None, names: set[str] | None) -> Iterator[Chosen]:
         """Of one argument, or of all that have the same role: what fits one fits the others, too."""
         for alike in self.alike if names is None else ():
             for index in range(1, min(len(self.choices[name]) for name in alike)):
                 if most is None or index < most:
                     yield {**chosen, **dict.fromkeys(alike, index)}
-        for name, options in self.choices.items():
-            if names is not None and re.split(r"\W", name)[0] not in names:
-                continue
-            likely = [*range(len(options))][:most]
-            absent = [options.index(None)] if None in options else []
-            for index in dict.fromkeys([*likely, *absent]):
-                yield {**chosen, name: index}
+        changed = {name: options for name, options in self.choices.items()
+                   if names is None or re.split(r"\W", name)[0] in names}  # fmt: skip
+        for index in range(most or max(map(len, changed.values()), default=0)):
+            yield from ({**chosen, name: index} for name, options in changed.items() if index < len(options))
+        absent = {name: options.index(None) for name, options in changed.items() if None in options}
+        yield from ({**chosen, name: index} for name, index in absent.items())
         if most is None and names is None:
             yield from self._beside_latents(chosen)
 
@@ -256,7 +299,7 @@ class Trial:
         return absent if without.answer is not None else chosen
 
 
-def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int]]:
+def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int, int]]:
     return found[1].answer is not None, found[1].far
 
 
@@ -276,8 +319,9 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
             answer = ask_again(model, sample)
     except Exception as error:
         said = " ".join(filter(None, (str(error), asserted(error))))
-        return Reach((_line(model, error), counter.count, _nearness(said)), error=f"{type(error).__name__}: {said}")
-    done = (_END, counter.count, 0)
+        far = (*_lines(model, error), counter.count, _nearness(said))
+        return Reach(far, error=f"{type(error).__name__}: {said}")
+    done = (_END, 0, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
     latents = sample[noisy_name({**sample, TARGET: answer})]
@@ -287,14 +331,28 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
 
 
-def _read_at(model: Any, line: int) -> set[str]:
-    """Return what a statement of a model's forward reads, by its line, and what that was computed from."""
-    lines, first = inspect.getsourcelines(inspect.unwrap(type(model).forward))
+def _read_at(model: Any, lines: tuple[int, ...], only: str = "") -> set[str]:
+    """Return what the statements at the lines of a model's methods read, and what that was computed from.
+
+    Args:
+        only: the one name that they read which counts.
+    """
+    functions = [*_methods(model).values()]
+    found: set[str] = set()
+    for line in filter(None, lines):
+        around = (one for one in functions if one.co_firstlineno <= line)
+        code = max(around, key=lambda one: one.co_firstlineno, default=None)
+        found |= _read_in(code, line, only) if code is not None else set()
+    return found
+
+
+def _read_in(code: CodeType, line: int, only: str) -> set[str]:
+    lines, first = inspect.getsourcelines(code)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     statements = [one for one in ast.walk(tree) if isinstance(one, ast.stmt)]
     there = [one for one in statements if one.lineno <= line - first + 1 <= (one.end_lineno or 0)]
     inner = min(there, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
-    read = _names(inner, ast.Load) if inner is not None else set()
+    read = {only} if only else _names(inner, ast.Load) if inner is not None else set()
     before = [one for one in statements if inner is not None and one.lineno < inner.lineno]
     for one in sorted(before, key=lambda one: -one.lineno):
         if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign) and _names(one, ast.Store) & read:
@@ -314,19 +372,38 @@ def _nearness(error: str) -> int:
     return -abs(int(said["wants"]) - int(said["came"])) - _MOST_JOINED if said else -_END
 
 
-def _line(model: Any, error: BaseException) -> int:
-    """The line of the model's own forward up to which it was read when an error came; 0 where it was not begun.
+def _lines(model: Any, error: BaseException) -> tuple[int, int]:
+    """The line of the model's own forward up to which it was read when an error came, 0 where it was not begun; and
+    that of the method of the model that it called there, 0 where it called none.
 
     Of a call over several lines that is its last one: what computes its arguments stands before.
     """
-    code = inspect.unwrap(type(model).forward).__code__
+    methods = _methods(model)
+    found: list[int] = []
     place = error.__traceback__
     while place is not None:
-        if place.tb_frame.f_code is code:
+        code = place.tb_frame.f_code
+        if methods.get(code.co_name) is code and (found or code is methods["forward"]):
             _, last, _, _ = next(islice(code.co_positions(), place.tb_lasti // 2, None))
-            return last or place.tb_lineno
+            found.append(last or place.tb_lineno)
         place = place.tb_next
-    return 0
+    forward, inner, *_ = (*found, 0, 0)
+    return forward, inner
+
+
+def _methods(model: Any) -> dict[str, CodeType]:
+    cls: Any = type(model)
+    return _methods_of(cls)
+
+
+@lru_cache(maxsize=8)
+def _methods_of(cls: Any) -> dict[str, CodeType]:
+    """The methods of a model's class that stand in the file of its forward, by their names."""
+    forward = inspect.unwrap(cls.forward).__code__
+    names = (name for name in dir(cls) if not name.startswith("__"))
+    codes = (getattr(inspect.unwrap(one), "__code__", None) for name in names if (one := getattr(cls, name)))
+    own = {one.co_name: one for one in codes if one is not None and one.co_filename == forward.co_filename}
+    return {**own, "forward": forward}
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
