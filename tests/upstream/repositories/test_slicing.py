@@ -72,11 +72,11 @@ def test_a_pipelines_loop_stands_by_itself(tmp_path: Path) -> None:
         "self.scheduler", {"pooled": True}, {"fast": True}
     )  # fmt: skip
     lines = found.sampling.script.splitlines()
-    assert lines[0] == "def sample(model, noise, steps, text, against, scale, pooled, negative_pooled):"
+    assert lines[0] == "def sample(model, noise, steps, text, against, scale, pooled=None, negative_pooled=None):"
     assert "self" not in found.sampling.script
     assert "callback" not in found.sampling.script
     assert any("context=torch.cat([against, text]) if guided else text" in line for line in lines)
-    assert any("pooled=torch.cat([negative_pooled, pooled]) if guided else pooled" in line for line in lines)
+    assert any("torch.cat([negative_pooled, pooled]) if guided else pooled" in line for line in lines)
 
 
 def test_halves_are_told_apart_by_the_formula_of_guidance(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
     for one in found:
         try:
-            if text not in order:
+            if text.partition("{")[0] not in order:
                 raise Unsupported("has no prompt and no labels")
             loop = sliced(one, order, latents, time, text, mask, bool(mask) and reference.forward[mask].required)
             if loop.scheduler:

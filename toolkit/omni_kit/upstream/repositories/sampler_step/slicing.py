@@ -12,7 +12,7 @@ from omni_kit.pysource.eval import UNKNOWN, Domain, Unsupported, evaluate
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, passed, signature
 from omni_kit.upstream.repositories.names import resolve
-from omni_kit.upstream.repositories.sampler_step.batches import once
+from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
 from omni_kit.upstream.repositories.sampler_step.flow import binds, flat, needed, reads
 from omni_kit.upstream.repositories.sampler_step.outline import DEVICE, apart, unwrapped
 from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, STEPS, TEXT, Sampling
@@ -29,6 +29,7 @@ _IS_SCHEDULER = re.compile(r"(^|[._])scheduler$")
 _DRAWS = re.compile(r"(rand|noise|prepare_latents|init_latents|get_latents)", re.IGNORECASE)
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
 _BARS = frozenset({"tqdm", "progress_bar", "progress", "track"})
+_SCALED = 4.0
 _NEGATIVE = "negative_"
 _MOST = 40
 
@@ -64,7 +65,8 @@ def sliced(
 
     Args:
         order: the arguments of the model.
-        latents, time, text: those that hold latents, the step, and the prompt or the labels; the last may be empty.
+        latents, time, text: those that hold latents, the step, and the prompt or the labels, `name{key}` for an entry
+            of a dictionary; the last may be empty.
         mask: the one that says which tokens of the prompt count; all do here.
         masked: the model must be given one.
 
@@ -95,20 +97,27 @@ class _Slicer:
     named: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.loop, (before, _) = apart(self.sampling.made, self.sampling.loop)
+        self.loop, (before, after) = apart(self.sampling.made, self.sampling.loop)
         self.outer = before
         self.before = [*_opened(before)]
         self.arguments = {one.arg for one in ast.walk(self.sampling.made.args) if isinstance(one, ast.arg)}
         self.given = dict(self._dicts())
         self.reached = _Spoken(self, guided=None).block(self.loop.body)
-        self.calls = [call for node in self.reached for call in _calls(node) if self._is_model(call)]
+        heads = {one.id for one in ast.walk(self.loop.target) if isinstance(one, ast.Name)}
+        asked = [call for node in self.reached for call in _calls(node) if self._is_model(call)]
+        self.calls = [call for call in asked if heads & self._roots(self._told(call)[self.time])]
         models = {ast.unparse(call.func) for call in self.calls}
         if len(models) != 1:
             raise Unsupported(f"calls {' and '.join(sorted(models)) or 'no model with latents and a step'}")
         steppers = {ast.unparse(one.func.value) for node in self.reached for one in _calls(node) if _steps(one)}  # type: ignore[attr-defined]
         if len(steppers) > 1:
             raise Unsupported(f"steps with {' and '.join(sorted(steppers))}")
+        kept = (one.attr for one in self._nodes() if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
+        if changed := sorted(name for name in kept if _IS_SCALE.search(name)):
+            raise Unsupported(f"changes {changed[0]} in each step")
         self.model, self.scheduler = models.pop(), next(iter(steppers), "")
+        if any(ast.unparse(call.func) == self.model for node in after for call in _calls(node)):
+            raise Unsupported("calls its model once more after the loop")
 
     def _dicts(self) -> Iterator[tuple[str, Mapping[str, ast.expr]]]:
         """Variables that hold keyword arguments, as `arg_c = {"context": context}`."""
@@ -152,7 +161,7 @@ class _Slicer:
         guided = _Spoken(self, guided=True).block(self.loop.body)
         answers = self._answers(guided)
         self._passes(body, *answers)
-        self._passes(guided, *answers)
+        self._passes(guided, *answers, alone=True)
         whole = self._function(moved, body, guided=False)
         told = self._function(moved, [*_at_once(guided)], guided=True)
         loop = next(node for node in told.body if isinstance(node, ast.For))
@@ -207,26 +216,38 @@ class _Slicer:
                  and isinstance(node.left, ast.Name) and isinstance(node.right, ast.Name)]  # fmt: skip
         return (inner[0].left.id, inner[0].right.id) if inner else None  # type: ignore[attr-defined]
 
-    def _passes(self, body: Sequence[ast.stmt], order: tuple[str, str], halves: bool) -> None:
+    def _passes(self, body: Sequence[ast.stmt], order: tuple[str, str], halves: bool, alone: bool = False) -> None:
         """Give the model what stands for the prompt and for other conditions, by the names of its arguments."""
         calls = [call for stmt in body for call in _calls(stmt) if _is_named(call.func, MODEL)]
         for number, call in enumerate(calls):
             told = self._told(call)
             if not {self.latents, self.time} <= told.keys():
                 raise Unsupported(f"calls its model with {', '.join(sorted(told))} in line {call.lineno}")
-            found = [ast.keyword(name, told[name]) for name in (self.latents, self.time)]
+            time = self._time(told[self.time]) if alone else told[self.time]
+            found = [ast.keyword(self.latents, told[self.latents]), ast.keyword(self.time, time)]
+            argument, _, item = self.text.rstrip("}").partition("{")
             if self.text:
-                found.append(ast.keyword(self.text, _read(_halved(*order) if halves else order[number % 2])))
+                given = _read(_halved(*order) if halves else order[number % 2])
+                found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [given]) if item else given))
             if self.mask and self.masked:
                 found.append(
                     ast.keyword(
                         self.mask, _read(f"torch.ones(({ast.unparse(found[-1].value)}).shape[:2], dtype=torch.bool)")
                     )
                 )
-            for name in sorted(told.keys() - {self.latents, self.time, self.text, self.mask}):
+            for name in sorted(told.keys() - {self.latents, self.time, argument, self.mask}):
                 values = [self._told(one)[name] for one in calls if name in self._told(one)]
                 found += self._condition(name, values, order, halves, number)
             call.args, call.keywords = [], sorted(found, key=lambda one: self.order.index(str(one.arg)))
+
+    def _time(self, value: ast.expr) -> ast.expr:
+        """The step that one picture is told, made of what the loop goes along."""
+        made = {name: node.value for node in self._nodes() if isinstance(node, ast.Assign) for name in binds(node)}
+        found = of_one(value, made)
+        if found is None:
+            return value
+        real = is_real(value, made)
+        return ast.Call(ast.Attribute(found, "float", ast.Load()), [], []) if real else found
 
     def _condition(
         self, name: str, values: Sequence[ast.expr], order: tuple[str, str], halves: bool, number: int
@@ -246,7 +267,9 @@ class _Slicer:
         names = {TEXT: name, AGAINST: f"{_NEGATIVE}{name}" if doubled else name}
         self.named |= dict.fromkeys((self._roots(values[0]) & self.arguments) - self.known.keys() - {"self"}, name)
         text = names[order[number % 2]] if doubled else name
-        yield ast.keyword(name, _read(_halved(names[order[0]], names[order[1]], name) if halves and joined else text))
+        if halves and joined:
+            text = f"None if {name} is None else ({_halved(names[order[0]], names[order[1]], name)})"
+        yield ast.keyword(name, _read(text))
 
     @cached_property
     def _made_in_steps(self) -> set[str]:
@@ -293,7 +316,7 @@ class _Slicer:
         setting = [one for one in calls if ast.unparse(one.func).endswith(("set_timesteps", "retrieve_timesteps"))]
         told = {one.arg for call in setting for one in call.keywords if one.arg
                 and not (isinstance(one.value, ast.Name) and self.known.get(one.value.id, 0) is None)}  # fmt: skip
-        if wrong := told & {"mu", "sigmas", "timesteps"}:
+        if wrong := told & {"sigmas", "timesteps"}:
             raise Unsupported(f"tells its scheduler {', '.join(sorted(wrong))}")
         return True
 
@@ -303,19 +326,19 @@ class _Slicer:
         flattened = [*flat(body, {SCALE} if guided else set())]
         kept, live = needed(flattened, {moved})
         heads = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
-        start: list[ast.stmt] = [ast.parse(f"{moved} = {NOISE}").body[0]] if moved != NOISE else []
+        begin = f"{moved} = {NOISE}"
         if self.scheduler and not guided:
-            start = [*ast.parse(f"{SCHEDULER}.set_timesteps({STEPS})\n"
-                                f"{moved} = {NOISE} * getattr({SCHEDULER}, 'init_noise_sigma', 1.0)").body]  # fmt: skip
-        elif not self.scheduler:
-            start = [*start, *self._factors(moved)]
-        wanted = (live | reads(along)).union(*map(reads, start)) - heads - {moved}
+            begin = f"{SCHEDULER}.set_timesteps({STEPS})\n{begin} * getattr({SCHEDULER}, 'init_noise_sigma', 1.0)"
+        start = ast.parse(begin).body if moved != NOISE else []
+        factors = [*self._factors(moved)] if not self.scheduler else []
+        wanted = (live | reads(along)).union(*map(reads, factors)) - heads - {moved}
         prelude = self._prelude(wanted, moved, guided)
         loop = ast.For(target, along, kept or [ast.Pass()], [], None)
         given = [*_ROLES, *self.conditions, *(f"{_NEGATIVE}{name}" for name, two in self.conditions.items() if two)]
-        arguments = ast.arguments([], [ast.arg(one) for one in given], None, [], [], None, [])
+        none: list[ast.expr] = [ast.Constant(None) for _ in given[len(_ROLES) :]]
+        arguments = ast.arguments([], [ast.arg(one) for one in given], None, [], [], None, none)
         ends = [ast.Return(ast.Name(moved, ast.Load()))]
-        made = ast.FunctionDef(FUNCTION, arguments, [*prelude, *start, loop, *ends], [], None, None)
+        made = ast.FunctionDef(FUNCTION, arguments, [*start, *prelude, *factors, loop, *ends], [], None, None)
         return ast.fix_missing_locations(ast.copy_location(made, self.sampling.made))
 
     def _along(self, guided: bool) -> ast.expr:
@@ -368,6 +391,7 @@ class _Slicer:
             *_ROLES,
             DEVICE,
             GUIDED,
+            moved,
             SCHEDULER,
             *self.conditions,
             *(f"{_NEGATIVE}{name}" for name in self.conditions),
@@ -382,8 +406,7 @@ class _Slicer:
         read = wanted.union(*(reads(one) for one in kept))
         if lost := sorted(read & {name for one in spoken if one not in plain for name in _bound(one)} - {moved}):
             raise Unsupported(f"reads {', '.join(lost)}, of which it is not known what it is made of")
-        first = [ast.parse(f"{moved} = {NOISE}").body[0]] if moved in live - own else []
-        begun = [*first, *(self._begun(name) for name in sorted(live - own - {moved}))]
+        begun = [self._begun(name) for name in sorted(live - own)]
         head = [] if guided else [ast.parse(f"{GUIDED} = {SCALE} > 1").body[0]]
         return [*head, *(one for one in begun if one is not None), *kept]
 
@@ -418,12 +441,14 @@ class _Spoken(ast.NodeTransformer):
                 found += self.block(node.body)
             elif isinstance(node, ast.If):
                 found += self._branch(node)
+            elif _is_same(node):
+                continue
             elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.Continue | ast.Raise | ast.Return):
                 found.append(self.visit(node))
         return found
 
     def _branch(self, node: ast.If) -> list[ast.stmt]:
-        test = self.visit(node.test)
+        test = self._left(self.visit(node.test))
         known = self._value(test)
         if known is not None:
             return self.block(node.body if known else node.orelse)
@@ -434,8 +459,19 @@ class _Spoken(ast.NodeTransformer):
             self.slicer.halved = True
             if self.guided:
                 return []
-            test = _read(f"{halved[0]}.shape[1] != {self.slicer.moved}.shape[1]")
+            if self.slicer.moved:
+                test = _read(f"{halved[0]}.shape[1] != {self.slicer.moved}.shape[1]")
         return [ast.copy_location(ast.If(test, then or [ast.Pass()], other), node)] if then or other else []
+
+    def _left(self, test: ast.expr) -> ast.expr:
+        """A test without those of its parts that decide nothing."""
+        if not isinstance(test, ast.BoolOp):
+            return test
+        idle = isinstance(test.op, ast.And)
+        parts = [one for one in test.values if self._value(one) is not idle]
+        if len(parts) > 1:
+            return ast.copy_location(ast.BoolOp(test.op, parts), test)
+        return parts[0] if parts else ast.Constant(idle)
 
     def _value(self, test: ast.expr) -> bool | None:
         """What a test says; None where that is not known."""
@@ -444,7 +480,7 @@ class _Spoken(ast.NodeTransformer):
             return stops if stops in parts else None if None in parts else not stops
         if isinstance(test, ast.Call) and ast.unparse(test.func) == "hasattr":
             return True if self.guided else None
-        names = {**self.slicer.known, **({GUIDED: self.guided} if self.guided is not None else {})}
+        names = {**self.slicer.known, **({GUIDED: True, SCALE: _SCALED} if self.guided else {})}
         try:
             found = evaluate(test, Domain(), names)
         except Unsupported:
@@ -568,6 +604,11 @@ def _depends(node: ast.AST) -> set[str]:
     visitor = _Depends()
     visitor.visit(node)
     return visitor.found
+
+
+def _is_same(node: ast.stmt) -> bool:
+    """Whether a statement changes nothing: `x = x`."""
+    return isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == [ast.unparse(node.value)]
 
 
 def _keeps(node: ast.stmt) -> bool:
