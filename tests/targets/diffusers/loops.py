@@ -400,3 +400,38 @@ def sample(model, noise, steps, context, empty, cfg=4.0):
             x = sched.step(v, i, x)
     return x
 """
+
+PIPED = """
+
+from diffusers import DiffusionPipeline, FlowMatchEulerDiscreteScheduler
+
+
+class DovePipeline(DiffusionPipeline):
+    def __init__(self, net, scheduler: FlowMatchEulerDiscreteScheduler):
+        super().__init__()
+        self.register_modules(net=net, scheduler=scheduler)
+
+    @property
+    def do_classifier_free_guidance(self):
+        return self._guidance_scale > 1
+
+    @torch.no_grad()
+    def __call__(self, prompt, num_inference_steps=30, guidance_scale=5.0, latents=None, callback=None):
+        self._guidance_scale = guidance_scale
+        empty, context, other, pooled = self.encode_prompt(prompt)
+        if self.do_classifier_free_guidance:
+            context = torch.cat([empty, context])
+            pooled = torch.cat([other, pooled])
+        self.scheduler.set_timesteps(num_inference_steps)
+        latents = self.prepare_latents(latents)
+        for i, t in enumerate(self.progress_bar(self.scheduler.timesteps)):
+            both = torch.cat([latents] * 2) if self.do_classifier_free_guidance else latents
+            answer = self.net(both, t.expand(both.shape[0]), context, pooled)
+            if self.do_classifier_free_guidance:
+                none, full = answer.chunk(2)
+                answer = none + guidance_scale * (full - none)
+            latents = self.scheduler.step(answer, t, latents, return_dict=False)[0]
+            if callback is not None:
+                callback(i, t, latents)
+        return self.decode(latents)
+"""

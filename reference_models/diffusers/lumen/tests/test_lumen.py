@@ -38,9 +38,9 @@ def small_pipeline():
 
 
 def drawn(pipeline, seed=0, **more):
-    given = {"height": 16, "width": 16, "num_inference_steps": 2, "output_type": "pt", **more}
     embeds = torch.linspace(-1, 1, 7 * 28).reshape(1, 7, 28)
     generator = torch.Generator("cpu").manual_seed(seed)
+    given = {"height": 16, "width": 16, "num_inference_steps": 2, "output_type": "pt", **more}
     return pipeline(prompt_embeds=embeds, negative_prompt_embeds=embeds.flip(1), generator=generator, **given).images
 
 

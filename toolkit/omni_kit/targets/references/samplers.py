@@ -49,7 +49,7 @@ class SamplerBuilder(RepositoryBuilder):
             with calls as asked, rows_alike(number):
                 latents = sample(
                     model=model, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.against,
-                    scale=run.scale,
+                    scale=run.scale, **run.conditions,
                 )  # fmt: skip
             found |= asked.named(run.name, run.answer(latents))
         if told.get(SCHEDULER, {}).get(ALONE):

@@ -1,7 +1,7 @@
 """The batch builder of a denoiser's sampling: noise, text and negative embeddings, steps and a guidance scale."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,12 +13,13 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
-from omni_kit.upstream.repositories.recorded import NULL
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL
 
 NAMES = "_arguments"
 """Of a toy's config: what authors call an argument of forward -> what it is called where the model is integrated."""
 LATENTS, TEXT, LABELS = "hidden_states", "encoder_hidden_states", "class_labels"
 _NUMBERS = "numbers"
+_CONDITION, _NEGATIVE = "condition ", "negative_"
 _STEPS, _SCALE = 4, 4.0
 _SPREAD = 2.0
 SCALING, SHIFT = 0.5, 16.0
@@ -39,6 +40,7 @@ class Drawn:
         scale: of guidance; 1 for none.
         prompts: how many there are; with several, each has as many pictures.
         decoded: what receives to the autoencoder is asked for, and not the latents.
+        conditions: what else the model is passed, by the authors' names; `negative_` for what is guided against.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Drawn:
     scale: float
     prompts: int = 1
     decoded: bool = False
+    conditions: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @property
     def each(self) -> int:
@@ -69,7 +72,17 @@ def drawn_of(batch: Tensors) -> list[Drawn]:
         more = (f" {int(prompts)} prompts" if prompts > 1 else "") + (" decoded" if decoded else "")
         name = f"{'guided' if scale > 1 else 'plain'} {size}{more}"
         found.append(
-            Drawn(name, one["noise"], one["text"], one["against"], int(steps), scale, int(prompts), bool(decoded))
+            Drawn(
+                name,
+                one["noise"],
+                one["text"],
+                one["against"],
+                int(steps),
+                scale,
+                int(prompts),
+                bool(decoded),
+                {key.removeprefix(_CONDITION): value for key, value in one.items() if key.startswith(_CONDITION)},
+            )
         )
     return found
 
@@ -98,6 +111,9 @@ class SamplingBatchBuilder:
             for sample, pictures, scale, prompts in [*runs, (0, 1, 1.0, 1)]
         ]
         drawn[-1][_NUMBERS][-1] = 1.0  # what is decoded
+        more = getattr(model, ARGUMENTS, {}).get(CONDITIONS, {})
+        for (sample, *_), one in zip([*runs, runs[0]], drawn, strict=True):
+            one |= _conditions(samples[sample], more, latents, len(one["noise"]))
         return {f"{number}.{name}": tensor for number, run in enumerate(drawn) for name, tensor in run.items()}
 
     def mask(self, batch: Tensors) -> torch.Tensor:
@@ -120,6 +136,21 @@ class SamplingBatchBuilder:
     def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
         """Latents are no pictures."""
         return {}
+
+
+def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictures: int) -> Tensors:
+    """What else the model is passed: what has a row for each of the sample's pictures gets one for each of these."""
+    found = {}
+    for name, negative in wanted.items():
+        if name not in sample:
+            continue
+        value, rows = sample[name], len(sample[latents])
+        apart = value.dim() > 0 and len(value) == rows
+        found[f"{_CONDITION}{name}"] = value[torch.arange(pictures) % rows] if apart else value
+        if negative:
+            other = -value if value.is_floating_point() else value
+            found[f"{_CONDITION}{_NEGATIVE}{name}"] = other[torch.arange(pictures) % rows] if apart else other
+    return found
 
 
 def _run(latents: torch.Tensor, text: torch.Tensor | int, pictures: int, scale: float, prompts: int) -> Tensors:

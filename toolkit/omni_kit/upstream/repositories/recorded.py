@@ -9,6 +9,7 @@ from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
 _EXAMPLES = "reference_models"
+CONDITIONS = "_conditions"  # what else a pipeline is given -> whether there is another one to guide against
 NULL = "_null_label"  # the key under which it says the class label of no class
 
 

@@ -70,6 +70,7 @@ class Sampling:
         source, made, loop: the file, the function and the loop itself.
         owner: the class whose method it is; its objects are told as variables of the function.
         closed: why a method cannot be told without its object.
+        script: the function's text, where it was cut out of one of the authors'.
     """
 
     where: str
@@ -83,6 +84,7 @@ class Sampling:
     loop: ast.For
     owner: Owner | None = None
     closed: str = ""
+    script: str = ""
 
     @property
     def called(self) -> tuple[str, str]:

@@ -63,7 +63,8 @@ def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = Fal
     step = next((name for name in names if STEP.match(name)), "")
     latents = next((name for name in names if name != step), "")
     others = sorted((n for n in names if n not in (step, latents, labels)), key=lambda name: not taken[name].required)
-    text = next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
+    text = TEXT if TEXT in others else ""
+    text = text or next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
     if not text and not labels:
         plain = [n for n in others if (worded or len(n) > 1) and taken[n].required and not _IS_NO_TEXT.search(n)]
         text = plain[0] if len(plain) == 1 else ""

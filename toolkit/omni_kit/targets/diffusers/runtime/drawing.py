@@ -113,13 +113,22 @@ class DrawingBuilder(ConvertedBuilder):
 
     def _drawn(self, run: Drawn, told: Mapping[str, Any], output: str = "latent") -> torch.Tensor:
         """Return the pipeline's output for a run, with the prompts passed in this form."""
-        rows, columns = run.noise.shape[-2:]
-        factor = self._pipeline.vae_scale_factor
+        sized = {}
+        if (factor := getattr(self._pipeline, "vae_scale_factor", None)) is not None:
+            sized = {"height": run.noise.shape[-2] * factor, "width": run.noise.shape[-1] * factor}
         drawn: torch.Tensor = self._pipeline(
-            latents=run.noise.clone(), height=rows * factor, width=columns * factor, num_inference_steps=run.steps,
-            guidance_scale=run.scale, output_type=output, return_dict=False, **told,
+            latents=run.noise.clone(), **sized, num_inference_steps=run.steps,
+            guidance_scale=run.scale, output_type=output, return_dict=False, **self._conditions(run), **told,
         )[0]  # fmt: skip
         return drawn
+
+    def _conditions(self, run: Drawn) -> Mapping[str, torch.Tensor]:
+        """What else the transformer is passed, by the names that it has here."""
+        found = {}
+        for name, value in run.conditions.items():
+            own = name.removeprefix("negative_")
+            found[name.removesuffix(own) + self._names.get(own, own)] = value
+        return found
 
     def _decoded(self, run: Drawn) -> torch.Tensor:
         """Return the autoencoder's input; without an autoencoder, the expected one."""

@@ -48,6 +48,7 @@ class Installed:
         real: and as numbers with a fraction.
         scales: latents are scaled before the first step, or before the model receives them.
         rises: the model gets 1 minus the noise level as its time, and predicts the velocity from noise to data.
+        by_count: the authors tell it how many steps there are.
     """
 
     name: str
@@ -56,11 +57,12 @@ class Installed:
     real: bool = False
     scales: bool = False
     rises: bool = False
+    by_count: bool = False
 
     @property
     def counted(self) -> bool:
         """Whether it is told how many steps there are, and no levels."""
-        return self.name != FIRST and bool(self.config)
+        return self.by_count or (self.name != FIRST and bool(self.config))
 
     @property
     def unit(self) -> int:

@@ -60,7 +60,7 @@ def class_facts(reference: Reference, labels: Labels, guided: Guided | None, nam
     def argument(pattern: re.Pattern[str]) -> str:
         return next((name for name in reference.arguments if pattern.match(name)), "")
 
-    axes = _axes(reference, next((old for old, new in names.items() if new == LATENTS), ""))
+    axes = axes_of(reference, next((old for old, new in names.items() if new == LATENTS), ""))
     channels = next((at for at, name in enumerate(axes) if name.lower().startswith("c")), 1)
     axis = channels if len(axes) == 5 else 1
     learned = argument(_VARIANCE)
@@ -85,14 +85,14 @@ def _drops_half(reference: Reference) -> bool:
     return any(ast.unparse(one.targets[0]).strip("()").endswith(", _") for one in halves)
 
 
-def _axes(reference: Reference, latents: str) -> list[str]:
+def axes_of(reference: Reference, latents: str) -> list[str]:
     """Return the authors' names of the axes of latents, if forward unpacks their shape."""
     found = reference.cls.method("forward")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
             whole = ast.unparse(node.value) in (f"{latents}.shape", f"{latents}.size()")
             names = [getattr(one, "id", "_") for one in node.targets[0].elts]
-            if whole and len(names) in (4, 5):
+            if whole and len(names) > 1 and not any(isinstance(one, ast.Starred) for one in node.targets[0].elts):
                 return names
     return []
 

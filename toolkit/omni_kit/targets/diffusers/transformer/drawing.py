@@ -63,6 +63,12 @@ def find_drawing(path: Path) -> Drawing:
     raise BadInput(f"{path} defines no pipeline: no class is a {_BASE}", "pass pipeline_<name>.py of a ported model")
 
 
+def _by_diffusers(sampler: Path) -> bool:
+    """Whether the authors' loop takes its steps with a scheduler of diffusers."""
+    nodes = ast.walk(ast.parse(sampler.read_text(encoding="utf-8")))
+    return any(isinstance(one, ast.ImportFrom) and one.module == "diffusers" for one in nodes)
+
+
 class DrawingHandler:
     """Compares; the pipeline is scaffolded with its transformer."""
 
@@ -97,7 +103,7 @@ class DrawingHandler:
                 "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}",
                 "sampler": str(found.sampler),
             },
-            forbidden=forbidden_to(reference),
+            forbidden=() if _by_diffusers(found.sampler) else forbidden_to(reference),
             hidden=(str(reference.repository.root),),
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
@@ -13,7 +13,8 @@ from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
-from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, class_facts, stepping_along
+from omni_kit.targets.diffusers.scheduling.cut import CutLoop, cut_of
+from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, axes_of, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.processes.found import process_of
@@ -24,6 +25,7 @@ from omni_kit.upstream.repositories.sampling import Sampling, Schedule, sampling
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
+_RETURNED, _PICTURE = "return_dict", 4
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _AT_HAND = {"torch", "numpy", "math"}
 
@@ -61,6 +63,21 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """An argument of the transformer that a pipeline passes on.
+
+    Attributes:
+        name: as it is called here.
+        argument: as the authors call it.
+        negative: there is another one to guide against.
+    """
+
+    name: str
+    argument: str
+    negative: bool
+
+
+@dataclass(frozen=True)
 class PipelineFacts:
     """Facts about a pipeline.
 
@@ -79,6 +96,10 @@ class PipelineFacts:
         process: the object that the authors sample with, where they do.
         condition: what the authors call the argument of the transformer for labels, or for an embedded prompt.
         mask_argument: and for its mask; empty where it has none.
+        conditions: what else the pipeline is given for the transformer.
+        constants: arguments of the transformer that the authors pass a value that they have written.
+        variance: of an answer with twice the channels the first half counts.
+        axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
     """
 
     channels: str
@@ -96,6 +117,15 @@ class PipelineFacts:
     process: Process | None = None
     condition: str = ""
     mask_argument: str = ""
+    conditions: tuple[Condition, ...] = ()
+    constants: Mapping[str, object] = field(default_factory=dict)
+    axes: int = _PICTURE
+    variance: bool = False
+
+    @property
+    def pictures(self) -> bool:
+        """Whether latents are those of pictures, for all that forward says."""
+        return self.axes == _PICTURE
 
     @property
     def proven(self) -> bool:
@@ -148,12 +178,22 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         process = None  # a pipeline for prompts draws other noise in each step than the authors' two halves
     if process is not None:
         stepping, sampling, found = stepping_along(process), None, []
+    cut = cut_of(reference, found, names, condition) if unread and process is None else ""
+    conditions: tuple[Condition, ...] = ()
+    constants: dict[str, object] = {}
+    if isinstance(cut, CutLoop) and not (by_class is not None and (cut.loop.conditions or cut.loop.constants)):
+        sampling, stepping, found, sigmas, shift = cut.sampling, cut.stepping, [cut.sampling], None, None
+        conditions = tuple(Condition(names.get(old, old), old, two) for old, two in cut.loop.conditions.items())
+        constants = {names.get(old, old): value for old, value in cut.loop.constants.items()
+                     if old != _RETURNED and reference.forward[old].default != value}  # fmt: skip
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
+    axes = len(axes_of(reference, _authors(names, LATENTS))) or _PICTURE
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
-    unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK, LABELS))
+    told = {LATENTS, TIME, TEXT, MASK, LABELS, *constants, *(one.name for one in conditions)}
+    unknown = tuple(name for name in taken if name not in told)
     return PipelineFacts(
         channels=channels,
         text=TEXT in names.values(),
@@ -165,7 +205,16 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         sampling=sampling,
         todo=(
             *(_which(reference, found) if process is None else ()),
-            *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown, by_class, process),
+            *_todo(
+                sampling,
+                stepping,
+                shift is None and sigmas is None,
+                channels,
+                unknown,
+                by_class,
+                process,
+                axes == _PICTURE or by_class is not None,
+            ),
             *(_guidance(reference) if ported.guided is None else ()),
         ),
         sigmas=sigmas,
@@ -174,6 +223,10 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         process=process,
         condition=condition,
         mask_argument=_authors(names, MASK),
+        conditions=conditions,
+        constants=constants,
+        axes=axes,
+        variance=isinstance(cut, CutLoop) and cut.loop.halved,
     )
 
 
@@ -226,10 +279,10 @@ def _unread(found: Sampling) -> str:
 
 def _todo(
     sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...],
-    by_class: ClassFacts | None, process: Process | None,
+    by_class: ClassFacts | None, process: Process | None, pictures: bool,
 ) -> list[str]:  # fmt: skip
     todo = [] if by_class else ["encode prompts as the authors do: which text encoder, which layer, which length"]
-    todo.append("scale latents as the authors' autoencoder expects")
+    todo.append("scale latents as the authors' autoencoder expects" if pictures else "decode latents as the authors do")
     todo += process.todo if process is not None else ()
     if process is None and sampling is not None and stepping.unmoved:
         what = (

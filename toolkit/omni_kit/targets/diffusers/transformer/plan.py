@@ -26,7 +26,7 @@ from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, 
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.needs import importable
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import NULL
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
@@ -145,7 +145,9 @@ class _Planner:
         null = self.port.labels.null_of(values) if self.port.labels is not None else None
         labelled = {NULL: null} if null is not None else {}
         names = self.port.forward.names
-        return {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **labelled, **values}
+        more = {one.argument: one.negative for one in self.pipeline.conditions}
+        conditions = {CONDITIONS: more} if more else {}
+        return {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled, **values}
 
     @property
     def scheduler(self) -> str:
@@ -163,7 +165,8 @@ class _Planner:
     def context(self) -> dict[str, object]:
         name, in_tree = self.request.name, self.in_tree
         return {
-            **vars(self.pipeline), "name": name, "prefix": self.prefix, "model": self.port.class_name,
+            **vars(self.pipeline), "pictures": self.pipeline.pictures, "name": name,
+            "prefix": self.prefix, "model": self.port.class_name,
             "pipeline": f"{self.prefix}Pipeline", "output": f"{self.prefix}PipelineOutput", "convert": self.convert,
             "lib": "..." if in_tree else "diffusers.", "in_tree": in_tree, "mark": MARK,
             "package": "diffusers" if in_tree else name, "authors": self.reference.class_name, "given": self.given,
@@ -282,10 +285,13 @@ class _Planner:
             )
         yield NewFile(self._toy_file, text=json.dumps(self.toy, indent=2) + "\n")
         if (sampling := self.pipeline.sampling) is not None and sampling.roles:
-            imported, call = sampling.called
-            context = {"module": sampling.module, "imported": imported, "call": call}
             place = f"{self.base}/{sampler_name(self.in_tree)}"
-            yield NewFile(place, "authors_sampling.py.jinja", context=context)
+            if sampling.script:
+                yield NewFile(place, text=sampling.script)
+            else:
+                imported, call = sampling.called
+                context = {"module": sampling.module, "imported": imported, "call": call}
+                yield NewFile(place, "authors_sampling.py.jinja", context=context)
         elif self.pipeline.process is not None:
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_process.py.jinja", context=self.context)

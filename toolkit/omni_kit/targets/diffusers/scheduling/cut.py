@@ -1,0 +1,200 @@
+"""A loop that was cut out of the authors' pipeline: what takes its steps, and the file that runs it."""
+
+import ast
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omni_kit.pysource.eval import UNKNOWN, Unsupported
+from omni_kit.pysource.nodes import calls
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TIME
+from omni_kit.targets.diffusers.scheduling.betas import schedulers
+from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
+from omni_kit.targets.diffusers.scheduling.installed import Installed
+from omni_kit.upstream.repositories.names import Defined, definitions, resolve
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
+from omni_kit.upstream.repositories.sampler_step.slicing import FUNCTION, LEVELS, SCHEDULER, SlicedLoop, sliced
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
+from omni_kit.upstream.repositories.sampling import Sampling
+from omni_kit.upstream.repositories.sources import distance, sources_of
+
+_TRAINED, _NOISE, _CLOSE = 1000, 0.8, 1e-6
+_LOADED = (".from_pretrained", ".from_config")
+_DYNAMIC = "use_dynamic_shifting"
+_HEAD = '''"""The loop of {} by itself, for a comparison with the pipeline; it runs only next to the authors' code.
+
+Noise is [pictures, ...], an embedded text [pictures, tokens, width], labels are [pictures]; `scale` is that of
+guidance. Returns latents.
+"""
+'''
+_TIMES: Mapping[str, Callable[[float], float]] = {
+    "whole": lambda t: t,
+    "part": lambda t: t / _TRAINED,
+    "rises": lambda t: 1 - t / _TRAINED,
+}
+
+
+@dataclass(frozen=True)
+class CutLoop:
+    """A loop that stands by itself.
+
+    Attributes:
+        loop: the loop.
+        stepping: what takes its steps.
+        script: the text of a file with a function that samples as it does.
+    """
+
+    loop: SlicedLoop
+    stepping: Stepping
+    script: str
+
+    @property
+    def sampling(self) -> Sampling:
+        """The loop, as one that is called."""
+        return replace(self.loop.sampling, script=self.script)
+
+
+def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str) -> CutLoop | str:
+    """The first loop that stands by itself; why none does, where that is so.
+
+    Args:
+        names: what the authors call an argument of forward -> what it is called here.
+        text: the argument for a prompt or labels.
+    """
+    order, why = list(reference.forward), "no loop was found"
+    latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
+    for one in found:
+        try:
+            if text.partition("{")[0] not in order:
+                raise Unsupported("has no prompt and no labels")
+            loop = sliced(one, order, latents, time, text, mask, bool(mask) and reference.forward[mask].required)
+            if loop.scheduler:
+                stepping, made = _scheduled(reference, one, loop, order, latents, time)
+            else:
+                stepping, made = stepping_of(loop.sampling, order, names, None), ""
+            if stepping.unmoved:
+                raise Unsupported(stepping.unmoved)
+            return CutLoop(loop, stepping, _script(loop, made))
+        except Unsupported as error:
+            why = f"{one.function} ({one.where}) {error}"
+    return why
+
+
+def _scheduled(
+    reference: Reference, sampling: Sampling, loop: SlicedLoop, order: Sequence[str], latents: str, time: str
+) -> tuple[Stepping, str]:
+    """The scheduler of diffusers that takes the steps of a loop, and the text that makes it.
+
+    Raises:
+        Unsupported: it is none, or the loop does more than to ask the model and it.
+    """
+    name, config, where = _scheduler_of(reference, sampling, loop.scheduler)
+    if config.get(_DYNAMIC):
+        raise Unsupported("shifts its schedule by the size of latents")
+    divided = Divided(loop.sampling, order, latents, time)
+    way = trace_of(divided, len(LEVELS), _NOISE, _model, {})
+    if way is None or len(way.calls) != len(LEVELS):
+        raise Unsupported("does more in a step than to ask its model and its scheduler")
+    kinds = [kind for kind, made in _TIMES.items()
+             if all(abs(made(t) - told) < _CLOSE for t, (_, told) in zip(LEVELS, way.calls, strict=True))]  # fmt: skip
+    signs = [sign for sign in (1.0, -1.0) if _goes(sign, way.calls, way.ended)]
+    if not kinds or not signs or (kinds[0] == "rises") != (signs[0] < 0):
+        raise Unsupported("gives its model another step, or its scheduler another answer")
+    whole = kinds[0] == "whole"
+    real, rises = whole and divided.asks[0].real, kinds[0] == "rises"
+    scales = all(hasattr(schedulers()[name](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
+    found = Installed(name, config, whole=whole, real=real, scales=scales, rises=rises, by_count=True)
+    given = ", ".join(f"{key}={value!r}" for key, value in config.items())
+    shift = config.get("shift", 1.0)
+    reason = f"{sampling.function} takes its steps with {loop.scheduler}, which is made in {where}"
+    return Stepping(found, reason=reason, shift=shift), f"{SCHEDULER} = {name}({given})"
+
+
+def _model(x: float, t: float) -> float:
+    return 0.3 * x + 0.001 * t + 0.2
+
+
+def _goes(sign: float, asked: Sequence[tuple[float, float]], ended: float) -> bool:
+    x = _NOISE
+    for t, (sample, time) in zip(LEVELS, asked, strict=True):
+        if abs(sample - x) > _CLOSE * max(1.0, abs(x)):
+            return False
+        x += sign * _model(sample, time) * t
+    return abs(x - ended) < _CLOSE * max(1.0, abs(ended))
+
+
+def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tuple[str, dict[str, Any], str]:
+    """The class of a scheduler, its literal settings, and the place that says so.
+
+    Raises:
+        Unsupported: it is the authors' own, or nothing says which.
+    """
+    source = sampling.source
+    for name in _annotated(source, sampling.made, written):
+        meant = resolve(source, name)
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef) and name.endswith("Scheduler"):
+            raise Unsupported(f"takes its steps with {meant.name} of the authors")
+        if isinstance(meant, str) and meant.rpartition(".")[2] in schedulers():
+            return meant.rpartition(".")[2], {}, source.where(sampling.made)
+    for one in sorted(sources_of(reference), key=lambda one: distance(reference, one.path)):
+        for call in calls(one.tree):
+            made = dotted(call.func) or ""
+            loaded = made.endswith(_LOADED)
+            meant = resolve(one, made.rpartition(".")[0] if loaded else made) if "Scheduler" in made else None
+            if isinstance(meant, str) and meant.rpartition(".")[2] in schedulers():
+                given = {str(each.arg): literal(each.value) for each in call.keywords} if not loaded else {}
+                if UNKNOWN not in given.values():
+                    return meant.rpartition(".")[2], given, one.where(call)
+    raise Unsupported(f"does not say which scheduler {written} is")
+
+
+def _annotated(source: SourceFile, function: ast.FunctionDef, written: str) -> Iterator[str]:
+    """The names in the annotation of the argument that a scheduler is given as."""
+    wanted = written.rpartition(".")[2].lstrip("_")
+    inits = [one for cls in source.classes.values() for one in cls.body if isinstance(one, ast.FunctionDef)
+             and one.name == "__init__" and any(each.lineno == function.lineno for each in cls.body)]  # fmt: skip
+    for taker in (*inits, function):
+        for one in (each for each in ast.walk(taker.args) if isinstance(each, ast.arg) and each.arg == wanted):
+            nodes = ast.walk(one.annotation) if one.annotation is not None else ()
+            for node in nodes:
+                text = node.value if isinstance(node, ast.Constant) else dotted(node)
+                if isinstance(text, str):
+                    yield text
+
+
+def _script(loop: SlicedLoop, made: str) -> str:
+    """The text of a file that samples as the loop does, with what it reads of the authors' file."""
+    source, tree = loop.sampling.source, ast.parse(loop.sampling.script)
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    if made:
+        function.body.insert(0, ast.parse(made).body[0])
+    nodes = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
+    bound = {one.id for one in nodes if isinstance(one.ctx, ast.Store)} | {one.arg for one in function.args.args}
+    free = sorted({one.id for one in nodes} - bound - {"torch"} - {*dir(builtins)})
+    device = [ast.parse("device = noise.device").body[0]] if "device" in free else []
+    function.body[:0] = device
+    lines = [line for name in free if name != "device" for line in _imported(source, name)]
+    head = _HEAD.format(loop.sampling.function)
+    own = [line for line in lines if line.startswith("    ")]
+    function.body[:0] = [node for line in own for node in ast.parse(line.strip()).body]
+    top = ["import torch", *(line for line in lines if not line.startswith("    "))]
+    return f"{head}\n" + "\n".join(top) + f"\n\n\n{ast.unparse(ast.fix_missing_locations(function))}\n"
+
+
+def _imported(source: SourceFile, name: str) -> Iterator[str]:
+    """The line that imports a name of the authors' file; what is theirs is imported once their code can be."""
+    if name in schedulers():
+        yield f"from diffusers import {name}"
+    elif name in definitions(source):
+        yield f"    from {source.module} import {name}"
+    elif (one := source.imports.get(name)) is not None:
+        theirs = source.library.module_file(one.module) is not None
+        line = f"from {one.module} import {one.name} as {name}" if one.name else f"import {one.module} as {name}"
+        yield f"    {line}" if theirs else line
+    else:
+        raise Unsupported(f"reads {name}, which {FUNCTION} cannot import")
