@@ -139,7 +139,7 @@ class SamplingBatchBuilder:
 
 
 def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictures: int) -> Tensors:
-    """What else the model is passed: what has a row for each of the sample's pictures gets one for each of these."""
+    """Make the other inputs of the model; a tensor with a row for each picture gets as many as there are pictures."""
     found = {}
     for name, negative in wanted.items():
         if name not in sample:

@@ -123,7 +123,7 @@ class DrawingBuilder(ConvertedBuilder):
         return drawn
 
     def _conditions(self, run: Drawn) -> Mapping[str, torch.Tensor]:
-        """What else the transformer is passed, by the names that it has here."""
+        """Return the other inputs of the transformer, by the names that it has here."""
         found = {}
         for name, value in run.conditions.items():
             own = name.removeprefix("negative_")

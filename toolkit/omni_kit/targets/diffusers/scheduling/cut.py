@@ -98,7 +98,7 @@ def _scheduled(
     divided = Divided(loop.sampling, order, latents, time)
     way = trace_of(divided, len(LEVELS), _NOISE, _model, {})
     if way is None or len(way.calls) != len(LEVELS):
-        raise Unsupported("does more in a step than to ask its model and its scheduler")
+        raise Unsupported("does more in a step than call its model and its scheduler")
     kinds = [kind for kind, made in _TIMES.items()
              if all(abs(made(t) - told) < _CLOSE for t, (_, told) in zip(LEVELS, way.calls, strict=True))]  # fmt: skip
     signs = [sign for sign in (1.0, -1.0) if _goes(sign, way.calls, way.ended)]

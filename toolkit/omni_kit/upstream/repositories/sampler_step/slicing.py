@@ -132,7 +132,7 @@ class _Slicer:
 
     @cached_property
     def methods(self) -> set[str]:
-        """What the file's classes can do themselves, which is no model: `self.encode`."""
+        """Methods of the file's classes, none of which is a model: `self.encode`."""
         nodes = (one for cls in self.sampling.source.classes.values() for one in cls.body)
         return {f"self.{one.name}" for one in nodes if isinstance(one, ast.FunctionDef)}
 
@@ -191,7 +191,7 @@ class _Slicer:
         return found[0]
 
     def _answers(self, body: Sequence[ast.stmt]) -> tuple[tuple[str, str], bool]:
-        """What the first and the second answer belong to, by the formula of guidance; whether one call has both."""
+        """Read from the formula of guidance which answer has the prompt; and whether one call gives both."""
         nodes = [node for stmt in body for node in ast.walk(stmt)]
         calls = [node for node in nodes if isinstance(node, ast.Call) and _is_named(node.func, MODEL)]
         formulas = (node for node in nodes if isinstance(node, ast.BinOp) and SCALE in reads(node))
@@ -277,7 +277,7 @@ class _Slicer:
         return {one.id for one in ast.walk(self.loop.target) if isinstance(one, ast.Name)} | {self._moved()}
 
     def _nodes(self) -> Iterator[ast.AST]:
-        """All that is in the statements of the loop that may be come to."""
+        """The nodes of those statements of the loop that can be reached."""
         for stmt in self.reached:
             yield from ast.walk(stmt)
 
@@ -342,7 +342,7 @@ class _Slicer:
         return ast.fix_missing_locations(ast.copy_location(made, self.sampling.made))
 
     def _along(self, guided: bool) -> ast.expr:
-        """What the loop goes along."""
+        """The iterable of the loop."""
         along = unwrapped(_Spoken(self, guided=True).visit(_Unwrapped().visit(copy.deepcopy(self.loop.iter))))
         if not self.scheduler:
             return along
@@ -355,7 +355,7 @@ class _Slicer:
         return _read(whole.replace(inner, text))
 
     def _factors(self, moved: str) -> Iterator[ast.stmt]:
-        """What noise is multiplied by before the first step.
+        """The factors of noise before the first step.
 
         Raises:
             Unsupported: the loop begins with something else.
@@ -474,7 +474,7 @@ class _Spoken(ast.NodeTransformer):
         return parts[0] if parts else ast.Constant(idle)
 
     def _value(self, test: ast.expr) -> bool | None:
-        """What a test says; None where that is not known."""
+        """The outcome of a test; None where that is not known."""
         if isinstance(test, ast.BoolOp):
             parts, stops = [self._value(one) for one in test.values], isinstance(test.op, ast.Or)
             return stops if stops in parts else None if None in parts else not stops
@@ -659,7 +659,7 @@ def _is_named(node: ast.expr, name: str) -> bool:
 
 
 def _joined(node: ast.expr) -> list[ast.expr]:
-    """What `torch.cat([one, other])` joins; empty for anything else."""
+    """The parts of `torch.cat([one, other])`; empty for anything else."""
     first = node.args[0] if isinstance(node, ast.Call) and node.args else None
     name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
     return first.elts if name in ("cat", "concat") and isinstance(first, ast.List | ast.Tuple) else []
@@ -684,7 +684,7 @@ class _Unwrapped(ast.NodeTransformer):
 
 
 class _Once(ast.NodeTransformer):
-    """Puts what a batch contains twice there once."""
+    """Keeps one of two equal halves of a batch."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """See the class."""
