@@ -60,10 +60,11 @@ def role_of(argument: Argument) -> Role | None:
 def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | None]:
     """Return possible values of an argument, the likeliest first; None omits an optional argument.
 
-    Those with the dimensions that the documentation says come before others.
+    Those with the dimensions that the documentation says come before others; a time is one for each sample wherever
+    that is accepted, as training draws it.
     """
     found = list(role(argument, sizes))
-    if argument.rank is not None:
+    if argument.rank is not None and role is not scalars.time:
         found.sort(key=lambda one: not _as_documented(one, argument, sizes))
     return found if argument.required or None in found else [*found, None]
 
