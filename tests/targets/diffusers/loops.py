@@ -435,3 +435,29 @@ class DovePipeline(DiffusionPipeline):
                 callback(i, t, latents)
         return self.decode(latents)
 """
+OWN_SCHEDULER = """
+
+from diffusers import ConfigMixin, SchedulerMixin
+from diffusers.configuration_utils import register_to_config
+
+
+class DoveScheduler(SchedulerMixin, ConfigMixin):
+    order = 1
+
+    @register_to_config
+    def __init__(self, num_train_timesteps=1000, shift=2.0):
+        self.sigmas = None
+        self.place = 0
+
+    def set_timesteps(self, num_inference_steps, device=None):
+        even = torch.linspace(1, 0, num_inference_steps + 1)
+        self.sigmas = self.config.shift * even / (1 + (self.config.shift - 1) * even)
+        self.timesteps = self.sigmas[:-1] * self.config.num_train_timesteps
+        self.place = 0
+
+    def step(self, model_output, timestep, sample, return_dict=True):
+        sigmas = self.sigmas
+        moved = sample + (sigmas[self.place + 1] - sigmas[self.place]) * model_output
+        self.place += 1
+        return (moved,)
+"""

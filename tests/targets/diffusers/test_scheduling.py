@@ -29,6 +29,7 @@ from .loops import (
     KNOWN,
     METHODS,
     MIDPOINT,
+    OWN_SCHEDULER,
     PIPED,
     TWO_STEPS,
     WITHIN,
@@ -121,6 +122,24 @@ def test_a_loop_of_the_authors_pipeline_is_cut_out_and_gone_along(tmp_path: Path
         assert not run_parity(file, ("stages",), sides=sides).ok
     done = delivered(tmp_path, "piped")
     assert done.returncode == 0, done.stdout
+
+
+def test_the_authors_own_scheduler_is_copied(tmp_path: Path) -> None:
+    loop = PIPED.replace("import DiffusionPipeline, FlowMatchEulerDiscreteScheduler", "import DiffusionPipeline")
+    loop = loop.replace("FlowMatchEulerDiscreteScheduler", "DoveScheduler").replace(", pooled)", ")")
+    written = made("copied", OWN_SCHEDULER + loop, tmp_path)
+    assert chosen(written)[0] == "a copy of DoveScheduler"
+    file = tmp_path / "copied" / "scheduling_copied.py"
+    text = file.read_text(encoding="utf-8")
+    assert "class CopiedScheduler(SchedulerMixin, ConfigMixin)" in text
+    with Sides(tmp_path / "own") as sides:
+        report = run_parity(tmp_path / "copied" / "pipeline_copied.py", ("stages",), sides=sides)
+    assert report.ok, report.levels
+    done = delivered(tmp_path, "copied")
+    assert done.returncode == 0, done.stdout
+    file.write_text(text.replace("- sigmas[self.place]", "- 1.01 * sigmas[self.place]"), encoding="utf-8")
+    with Sides(tmp_path / "own") as sides:
+        assert not run_parity(tmp_path / "copied" / "pipeline_copied.py", ("stages",), sides=sides).ok
 
 
 OWN = "beta_schedule=scaled_linear, beta_start=0.00085, beta_end=0.012"

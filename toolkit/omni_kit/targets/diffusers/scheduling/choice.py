@@ -10,6 +10,7 @@ from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, in
 from omni_kit.targets.diffusers.scheduling.made import Made
 from omni_kit.targets.diffusers.scheduling.noising import noising_of
 from omni_kit.targets.diffusers.scheduling.settings import defaults_of
+from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import Sampling
 
@@ -24,6 +25,7 @@ class Stepping:
         reason: why, in one line; empty where the usual one was not looked beyond.
         unmoved: why none is written though one is missing; empty otherwise.
         shift: of the levels that are gone along, where the loop alone shows it.
+        copied: the authors' own scheduler, where it is one of diffusers' kind; its class is copied.
     """
 
     installed: Installed = USUAL
@@ -31,6 +33,7 @@ class Stepping:
     reason: str = ""
     unmoved: str = ""
     shift: float | None = None
+    copied: Defined | None = None
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from omni_kit.upstream.repositories.sources import distance, sources_of
 
 _TRAINED, _NOISE, _CLOSE = 1000, 0.8, 1e-6
 _LOADED = (".from_pretrained", ".from_config")
+_KINDS = frozenset({"SchedulerMixin", "ConfigMixin"})
 _DYNAMIC = "use_dynamic_shifting"
 _HEAD = '''"""The loop of {} by itself, for a comparison with the pipeline; it runs only next to the authors' code.
 
@@ -65,13 +66,17 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
         names: what the authors call an argument of forward -> what it is called here.
         text: the argument for a prompt or labels.
     """
-    order, why = list(reference.forward), "no loop was found"
+    order = list(
+        dict.fromkeys(name.partition("{")[0] for name in reference.forward)
+    )  # entries of one dictionary are several
+    why = "no loop was found"
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
+    required = [name for name, one in reference.forward.items() if one.required and name in order]
     for one in found:
         try:
             if text.partition("{")[0] not in order:
                 raise Unsupported("has no prompt and no labels")
-            loop = sliced(one, order, latents, time, text, mask, bool(mask) and reference.forward[mask].required)
+            loop = sliced(one, order, latents, time, text, mask, required)
             if loop.scheduler:
                 stepping, made = _scheduled(reference, one, loop, order, latents, time)
             else:
@@ -92,7 +97,7 @@ def _scheduled(
     Raises:
         Unsupported: it is none, or the loop does more than to ask the model and it.
     """
-    name, config, where = _scheduler_of(reference, sampling, loop.scheduler)
+    made, config, where = _scheduler_of(reference, sampling, loop.scheduler)
     if config.get(_DYNAMIC):
         raise Unsupported("shifts its schedule by the size of latents")
     divided = Divided(loop.sampling, order, latents, time)
@@ -106,12 +111,15 @@ def _scheduled(
         raise Unsupported("gives its model another step, or its scheduler another answer")
     whole = kinds[0] == "whole"
     real, rises = whole and divided.asks[0].real, kinds[0] == "rises"
-    scales = all(hasattr(schedulers()[name](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
-    found = Installed(name, config, whole=whole, real=real, scales=scales, rises=rises, by_count=True)
     given = ", ".join(f"{key}={value!r}" for key, value in config.items())
-    shift = config.get("shift", 1.0)
     reason = f"{sampling.function} takes its steps with {loop.scheduler}, which is made in {where}"
-    return Stepping(found, reason=reason, shift=shift), f"{SCHEDULER} = {name}({given})"
+    if isinstance(made, Defined):
+        found = Installed("", config, whole, real, scales=loop.scaled, rises=rises, by_count=True)
+        imported = f"from {made.source.module} import {made.name}\n{SCHEDULER} = {made.name}({given})"
+        return Stepping(found, reason=f"{reason}; its class is copied", shift=1.0, copied=made), imported
+    scales = all(hasattr(schedulers()[made](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
+    found = Installed(made, config, whole, real, scales, rises, by_count=True)
+    return Stepping(found, reason=reason, shift=config.get("shift", 1.0)), f"{SCHEDULER} = {made}({given})"
 
 
 def _model(x: float, t: float) -> float:
@@ -127,29 +135,43 @@ def _goes(sign: float, asked: Sequence[tuple[float, float]], ended: float) -> bo
     return abs(x - ended) < _CLOSE * max(1.0, abs(ended))
 
 
-def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tuple[str, dict[str, Any], str]:
-    """The class of a scheduler, its literal settings, and the place that says so.
+def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tuple[str | Defined, dict[str, Any], str]:
+    """A class of diffusers by name, or one of the authors' own; its literal settings, and the place that says so.
 
     Raises:
-        Unsupported: it is the authors' own, or nothing says which.
+        Unsupported: nothing says which.
     """
     source = sampling.source
     for name in _annotated(source, sampling.made, written):
-        meant = resolve(source, name)
-        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef) and name.endswith("Scheduler"):
-            raise Unsupported(f"takes its steps with {meant.name} of the authors")
-        if isinstance(meant, str) and meant.rpartition(".")[2] in schedulers():
-            return meant.rpartition(".")[2], {}, source.where(sampling.made)
+        if (meant := _scheduler(source, name)) is not None:
+            return meant, {}, source.where(sampling.made)
     for one in sorted(sources_of(reference), key=lambda one: distance(reference, one.path)):
         for call in calls(one.tree):
-            made = dotted(call.func) or ""
-            loaded = made.endswith(_LOADED)
-            meant = resolve(one, made.rpartition(".")[0] if loaded else made) if "Scheduler" in made else None
-            if isinstance(meant, str) and meant.rpartition(".")[2] in schedulers():
+            name = dotted(call.func) or ""
+            loaded = name.endswith(_LOADED)
+            if (
+                "Scheduler" in name
+                and (meant := _scheduler(one, name.rpartition(".")[0] if loaded else name)) is not None
+            ):
                 given = {str(each.arg): literal(each.value) for each in call.keywords} if not loaded else {}
+                if isinstance(meant, Defined):
+                    given = {name: value for name, value in given.items() if value is not UNKNOWN}
                 if UNKNOWN not in given.values():
-                    return meant.rpartition(".")[2], given, one.where(call)
+                    return meant, given, one.where(call)
     raise Unsupported(f"does not say which scheduler {written} is")
+
+
+def _scheduler(source: SourceFile, name: str) -> str | Defined | None:
+    """The scheduler that a name means: diffusers' by its name there, or the authors' own of diffusers' kind."""
+    meant = resolve(source, name)
+    if isinstance(meant, str):
+        return last if (last := meant.rpartition(".")[2]) in schedulers() else None
+    bases = [ast.unparse(one) for one in meant.node.bases] if meant and isinstance(meant.node, ast.ClassDef) else []
+    return (
+        meant
+        if any(one.rpartition(".")[2] in _KINDS or one.rpartition(".")[2] in schedulers() for one in bases)
+        else None
+    )
 
 
 def _annotated(source: SourceFile, function: ast.FunctionDef, written: str) -> Iterator[str]:
@@ -172,7 +194,7 @@ def _script(loop: SlicedLoop, made: str) -> str:
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     if made:
-        function.body.insert(0, ast.parse(made).body[0])
+        function.body[:0] = ast.parse(made).body
     nodes = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
     bound = {one.id for one in nodes if isinstance(one.ctx, ast.Store)} | {one.arg for one in function.args.args}
     free = sorted({one.id for one in nodes} - bound - {"torch"} - {*dir(builtins)})

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.source import dotted, parse_file
+from omni_kit.pysource.source import dotted, parse_file, read_source
 from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
 from omni_kit.targets.diffusers.model_dir import ModelDir, find_model_dir
-from omni_kit.targets.diffusers.transformer.handler import forbidden_to
+from omni_kit.targets.diffusers.transformer.handler import LIBRARY, forbidden_to
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import Ability, Candidate
 from omni_kit.upstream.repositories.recorded import recorded_reference
-from omni_kit.upstream.repositories.reference import BETWEEN
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.runtime.drawing:DrawingBuilder"
@@ -63,10 +63,16 @@ def find_drawing(path: Path) -> Drawing:
     raise BadInput(f"{path} defines no pipeline: no class is a {_BASE}", "pass pipeline_<name>.py of a ported model")
 
 
-def _by_diffusers(sampler: Path) -> bool:
-    """Whether the authors' loop takes its steps with a scheduler of diffusers."""
-    nodes = ast.walk(ast.parse(sampler.read_text(encoding="utf-8")))
-    return any(isinstance(one, ast.ImportFrom) and one.module == "diffusers" for one in nodes)
+def _by_diffusers(sampler: Path, reference: Reference) -> bool:
+    """Whether the authors' loop takes its steps with a scheduler of diffusers, or with one of theirs of that kind."""
+    library = reference.cls.source.library
+    for node in ast.walk(ast.parse(sampler.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            file = library.module_file(node.module)
+            imported = [one.module for one in read_source(library, file).imports.values()] if file is not None else []
+            if any(one.partition(".")[0] == LIBRARY for one in (node.module, *imported)):
+                return True
+    return False
 
 
 class DrawingHandler:
@@ -103,7 +109,7 @@ class DrawingHandler:
                 "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}",
                 "sampler": str(found.sampler),
             },
-            forbidden=() if _by_diffusers(found.sampler) else forbidden_to(reference),
+            forbidden=() if _by_diffusers(found.sampler, reference) else forbidden_to(reference),
             hidden=(str(reference.repository.root),),
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},

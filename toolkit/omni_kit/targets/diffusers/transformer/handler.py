@@ -12,13 +12,13 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.traits import foreign
 from omni_kit.upstream.subject import Subject
 
-_LIBRARY = "diffusers"
+LIBRARY = "diffusers"
 _SIDE = "omni_kit.targets.diffusers.runtime.side:ConvertedBuilder"
 
 
 def forbidden_to(reference: Reference) -> tuple[str, ...]:
     """The packages that the authors' process must not import: diffusers, where they do not build on it themselves."""
-    return () if _LIBRARY in foreign(reference) else (_LIBRARY,)
+    return () if LIBRARY in foreign(reference) else (LIBRARY,)
 
 
 class TransformerHandler:

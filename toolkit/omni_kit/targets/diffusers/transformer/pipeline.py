@@ -17,6 +17,7 @@ from omni_kit.targets.diffusers.scheduling.cut import CutLoop, cut_of
 from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, axes_of, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
+from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.processes.found import process_of
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
@@ -60,6 +61,17 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
     more = "".join(f", {name}={value}" for name, value in schedule.given.items())
     call = f"{schedule.function}({schedule.steps}=num_inference_steps{more})"
     return Sigmas(tuple(parts.imports), text, f"[float(sigma) for sigma in {call}][:num_inference_steps]")
+
+
+def copied_scheduler(made: Defined, name: str) -> str | None:
+    """The file of a scheduler that is the authors' own, by another name; None where it needs what cannot be copied."""
+    closure = closure_of(made)
+    try:
+        parts = collect(closure, "", made.name)
+    except Refusal:
+        return None
+    text = "\n\n\n".join(code(one.node).strip("\n") for one in parts.parts)
+    return "\n".join(parts.imports) + "\n\n\n" + re.sub(rf"\b{made.name}\b", name, text) + "\n"
 
 
 @dataclass(frozen=True)
@@ -148,7 +160,9 @@ class PipelineFacts:
         if self.stepping.reason:
             where = self.sampling.where if self.sampling is not None else ""
             where = self.process.where if self.process is not None else where
-            return Decision("scheduler", self.stepping.name or "a new class", self.stepping.reason, where)
+            copied = f"a copy of {self.stepping.copied.name}" if self.stepping.copied is not None else ""
+            choice = copied or self.stepping.name or "a new class"
+            return Decision("scheduler", choice, self.stepping.reason, where)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
             reason = f"it uses the sigmas that it receives: those of {found.function}, which is copied"
@@ -173,19 +187,22 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
-    process = process_of(reference, condition) if unread else None
+    cut = cut_of(reference, found, names, condition) if unread else ""
+    if isinstance(cut, CutLoop) and by_class is not None and (cut.loop.conditions or cut.loop.constants):
+        cut = "passes the model more than labels"
+    process = process_of(reference, condition) if unread and isinstance(cut, str) else None
     if process is not None and by_class is None and process.draws_noise:
         process = None  # a pipeline for prompts draws other noise in each step than the authors' two halves
     if process is not None:
         stepping, sampling, found = stepping_along(process), None, []
-    cut = cut_of(reference, found, names, condition) if unread and process is None else ""
     conditions: tuple[Condition, ...] = ()
     constants: dict[str, object] = {}
-    if isinstance(cut, CutLoop) and not (by_class is not None and (cut.loop.conditions or cut.loop.constants)):
+    if isinstance(cut, CutLoop):
         sampling, stepping, found, sigmas, shift = cut.sampling, cut.stepping, [cut.sampling], None, None
         conditions = tuple(Condition(names.get(old, old), old, two) for old, two in cut.loop.conditions.items())
-        constants = {names.get(old, old): value for old, value in cut.loop.constants.items()
-                     if old != _RETURNED and reference.forward[old].default != value}  # fmt: skip
+        usual = {name: one.default for name, one in reference.forward.items()}
+        said = {old: value for old, value in cut.loop.constants.items() if old != _RETURNED and usual.get(old) != value}
+        constants = {names.get(old, old): value for old, value in said.items()}
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift

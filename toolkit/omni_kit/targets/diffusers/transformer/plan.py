@@ -21,7 +21,13 @@ from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
-from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_length, text_width
+from omni_kit.targets.diffusers.transformer.pipeline import (
+    PipelineFacts,
+    copied_scheduler,
+    pipeline_facts,
+    text_length,
+    text_width,
+)
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.needs import importable
@@ -179,6 +185,7 @@ class _Planner:
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
             "installed": self.pipeline.stepping.installed, **self._stepped,
+            "copied": self.pipeline.stepping.copied is not None,
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
@@ -295,6 +302,12 @@ class _Planner:
         elif self.pipeline.process is not None:
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_process.py.jinja", context=self.context)
+        if (copied := self.pipeline.stepping.copied) is not None:
+            if (scheduling := copied_scheduler(copied, self.scheduler)) is None:
+                raise Refusal(
+                    f"{copied.name} cannot be copied", "name another loop behind the class: PATH::Class::FUNCTION"
+                )
+            yield NewFile(f"{self.base}/scheduling_{self.request.name}.py", text=scheduling)
         for template, place in self._places().items():
             if self.pipeline.raises and template == "test_pipeline_class.py.jinja":
                 continue  # the pipeline raises where its steps are to be written

@@ -24,6 +24,7 @@ LEVELS = (900.0, 500.0, 100.0)
 _ROLES = (MODEL, NOISE, STEPS, TEXT, AGAINST, SCALE)
 _IS_SCALE = re.compile(r"^_?(text_)?(guidance|guide|cfg|cond)_(scale|strength|weight)r?$|^cfg$")
 _IS_GUIDED = re.compile(r"^_?((do|use)_)?(cfg|classifier_free_guidance)$")
+_IS_AGAINST = re.compile(r"(^|_)(neg|negative|uncond|unconditional|empty|null)(_|$)", re.IGNORECASE)
 _IS_COUNT = re.compile(r"(^|_)(num_)?(inference_|sampling_|sample_|denoising_|infer_|ddim_|n_?)?steps$")
 _IS_SCHEDULER = re.compile(r"(^|[._])scheduler$")
 _DRAWS = re.compile(r"(rand|noise|prepare_latents|init_latents|get_latents)", re.IGNORECASE)
@@ -59,7 +60,13 @@ class SlicedLoop:
 
 
 def sliced(
-    sampling: Sampling, order: Sequence[str], latents: str, time: str, text: str, mask: str = "", masked: bool = False
+    sampling: Sampling,
+    order: Sequence[str],
+    latents: str,
+    time: str,
+    text: str,
+    mask: str = "",
+    required: Sequence[str] = (),
 ) -> SlicedLoop:
     """Cut a loop out of its function.
 
@@ -68,12 +75,12 @@ def sliced(
         latents, time, text: those that hold latents, the step, and the prompt or the labels, `name{key}` for an entry
             of a dictionary; the last may be empty.
         mask: the one that says which tokens of the prompt count; all do here.
-        masked: the model must be given one.
+        required: the arguments that the model must be given.
 
     Raises:
         Unsupported: it needs what is none of these; what.
     """
-    return _Slicer(sampling, order, latents, time, text, mask, masked).sliced()
+    return _Slicer(sampling, order, latents, time, text, mask, mask in required, required).sliced()
 
 
 @dataclass
@@ -87,6 +94,7 @@ class _Slicer:
     text: str
     mask: str
     masked: bool
+    required: Sequence[str]
     conditions: dict[str, bool] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
     scaled: bool = False
@@ -139,11 +147,16 @@ class _Slicer:
     def _told(self, call: ast.Call) -> dict[str, ast.expr]:
         """The arguments of the model that a call passes, those of a known dictionary among them."""
         more: dict[str, ast.expr] = {}
+        name, unknown = "", False
         for one in call.keywords:
             if one.arg is None:
                 name = one.value.id if isinstance(one.value, ast.Name) else ""
                 more |= self.given.get(name, {})
-        return {**passed(call, self.order), **more}
+                unknown = name in self.arguments and name not in self.given
+        told = {**passed(call, self.order), **more}
+        if unknown:  # all that the model needs besides
+            told = {**{each: ast.Name(name, ast.Load()) for each in self.required if each not in told}, **told}
+        return told
 
     def _is_model(self, call: ast.Call) -> bool:
         whole = ast.unparse(call.func)
@@ -308,7 +321,8 @@ class _Slicer:
         values |= {name: literal(value) for node in self.before for name, value in _popped(node)}
         nodes = (*(one for one in self.before if not [*_popped(one)]), *ast.walk(self.loop))
         stored = {name for one in nodes if isinstance(one, ast.stmt) for name in binds(one)}
-        return {name: one for name, one in values.items() if one is not UNKNOWN and name not in stored}
+        values = {name: one for name, one in values.items() if name not in stored and not _IS_AGAINST.search(name)}
+        return {name: one for name, one in values.items() if one is not UNKNOWN}
 
     def _counted(self) -> bool:
         """Whether the scheduler is told nothing but how many steps there are."""
@@ -486,6 +500,19 @@ class _Spoken(ast.NodeTransformer):
         except Unsupported:
             return None
         return bool(found) if isinstance(found, bool | int | float | str | None) else None
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Whether there is something to guide against: `null_cond is not None`."""
+        match node:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(None)]
+            ):
+                if name in self.slicer.arguments and _IS_AGAINST.search(name):
+                    guided = ast.Name(GUIDED, ast.Load())
+                    return ast.copy_location(
+                        guided if isinstance(op, ast.IsNot) else ast.UnaryOp(ast.Not(), guided), node
+                    )
+        return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """The branch that is taken, where that is known."""
