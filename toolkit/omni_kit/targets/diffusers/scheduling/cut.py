@@ -114,7 +114,8 @@ def _scheduled(
     given = ", ".join(f"{key}={value!r}" for key, value in config.items())
     reason = f"{sampling.function} takes its steps with {loop.scheduler}, which is made in {where}"
     if isinstance(made, Defined):
-        found = Installed("", config, whole, real, scales=loop.scaled, rises=rises, by_count=True)
+        scales = loop.scaled and "init_noise_sigma" in ast.unparse(made.node)
+        found = Installed("", config, whole, real, scales, rises, by_count=True)
         imported = f"from {made.source.module} import {made.name}\n{SCHEDULER} = {made.name}({given})"
         return Stepping(found, reason=f"{reason}; its class is copied", shift=1.0, copied=made), imported
     scales = all(hasattr(schedulers()[made](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
@@ -197,6 +198,7 @@ def _script(loop: SlicedLoop, made: str) -> str:
         function.body[:0] = ast.parse(made).body
     nodes = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
     bound = {one.id for one in nodes if isinstance(one.ctx, ast.Store)} | {one.arg for one in function.args.args}
+    bound |= {one.name for node in function.body if isinstance(node, ast.ImportFrom) for one in node.names}
     free = sorted({one.id for one in nodes} - bound - {"torch"} - {*dir(builtins)})
     device = [ast.parse("device = noise.device").body[0]] if "device" in free else []
     function.body[:0] = device

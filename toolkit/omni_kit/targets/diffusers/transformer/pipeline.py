@@ -215,7 +215,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         channels=channels,
         text=TEXT in names.values(),
         mask=MASK in names.values(),
-        mask_needed=MASK in taken,
+        mask_needed=MASK in taken or (isinstance(cut, CutLoop) and cut.loop.masked),
         size=next((name for name in reference.arguments if SIZE.match(name)), ""),
         unknown=unknown,
         shift=shift or 1.0,

@@ -171,14 +171,19 @@ def _owner(node: ast.expr) -> str:
 def _bare(node: ast.expr) -> ast.expr:
     """A call without what only takes its answer out, or gives it another type."""
     while True:
-        if (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0) or (
-            isinstance(node, ast.Attribute) and node.attr == "sample"
-        ):
+        if (
+            isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and _is_whole(node.slice.value)
+        ) or (isinstance(node, ast.Attribute) and node.attr == "sample"):
             node = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
             node = node.func.value
         else:
             return node
+
+
+def _is_whole(key: object) -> bool:
+    """Whether an entry of what a model returns is its prediction: the first of a tuple, or one of a mapping."""
+    return key == 0 or isinstance(key, str)
 
 
 def _is_halved(node: ast.expr | None) -> bool:

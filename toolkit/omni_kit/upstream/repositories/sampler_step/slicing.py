@@ -32,6 +32,7 @@ _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
 _BARS = frozenset({"tqdm", "progress_bar", "progress", "track"})
 _SCALED = 4.0
 _NEGATIVE = "negative_"
+_GUIDANCE = "guidance"
 _MOST = 40
 
 
@@ -48,6 +49,7 @@ class SlicedLoop:
         counted: nothing but the number of steps is said to it.
         scaled: latents are scaled by it for the model.
         halved: of an answer with twice the channels the first half counts; the other is a variance.
+        masked: the model is passed a mask of the prompt's tokens.
     """
 
     sampling: Sampling
@@ -57,6 +59,7 @@ class SlicedLoop:
     counted: bool = True
     scaled: bool = False
     halved: bool = False
+    masked: bool = False
 
 
 def sliced(
@@ -183,7 +186,14 @@ class _Slicer:
             self.sampling, made=told, loop=loop, roles=roles, owner=None, closed="", script=ast.unparse(whole),
         )  # fmt: skip
         return SlicedLoop(
-            sampling, self.conditions, self.constants, self.scheduler, self._counted(), self.scaled, self.halved
+            sampling,
+            self.conditions,
+            self.constants,
+            self.scheduler,
+            self._counted(),
+            self.scaled,
+            self.halved,
+            self.masked,
         )
 
     def _moved(self) -> str:
@@ -242,6 +252,7 @@ class _Slicer:
             if self.text:
                 given = _read(_halved(*order) if halves else order[number % 2])
                 found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [given]) if item else given))
+            self.masked |= self.mask in told and literal(told[self.mask]) is UNKNOWN
             if self.mask and self.masked:
                 found.append(
                     ast.keyword(
@@ -267,7 +278,14 @@ class _Slicer:
     ) -> Iterator[ast.keyword]:
         value = literal(values[0])
         if value is UNKNOWN and isinstance(values[0], ast.Name):
-            value = self.known.get(values[0].id, UNKNOWN)
+            bound = [literal(node.value) for node in self._bindings({values[0].id})]
+            value = bound[0] if len(bound) == 1 else self.known.get(values[0].id, UNKNOWN)
+        if value is None and _GUIDANCE in name:  # a distilled model's, which its users give
+            self.conditions[name] = False
+            yield ast.keyword(
+                name, _read(f"None if {name} is None else ({_halved(name, name, name)})" if halves else name)
+            )
+            return
         if value is not UNKNOWN:
             self.constants[name] = value
             yield ast.keyword(name, ast.Constant(value) if not isinstance(value, dict | list | tuple) else values[0])
