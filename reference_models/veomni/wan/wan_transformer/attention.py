@@ -65,7 +65,7 @@ class Kernel:
                 query.transpose(1, 2),
                 key.transpose(1, 2),
                 value.transpose(1, 2),
-                attention_mask=None,
+                attention_mask=attn_mask,
                 scaling=scale,
                 dropout=dropout_p,
                 is_causal=False,
