@@ -73,7 +73,7 @@ except OSError:
 def verified(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Card]:
     """The quick verdict on a copy of the worked example.
 
-    The copy reads from a linked folder, from .git, and from a module beside it.
+    The copy contains a linked folder and .git, and imports a module beside it.
     """
     root = tmp_path_factory.mktemp("verified")
     place = root / "plugins" / "olmoe"

@@ -6,6 +6,8 @@ import pytest
 
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 
+from .libraries import write_libraries
+
 OLD = """
 class Output:
     def __init__(self, **fields):
@@ -50,14 +52,10 @@ def forward(self, x, y=None):
 
 def reasons(folder: Path, new: str) -> list[str]:
     """Why the patch conflicts with a newer module."""
-    for side, text in (("old", OLD), ("new", new)):
-        library = folder / side / "tiny"
-        library.mkdir(parents=True)
-        (library / "__init__.py").touch()
-        (library / "modeling.py").write_text(text, encoding="utf-8")
+    libraries = write_libraries(folder, "tiny", {"modeling": OLD}, {"modeling": new})
     config = folder / "tiny_patch_gen_config.py"
     config.write_text(CONFIG, encoding="utf-8")
-    (done,) = upgrade_configs([config], folder / "old", folder / "new", "tiny").configs
+    (done,) = upgrade_configs([config], *libraries, "tiny").configs
     assert not done.error
     return [one.reason for one in done.patches if one.status == "conflict"]
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 
+from .libraries import write_libraries
+
 MODELING = """
 from tiny.things import Other, Thing
 
@@ -31,15 +33,13 @@ def forward(self, x: Thing, y: Other):
 
 def upgraded(folder: Path, modeling: str, home: str) -> str:
     """The config after an upgrade to a library with another modeling file, whose classes are in `home`."""
-    for side, text, module in (("old", MODELING, "things"), ("new", modeling, home)):
-        library = folder / side / "tiny"
-        library.mkdir(parents=True)
-        (library / "__init__.py").touch()
-        (library / "modeling.py").write_text(text, encoding="utf-8")
-        (library / f"{module}.py").write_text("class Thing: ...\n\n\nclass Other: ...\n", encoding="utf-8")
+    things = "class Thing: ...\n\n\nclass Other: ...\n"
+    libraries = write_libraries(
+        folder, "tiny", {"modeling": MODELING, "things": things}, {"modeling": modeling, home: things}
+    )
     config = folder / "tiny_patch_gen_config.py"
     config.write_text(CONFIG, encoding="utf-8")
-    (done,) = upgrade_configs([config], folder / "old", folder / "new", "tiny").configs
+    (done,) = upgrade_configs([config], *libraries, "tiny").configs
     assert not done.error
     return config.read_text(encoding="utf-8")
 

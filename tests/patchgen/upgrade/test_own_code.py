@@ -7,6 +7,8 @@ import pytest
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import PatchOutcome
 
+from .libraries import write_libraries
+
 MODELING = """
 from torch import nn
 
@@ -55,14 +57,10 @@ GONE = f"""{MODELING[: MODELING.index("    def mask")]}    def forward(self, ids
 
 def upgraded(folder: Path, new: str, config: str) -> tuple[dict[str, PatchOutcome], str]:
     """The outcome of each patch, and the config's new text."""
-    for side, text in (("old", MODELING), ("new", new)):
-        package = folder / side / "small"
-        package.mkdir(parents=True)
-        (package / "__init__.py").touch()
-        (package / "modeling.py").write_text(text, encoding="utf-8")
+    libraries = write_libraries(folder, "small", {"modeling": MODELING}, {"modeling": new})
     path = folder / "a_patch_gen_config.py"
     path.write_text(config, encoding="utf-8")
-    (result,) = upgrade_configs([path], folder / "old", folder / "new", "small").configs
+    (result,) = upgrade_configs([path], *libraries, "small").configs
     return {one.target: one for one in result.patches}, path.read_text(encoding="utf-8")
 
 

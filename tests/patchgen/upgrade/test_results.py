@@ -6,6 +6,8 @@ import pytest
 
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 
+from .libraries import write_libraries
+
 MODELING = """
 from small.outputs import CausalOutput
 
@@ -51,18 +53,14 @@ NEW = NEW.replace("(outputs.hidden, router=outputs.router)", "(outputs.hidden)")
 
 def upgraded(folder: Path, ours: str, config: str = CONFIG) -> tuple[str, str]:
     """The status of the patch, and the config's new text."""
-    for side, text in (("old", MODELING), ("new", NEW)):
-        package = folder / side / "small"
-        package.mkdir(parents=True)
-        (package / "__init__.py").touch()
-        (package / "modeling.py").write_text(text, encoding="utf-8")
-        (package / "outputs.py").write_text("class CausalOutput: ...\nclass MoeOutput: ...\n", encoding="utf-8")
+    outputs = {"outputs": "class CausalOutput: ...\nclass MoeOutput: ...\n"}
+    libraries = write_libraries(folder, "small", {"modeling": MODELING, **outputs}, {"modeling": NEW, **outputs})
     (folder / "framework").mkdir()
     (folder / "framework" / "__init__.py").touch()
     (folder / "framework" / "outputs.py").write_text(ours, encoding="utf-8")
     path = folder / "a_patch_gen_config.py"
     path.write_text(config, encoding="utf-8")
-    (result,) = upgrade_configs([path], folder / "old", folder / "new", "small").configs
+    (result,) = upgrade_configs([path], *libraries, "small").configs
     return result.patches[0].status, path.read_text(encoding="utf-8")
 
 

@@ -100,7 +100,7 @@ def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
 
 
 def _is_container(name: str, code: Sequence[ast.AST]) -> bool:
-    """Whether the constructor that takes an argument looks something up in it: `(8)` of the authors is no tuple."""
+    """Whether the constructor tests membership in an argument; authors write `(8)`, which is no tuple."""
     inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
     taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
     tests = [one for node in taking for one in ast.walk(node) if isinstance(one, ast.Compare)]

@@ -240,7 +240,7 @@ class _Guarded(ast.NodeTransformer):
         return changed if isinstance(changed, list) else [changed]
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        """Without what it says of a GPU, and of the half precision of its kernels: here is none."""
+        """Remove conditions on a GPU, and on the half precision that its kernels need."""
         node.test = _AnyDevice().visit(node.test)
         return node
 

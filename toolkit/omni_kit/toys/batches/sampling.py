@@ -13,13 +13,13 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL
 
 NAMES = "_arguments"
 """Of a toy's config: what authors call an argument of forward -> what it is called where the model is integrated."""
 LATENTS, TEXT, LABELS = "hidden_states", "encoder_hidden_states", "class_labels"
 _NUMBERS = "numbers"
-_CONDITION, _NEGATIVE = "condition ", "negative_"
+_CONDITION = "condition "
 _STEPS, _SCALE = 4, 4.0
 _SPREAD = 2.0
 SCALING, SHIFT = 0.5, 16.0
@@ -149,7 +149,7 @@ def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictu
         found[f"{_CONDITION}{name}"] = value[torch.arange(pictures) % rows] if apart else value
         if negative:
             other = -value if value.is_floating_point() else value
-            found[f"{_CONDITION}{_NEGATIVE}{name}"] = other[torch.arange(pictures) % rows] if apart else other
+            found[f"{_CONDITION}{NEGATIVE}{name}"] = other[torch.arange(pictures) % rows] if apart else other
     return found
 
 

@@ -10,6 +10,7 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_re
 
 _EXAMPLES = "reference_models"
 CONDITIONS = "_conditions"  # what else a pipeline is given -> whether there is another one to guide against
+NEGATIVE = "negative_"  # before the name of a condition: the one to guide against
 NULL = "_null_label"  # the key under which it says the class label of no class
 
 

@@ -30,6 +30,7 @@ from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
 from omni_kit.toys.batches.sampling import LABELS, LATENTS, Drawn, drawn_of
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.repositories.recorded import NEGATIVE
 
 _SIGN, _LATE = "answer-sign", "levels-one-late"
 _STEP, _CLASS, _SHIFT = "timestep", "_class_name", "shift"
@@ -126,7 +127,7 @@ class DrawingBuilder(ConvertedBuilder):
         """Return the other inputs of the transformer, by the names that it has here."""
         found = {}
         for name, value in run.conditions.items():
-            own = name.removeprefix("negative_")
+            own = name.removeprefix(NEGATIVE)
             found[name.removesuffix(own) + self._names.get(own, own)] = value
         return found
 

@@ -3,6 +3,7 @@
 import ast
 import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,8 +60,8 @@ class CutLoop:
         return replace(self.loop.sampling, script=self.script)
 
 
-def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str) -> CutLoop | str:
-    """The first loop that stands by itself; why none does, where that is so.
+def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str) -> CutLoop | None:
+    """Return the first loop that stands by itself; None where none does.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
@@ -68,25 +69,21 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
     """
     order = list(
         dict.fromkeys(name.partition("{")[0] for name in reference.forward)
-    )  # entries of one dictionary are several
-    why = "no loop was found"
+    )  # a dictionary has several entries
+    if text.partition("{")[0] not in order:
+        return None
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
     required = [name for name, one in reference.forward.items() if one.required and name in order]
     for one in found:
-        try:
-            if text.partition("{")[0] not in order:
-                raise Unsupported("has no prompt and no labels")
+        with suppress(Unsupported):
             loop = sliced(one, order, latents, time, text, mask, required)
             if loop.scheduler:
                 stepping, made = _scheduled(reference, one, loop, order, latents, time)
             else:
                 stepping, made = stepping_of(loop.sampling, order, names, None), ""
-            if stepping.unmoved:
-                raise Unsupported(stepping.unmoved)
-            return CutLoop(loop, stepping, _script(loop, made))
-        except Unsupported as error:
-            why = f"{one.function} ({one.where}) {error}"
-    return why
+            if not stepping.unmoved:
+                return CutLoop(loop, stepping, _script(loop, made))
+    return None
 
 
 def _scheduled(

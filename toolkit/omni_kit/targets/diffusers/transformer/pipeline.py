@@ -9,11 +9,11 @@ from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
 from omni_kit.targets.diffusers.porting.labels import guiding_methods
-from omni_kit.targets.diffusers.porting.parts import collect
+from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
-from omni_kit.targets.diffusers.scheduling.cut import CutLoop, cut_of
+from omni_kit.targets.diffusers.scheduling.cut import cut_of
 from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, axes_of, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
@@ -57,7 +57,7 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
         parts = collect(closure, "", schedule.function)
     except Refusal:
         return None
-    text = "\n\n\n".join(code(one.node).strip("\n") for one in parts.parts)
+    text = _joined(parts)
     more = "".join(f", {name}={value}" for name, value in schedule.given.items())
     call = f"{schedule.function}({schedule.steps}=num_inference_steps{more})"
     return Sigmas(tuple(parts.imports), text, f"[float(sigma) for sigma in {call}][:num_inference_steps]")
@@ -70,8 +70,11 @@ def copied_scheduler(made: Defined, name: str) -> str | None:
         parts = collect(closure, "", made.name)
     except Refusal:
         return None
-    text = "\n\n\n".join(code(one.node).strip("\n") for one in parts.parts)
-    return "\n".join(parts.imports) + "\n\n\n" + re.sub(rf"\b{made.name}\b", name, text) + "\n"
+    return "\n".join(parts.imports) + "\n\n\n" + re.sub(rf"\b{made.name}\b", name, _joined(parts)) + "\n"
+
+
+def _joined(parts: Parts) -> str:
+    return "\n\n\n".join(code(one.node).strip("\n") for one in parts.parts)
 
 
 @dataclass(frozen=True)
@@ -187,17 +190,17 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
-    cut = cut_of(reference, found, names, condition) if unread else ""
-    if isinstance(cut, CutLoop) and by_class is not None and (cut.loop.conditions or cut.loop.constants):
-        cut = "passes the model more than labels"
-    process = process_of(reference, condition) if unread and isinstance(cut, str) else None
+    cut = cut_of(reference, found, names, condition) if unread else None
+    if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants):
+        cut = None  # a pipeline for labels passes the model nothing else
+    process = process_of(reference, condition) if unread and cut is None else None
     if process is not None and by_class is None and process.draws_noise:
         process = None  # a pipeline for prompts draws other noise in each step than the authors' two halves
     if process is not None:
         stepping, sampling, found = stepping_along(process), None, []
     conditions: tuple[Condition, ...] = ()
     constants: dict[str, object] = {}
-    if isinstance(cut, CutLoop):
+    if cut is not None:
         sampling, stepping, found, sigmas, shift = cut.sampling, cut.stepping, [cut.sampling], None, None
         conditions = tuple(Condition(names.get(old, old), old, two) for old, two in cut.loop.conditions.items())
         usual = {name: one.default for name, one in reference.forward.items()}
@@ -215,7 +218,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         channels=channels,
         text=TEXT in names.values(),
         mask=MASK in names.values(),
-        mask_needed=MASK in taken or (isinstance(cut, CutLoop) and cut.loop.masked),
+        mask_needed=MASK in taken or (cut is not None and cut.loop.masked),
         size=next((name for name in reference.arguments if SIZE.match(name)), ""),
         unknown=unknown,
         shift=shift or 1.0,
@@ -243,7 +246,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         conditions=conditions,
         constants=constants,
         axes=axes,
-        variance=isinstance(cut, CutLoop) and cut.loop.halved,
+        variance=cut is not None and cut.loop.halved,
     )
 
 

@@ -239,7 +239,7 @@ class Trial:
                     yield tried
 
     def _dimensions(self, chosen: Chosen, name: str) -> int:
-        """The number of dimensions of an argument; 0 where it is no single tensor."""
+        """Return the number of dimensions of an argument; 0 if it is not a single tensor."""
         try:
             made = self.make(chosen).get(name)
         except Exception:  # as in `how_far`

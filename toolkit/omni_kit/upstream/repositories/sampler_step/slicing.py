@@ -12,8 +12,10 @@ from omni_kit.pysource.eval import UNKNOWN, Domain, Unsupported, evaluate
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, passed, signature
 from omni_kit.upstream.repositories.names import resolve
+from omni_kit.upstream.repositories.recorded import NEGATIVE
 from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
 from omni_kit.upstream.repositories.sampler_step.flow import binds, flat, needed, reads
+from omni_kit.upstream.repositories.sampler_step.members import stored
 from omni_kit.upstream.repositories.sampler_step.outline import DEVICE, apart, unwrapped
 from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, STEPS, TEXT, Sampling
 
@@ -31,7 +33,6 @@ _DRAWS = re.compile(r"(rand|noise|prepare_latents|init_latents|get_latents)", re
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
 _BARS = frozenset({"tqdm", "progress_bar", "progress", "track"})
 _SCALED = 4.0
-_NEGATIVE = "negative_"
 _GUIDANCE = "guidance"
 _MOST = 40
 
@@ -46,7 +47,6 @@ class SlicedLoop:
         conditions: what else the model is passed: its argument -> whether there is another one to guide against.
         constants: arguments of the model that the loop passes a value written there, and the value.
         scheduler: what takes the step, as the authors write it; empty where their statements do.
-        counted: nothing but the number of steps is said to it.
         scaled: latents are scaled by it for the model.
         halved: of an answer with twice the channels the first half counts; the other is a variance.
         masked: the model is passed a mask of the prompt's tokens.
@@ -56,7 +56,6 @@ class SlicedLoop:
     conditions: Mapping[str, bool]
     constants: Mapping[str, object]
     scheduler: str = ""
-    counted: bool = True
     scaled: bool = False
     halved: bool = False
     masked: bool = False
@@ -114,9 +113,8 @@ class _Slicer:
         self.arguments = {one.arg for one in ast.walk(self.sampling.made.args) if isinstance(one, ast.arg)}
         self.given = dict(self._dicts())
         self.reached = _Spoken(self, guided=None).block(self.loop.body)
-        heads = {one.id for one in ast.walk(self.loop.target) if isinstance(one, ast.Name)}
         asked = [call for node in self.reached for call in _calls(node) if self._is_model(call)]
-        self.calls = [call for call in asked if heads & self._roots(self._told(call)[self.time])]
+        self.calls = [call for call in asked if self._heads & self._roots(self._told(call)[self.time])]
         models = {ast.unparse(call.func) for call in self.calls}
         if len(models) != 1:
             raise Unsupported(f"calls {' and '.join(sorted(models)) or 'no model with latents and a step'}")
@@ -172,6 +170,7 @@ class _Slicer:
 
     def sliced(self) -> SlicedLoop:
         """The loop by itself."""
+        self._refuse_levels()
         moved = self.moved = self._moved()
         body = _Spoken(self, guided=None).block(self.loop.body)
         guided = _Spoken(self, guided=True).block(self.loop.body)
@@ -190,7 +189,6 @@ class _Slicer:
             self.conditions,
             self.constants,
             self.scheduler,
-            self._counted(),
             self.scaled,
             self.halved,
             self.masked,
@@ -198,11 +196,11 @@ class _Slicer:
 
     def _moved(self) -> str:
         """The variable that goes from noise to latents."""
-        stored = {name for node in self._nodes() if isinstance(node, ast.stmt) for name in binds(node)} - {"self"}
-        begun = {*self.arguments, *(name for node in self.before for name in _bound(node))}
+        changed = {name for node in self._nodes() if isinstance(node, ast.stmt) for name in binds(node)} - {"self"}
+        begun = self.arguments | stored(self.before)
         wanted = reads(self._told(self.calls[0])[self.latents])
         for _ in range(_MOST):
-            if found := sorted(wanted & stored & begun):
+            if found := sorted(wanted & changed & begun):
                 break
             values = [node for node in self._nodes() if isinstance(node, ast.Assign) and binds(node) & wanted]
             more = set().union(wanted, *(_depends(node.value) for node in values))
@@ -265,7 +263,7 @@ class _Slicer:
             call.args, call.keywords = [], sorted(found, key=lambda one: self.order.index(str(one.arg)))
 
     def _time(self, value: ast.expr) -> ast.expr:
-        """The step that one picture is told, made of what the loop goes along."""
+        """The timestep of one picture, as an expression in the loop's variables."""
         made = {name: node.value for node in self._nodes() if isinstance(node, ast.Assign) for name in binds(node)}
         found = of_one(value, made)
         if found is None:
@@ -290,12 +288,12 @@ class _Slicer:
             self.constants[name] = value
             yield ast.keyword(name, ast.Constant(value) if not isinstance(value, dict | list | tuple) else values[0])
             return
-        if made := self._roots(values[0]) & self._made_in_steps:
+        if made := self._roots(values[0]) & {*self._heads, self.moved}:
             raise Unsupported(f"makes {name} of {', '.join(sorted(made))} in each step")
         joined = self._joined(values[0]) if halves else [ast.unparse(one) for one in values]
         doubled = len({*joined}) > 1
         self.conditions[name] = doubled
-        names = {TEXT: name, AGAINST: f"{_NEGATIVE}{name}" if doubled else name}
+        names = {TEXT: name, AGAINST: f"{NEGATIVE}{name}" if doubled else name}
         self.named |= dict.fromkeys((self._roots(values[0]) & self.arguments) - self.known.keys() - {"self"}, name)
         text = names[order[number % 2]] if doubled else name
         if halves and joined:
@@ -303,9 +301,9 @@ class _Slicer:
         yield ast.keyword(name, _read(text))
 
     @cached_property
-    def _made_in_steps(self) -> set[str]:
-        """The variables that change from step to step: those of the loop's head, and the latents."""
-        return {one.id for one in ast.walk(self.loop.target) if isinstance(one, ast.Name)} | {self._moved()}
+    def _heads(self) -> set[str]:
+        """The variables of the loop's head."""
+        return stored([self.loop.target])
 
     def _nodes(self) -> Iterator[ast.AST]:
         """The nodes of those statements of the loop that can be reached."""
@@ -338,35 +336,33 @@ class _Slicer:
         values = {name: literal(one) for name, one in defaults(signature(self.sampling.made)).items()}
         values |= {name: literal(value) for node in self.before for name, value in _popped(node)}
         nodes = (*(one for one in self.before if not [*_popped(one)]), *ast.walk(self.loop))
-        stored = {name for one in nodes if isinstance(one, ast.stmt) for name in binds(one)}
-        values = {name: one for name, one in values.items() if name not in stored and not _IS_AGAINST.search(name)}
+        changed = {name for one in nodes if isinstance(one, ast.stmt) for name in binds(one)}
+        values = {name: one for name, one in values.items() if name not in changed and not _IS_AGAINST.search(name)}
         return {name: one for name, one in values.items() if one is not UNKNOWN}
 
-    def _counted(self) -> bool:
-        """Whether the scheduler is told nothing but how many steps there are."""
+    def _refuse_levels(self) -> None:
+        """Raise `Unsupported` if the authors pass the scheduler more than a number of steps."""
         calls = [one for node in self.before for one in _calls(node)]
         setting = [one for one in calls if ast.unparse(one.func).endswith(("set_timesteps", "retrieve_timesteps"))]
         told = {one.arg for call in setting for one in call.keywords if one.arg
                 and not (isinstance(one.value, ast.Name) and self.known.get(one.value.id, 0) is None)}  # fmt: skip
         if wrong := told & {"sigmas", "timesteps"}:
             raise Unsupported(f"tells its scheduler {', '.join(sorted(wrong))}")
-        return True
 
     def _function(self, moved: str, body: list[ast.stmt], guided: bool) -> ast.FunctionDef:
         """The function: what the loop reads is made before it, of its arguments alone."""
         target, along = self.loop.target, self._along(guided)
         flattened = [*flat(body, {SCALE} if guided else set())]
         kept, live = needed(flattened, {moved})
-        heads = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
         begin = f"{moved} = {NOISE}"
         if self.scheduler and not guided:
             begin = f"{SCHEDULER}.set_timesteps({STEPS})\n{begin} * getattr({SCHEDULER}, 'init_noise_sigma', 1.0)"
         start = ast.parse(begin).body if moved != NOISE else []
         factors = [*self._factors(moved)] if not self.scheduler else []
-        wanted = (live | reads(along)).union(*map(reads, factors)) - heads - {moved}
+        wanted = (live | reads(along)).union(*map(reads, factors)) - self._heads - {moved}
         prelude = self._prelude(wanted, moved, guided)
         loop = ast.For(target, along, kept or [ast.Pass()], [], None)
-        given = [*_ROLES, *self.conditions, *(f"{_NEGATIVE}{name}" for name, two in self.conditions.items() if two)]
+        given = [*_ROLES, *self.conditions, *(f"{NEGATIVE}{name}" for name, two in self.conditions.items() if two)]
         none: list[ast.expr] = [ast.Constant(None) for _ in given[len(_ROLES) :]]
         arguments = ast.arguments([], [ast.arg(one) for one in given], None, [], [], None, none)
         ends = [ast.Return(ast.Name(moved, ast.Load()))]
@@ -426,7 +422,7 @@ class _Slicer:
             moved,
             SCHEDULER,
             *self.conditions,
-            *(f"{_NEGATIVE}{name}" for name in self.conditions),
+            *(f"{NEGATIVE}{name}" for name in self.conditions),
         }
         wanted = wanted - own
         spoken = _Spoken(self, guided=True if guided else None).block(self.outer)
@@ -436,7 +432,7 @@ class _Slicer:
         plain = [one for one in plain if not {moved, "self"} & binds(one) and not _keeps(one)]
         kept, live = needed([*flat(plain, {SCALE} if guided else set())], wanted)
         read = wanted.union(*(reads(one) for one in kept))
-        if lost := sorted(read & {name for one in spoken if one not in plain for name in _bound(one)} - {moved}):
+        if lost := sorted(read & stored([one for one in spoken if one not in plain]) - {moved}):
             raise Unsupported(f"reads {', '.join(lost)}, of which it is not known what it is made of")
         begun = [self._begun(name) for name in sorted(live - own)]
         head = [] if guided else [ast.parse(f"{GUIDED} = {SCALE} > 1").body[0]]
@@ -589,8 +585,11 @@ class _Spoken(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """See the class."""
         name = self._meant(node.id)
-        stored = isinstance(node.ctx, ast.Store)
-        return node if name is None or stored else ast.copy_location(ast.Name(name, node.ctx), node)
+        return (
+            node
+            if name is None or isinstance(node.ctx, ast.Store)
+            else ast.copy_location(ast.Name(name, node.ctx), node)
+        )
 
     def _meant(self, text: str) -> str | None:
         slicer = self.slicer
@@ -613,11 +612,6 @@ def _opened(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _opened([*node.body, *getattr(node, "orelse", [])])
         else:
             yield node
-
-
-def _bound(node: ast.stmt) -> set[str]:
-    """The variables that are stored anywhere in a statement."""
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
 def _popped(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
@@ -688,6 +682,7 @@ def _casts(node: ast.stmt) -> bool:
 
 
 def _calls(node: ast.AST) -> list[ast.Call]:
+    """Return the calls in a node as it is now: `pysource.nodes` remembers them, and these trees change."""
     return [one for one in ast.walk(node) if isinstance(one, ast.Call)]
 
 
