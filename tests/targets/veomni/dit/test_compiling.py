@@ -20,7 +20,8 @@ from omni_kit.targets.graphs import graphs_compiled
 from omni_kit.targets.references.diffusers import DiffusersBuilder
 from omni_kit.targets.sides import Choosing, KernelCall
 from omni_kit.targets.veomni.dit.side import VeOmniDiffusionBuilder
-from omni_kit.targets.veomni.runtime.compiling import BLOCKS, OFF, SETTING, WRAPPER, wrapper_blocks, wrapper_choice
+from omni_kit.targets.veomni.dit.transformer import WRAPPER
+from omni_kit.targets.veomni.runtime.compiling import BLOCKS, OFF, SETTING, wrapper_blocks, wrapper_choice
 
 WAN = resource_dir("reference_models") / "veomni" / "wan"
 PLAIN = {"attn_implementation": "sdpa", SETTING: OFF}
