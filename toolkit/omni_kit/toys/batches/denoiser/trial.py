@@ -174,25 +174,35 @@ class Trial:
         kinds = {one.axes: at for at, one in reversed([*enumerate(self.choices[latents])])}
         places = [*((latents, at) for at in kinds.values()), *chosen.items()]
         for name, at in places:
-            try:
-                made = self.make({**chosen, name: at})
-            except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
-                continue
-            parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
-            tensor = next(parts, None)
-            option = self.choices[name][at]
-            if tensor is None or option is None:
-                continue
-            error = self._within_bounds({**chosen, name: at}).error
-            for other in resized(name, option, tensor.shape, error):
-                self.choices[name].append(other)
-                tried = {**chosen, name: len(self.choices[name]) - 1}
+            for tried in self._resized({**chosen, name: at}, name):
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
                 if reach.far > found[1].far:
                     found = tried, reach
         return found
+
+    def _resized(self, chosen: Chosen, name: str) -> Iterator[Chosen]:
+        """Of one argument, new choices with one size as the error asks for it."""
+        try:
+            made = self.make(chosen)
+        except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
+            return
+        parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
+        tensor = next(parts, None)
+        option = self.choices[name][chosen[name]]
+        if tensor is None or option is None:
+            return
+        for other in resized(name, option, tensor.shape, self._within_bounds(chosen).error):
+            self.choices[name].append(other)
+            yield {**chosen, name: len(self.choices[name]) - 1}
+
+    def _as_wide_as_a_layer(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
+        """Of what a failing statement reads, save the latents: as wide as the layer in the error."""
+        if any(pattern.search(error) for pattern in WIDTHS):
+            for name in [*chosen][1:]:
+                if re.split(r"\W", name)[0] in names:
+                    yield from self._resized(chosen, name)
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
@@ -204,13 +214,14 @@ class Trial:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
         What the failing statement depends on comes first, and of that what has as many dimensions as the error asks
-        for, then the likeliest choices.
+        for, then what is as wide, then the likeliest choices.
         """
         unset = _UNSET.search(best.error)
         read = _read_at(self.model, best.far[:2])
         inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
         ranked = self._with_other_dimensions(chosen, best.error, inner or read)
-        phases = [ranked, *(self._changes(chosen, most, names) for names in (inner, read, None)
+        wide = self._as_wide_as_a_layer(chosen, best.error, inner or read)
+        phases = [ranked, wide, *(self._changes(chosen, most, names) for names in (inner, read, None)
                             for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
         for phase in phases:
             found = chosen, best
