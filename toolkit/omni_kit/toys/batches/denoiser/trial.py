@@ -29,7 +29,7 @@ from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.toys.width_errors import VIEWED, WIDTHS
 
 _ROUNDS = 8
 _LIKELY = 12
@@ -149,8 +149,7 @@ class Trial:
         yield dict.fromkeys(self.choices, 0)
         least = {name: options.index(None) if None in options else 0 for name, options in self.choices.items()}
         yield least
-        alike = {name: at for name, options in self.choices.items()
-                 for at, one in enumerate(options) if isinstance(one, LikeLatents) and least[name] == 0}  # fmt: skip
+        alike = {name: at for name in self.choices for at in self._like_latents(name) if least[name] == 0}
         latents, layouts = next(iter(self.choices.items()))
         kinds = {layout.axes: at for at, layout in reversed([*enumerate(layouts)])}
         yield from ({**least, **alike, latents: at} for at in sorted(kinds.values()) if alike)
@@ -197,12 +196,22 @@ class Trial:
             self.choices[name].append(other)
             yield {**chosen, name: len(self.choices[name]) - 1}
 
-    def _as_wide_as_a_layer(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
-        """Of what a failing statement reads, save the latents: as wide as the layer in the error."""
-        if any(pattern.search(error) for pattern in WIDTHS):
-            for name in [*chosen][1:]:
-                if re.split(r"\W", name)[0] in names:
-                    yield from self._resized(chosen, name)
+    def _of_other_widths(self, chosen: Chosen, error: str, names: set[str]) -> tuple[Iterator[Chosen], ...]:
+        """Of what a failing statement reads: other latents, what is laid out like them, then what is as wide as the
+        layer in the error; nothing if it names none. Latents of another side, if the error has a fixed shape.
+        """
+        if VIEWED.search(error):
+            return (self._resized(chosen, next(iter(chosen))),)
+        if not any(pattern.search(error) for pattern in WIDTHS):
+            return ()
+        latents, *others = (name for name in chosen if re.split(r"\W", name)[0] in names or name == next(iter(chosen)))
+        layouts = range(len(self.choices[latents])) if latents in names else ()
+        alike = [(latents, at) for at in layouts] + [(one, at) for one in others for at in self._like_latents(one)]
+        resized = (tried for one in others for tried in self._resized(chosen, one))
+        return ({**chosen, name: at} for name, at in alike), resized
+
+    def _like_latents(self, name: str) -> Iterator[int]:
+        return (at for at, one in enumerate(self.choices[name]) if isinstance(one, LikeLatents))
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
@@ -220,18 +229,18 @@ class Trial:
         read = _read_at(self.model, best.far[:2])
         inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
         ranked = self._with_other_dimensions(chosen, best.error, inner or read)
-        wide = self._as_wide_as_a_layer(chosen, best.error, inner or read)
-        phases = [ranked, wide, *(self._changes(chosen, most, names) for names in (inner, read, None)
+        wide = self._of_other_widths(chosen, best.error, inner or read)
+        phases = [ranked, *wide, *(self._changes(chosen, most, names) for names in (inner, read, None)
                             for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
         for phase in phases:
-            found = chosen, best
+            found, further = (chosen, best), _nearer if phase in wide else _further
             for tried in phase:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
-                if reach.far > found[1].far:
+                if further(reach, found[1]):
                     found = tried, reach
-            if found[1].far > best.far:
+            if found[1] is not best:
                 break
         return found
 
@@ -278,9 +287,8 @@ class Trial:
         """
         latents = next(iter(self.choices))
         chosen = {**chosen, **{name: options.index(None) for name, options in self.choices.items() if None in options}}
-        for name, options in self.choices.items():
-            alike = next((at for at, one in enumerate(options) if isinstance(one, LikeLatents)), None)
-            if alike is not None:
+        for name in self.choices:
+            if (alike := next(self._like_latents(name), None)) is not None:
                 for index in range(len(self.choices[latents])):
                     yield {**chosen, latents: index, name: alike}
 
@@ -312,6 +320,15 @@ class Trial:
 
 def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int, int]]:
     return found[1].answer is not None, found[1].far
+
+
+def _further(one: Reach, other: Reach) -> bool:
+    return one.far > other.far
+
+
+def _nearer(one: Reach, other: Reach) -> bool:
+    """As `_further`, but the sizes in an error count more than the operations before it."""
+    return (*one.far[:2], one.far[3]) > (*other.far[:2], other.far[3])
 
 
 def _differ(one: Reach, other: Reach) -> bool:
