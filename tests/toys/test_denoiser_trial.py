@@ -369,7 +369,7 @@ class Conditioned(Small):
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, spectrum: torch.Tensor) -> torch.Tensor:
         tokens = x.view(len(x), 6, 256)
-        done = tokens + self.spectrum(spectrum).mean(-1, keepdim=True)
+        done: torch.Tensor = tokens + self.spectrum(spectrum).mean(-1, keepdim=True)
         return done.view(x.shape) * t[:, None, None, None]
 
 
