@@ -34,7 +34,7 @@ from omni_kit.toys.width_errors import VIEWED, WIDTHS
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
-_LONGEST = 80.0  # seconds
+_LONGEST = 80.0  # seconds of the processor, so that a busy machine finds the same
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -114,7 +114,7 @@ class Trial:
         latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
         process would be ended before it has been called with all, the search returns the furthest.
         """
-        self._ends = time.monotonic() + _LONGEST
+        self._ends = time.process_time() + _LONGEST
         try:
             return self._searched()
         except _Exhausted:
@@ -215,7 +215,7 @@ class Trial:
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
-        if self.tried >= self.most or (self.tried and time.monotonic() > self._ends):
+        if self.tried >= self.most or (self.tried and time.process_time() > self._ends):
             raise _Exhausted
         return self.reach(chosen)
 
