@@ -53,13 +53,15 @@ def _replaced(before: State, after: State) -> Iterator[str]:
         strict = kind in {"place", "variable", "setting of torch"}
         for name in names.keys() | (now.keys() if kind == "variable" else ()):
             old, new = names.get(name), now.get(name)
-            if (old != new) if strict else (name in now and old is not new and not _own(kind, new)):
+            if (old != new) if strict else (name in now and old is not new and not _own(kind, name, new)):
                 yield f"{kind} {name}" + (f": {old!r} became {new!r}" if strict else " is another one")
 
 
-def _own(kind: str, new: object) -> bool:
-    """Whether a library replaced its own function, as torch does when its compiler is first imported."""
-    return kind != "module" and str(getattr(new, "__module__", None)).partition(".")[0] == kind.partition(".")[0]
+def _own(kind: str, name: str, new: object) -> bool:
+    """Whether a library replaced what is its own: torch when its compiler is first imported, transformers itself."""
+    if kind == "module":
+        return name.partition(".")[0] in _LIBRARIES
+    return str(getattr(new, "__module__", None)).partition(".")[0] == kind.partition(".")[0]
 
 
 def _settings(torch: Any) -> dict[str, Any]:
