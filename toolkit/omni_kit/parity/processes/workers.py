@@ -30,9 +30,10 @@ def preloaded(reference: str) -> tuple[str, ...]:
     return (*_STEPS, reference.partition(":")[0])
 
 
-def begin(reference: str) -> None:
-    """Begin to import what both sides of a comparison with this upstream import in any case."""
-    start_server(Start((), environment(SERVICE, (), None), "", preloaded(reference)))
+def begin(candidate: Candidate) -> None:
+    """Begin to import what the two sides of a comparison import in any case."""
+    modules, beyond = preloaded(candidate.reference), tuple(candidate.preloaded)
+    start_server(Start((), environment(SERVICE, (), None), "", modules, beyond))
 
 
 class Sides:
