@@ -3,7 +3,7 @@
 from omni_kit.targets.restoring import restore_names, said
 
 RESTORED = said(restore_names("veomni"))
-"""What was put back, in one line."""
+"""Names that were put back, in one line."""
 
 import veomni  # noqa: E402
 from veomni.models.loader import MODELING_REGISTRY  # noqa: E402
