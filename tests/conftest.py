@@ -20,6 +20,8 @@ from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
+from .state import changes, state
+
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.set_threshold(50_000, 20, 50)  # millions of objects of libraries stay: looking through them takes a part of the time
@@ -38,6 +40,14 @@ Models = Callable[..., UpstreamModel]
 
 
 _bound = _MOST
+
+
+@pytest.fixture(autouse=True, scope="module")
+def state_as_before() -> Iterator[None]:
+    """Fail a file that leaves changed what other files of its process use."""
+    before = state()
+    yield
+    assert not (found := changes(before, state())), "\n".join(["this file leaves the process changed:", *found])
 
 
 @pytest.fixture(autouse=True)

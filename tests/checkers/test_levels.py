@@ -47,9 +47,13 @@ Reports = dict[tuple[str, int], Report]
 
 
 def _run(level: str, all_edits: dict[tuple[str, int], Edits], olmoe: Path, root: Path) -> Reports:
-    """One run over a plugin for each set of edits; a report for each."""
-    paths = {case: _copy(olmoe, root / "-".join(map(str, case)), edits) for case, edits in all_edits.items()}
-    whole = check([*paths.values()], select=["VEO9"], level=level)
+    """One run over a plugin for each set of edits; a report for each, which cases with the same edits share."""
+    keys = {case: frozenset(edits.items()) for case, edits in all_edits.items()}
+    copies = {
+        key: _copy(olmoe, root / str(number), dict(key)) for number, key in enumerate(dict.fromkeys(keys.values()))
+    }
+    paths = {case: copies[key] for case, key in keys.items()}
+    whole = check([*copies.values()], select=["VEO9"], level=level)
     return {
         case: Report(
             findings=[finding for finding in whole.findings if finding.path.is_relative_to(path)],

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
 from typer.main import get_command
 
 from omni_kit.cli.app import app
@@ -65,32 +64,35 @@ def _tree() -> tuple[set[str], set[str]]:
     return commands, options | {"--help"}
 
 
-def _texts(file: Path) -> Iterator[str]:
+@cache
+def _texts(file: Path) -> list[str]:
     """The texts of a file: messages, hints and documentation."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_every_command_and_option_of_a_message_exists(file: Path) -> None:
-    for text in _texts(file):
-        if "omni-kit " in text:
-            _check(text)
+def test_every_command_and_option_of_a_message_exists() -> None:
+    found = {file: [name for text in _texts(file) for name in _unknown(text)] for file in SOURCES}
+    for file in SOURCES:
         if file.is_relative_to(ROOT / "checkers"):  # nothing in there calls another program
-            assert set(_OPTION.findall(text)) <= _tree()[1] | _FOREIGN, text
+            found[file] += [flag for text in _texts(file) for flag in _foreign(text)]
+    assert {file: names for file, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_every_command_and_option_of_a_page_exists(file: Path) -> None:
-    _check(file.read_text(encoding="utf-8"))
+def test_every_command_and_option_of_a_page_exists() -> None:
+    found = {file: _unknown(file.read_text(encoding="utf-8")) for file in PAGES}
+    assert {file: names for file, names in found.items() if names} == {}
 
 
-def _check(text: str) -> None:
-    commands, options = _tree()
-    assert {name for name in _COMMAND.findall(text) if name not in _SENTENCES} <= commands
-    for line in _OF_OURS.findall(text):
-        assert set(_OPTION.findall(line)) <= options | _FOREIGN, line
+def _unknown(text: str) -> list[str]:
+    """Commands that a text names and that do not exist, and options of its commands."""
+    commands = [name for name in _COMMAND.findall(text) if name not in _SENTENCES]
+    unknown = [name for name in commands if name not in _tree()[0]]
+    return unknown + [flag for line in _OF_OURS.findall(text) for flag in _foreign(line)]
+
+
+def _foreign(text: str) -> list[str]:
+    return [flag for flag in _OPTION.findall(text) if flag not in _tree()[1] | _FOREIGN]
 
 
 def _typed(page: str) -> Iterator[list[str]]:
@@ -113,10 +115,9 @@ def _unfit(words: list[str]) -> str:
     return wrong or (f"{words[0]} is not a command" if getattr(command, "commands", {}) and words else "")
 
 
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_every_command_of_a_shell_block_has_its_options(file: Path) -> None:
-    found = {" ".join(words): why for words in _typed(file.read_text(encoding="utf-8")) if (why := _unfit(words))}
-    assert found == {}
+def test_every_command_of_a_shell_block_has_its_options() -> None:
+    typed = [(file, words) for file in PAGES for words in _typed(file.read_text(encoding="utf-8"))]
+    assert [(file, words, why) for file, words in typed if (why := _unfit(words))] == []
 
 
 def test_an_option_of_another_command_is_seen() -> None:
@@ -128,6 +129,7 @@ def test_what_does_not_exist_is_seen() -> None:
     commands, options = _tree()
     assert "patchgen run" in commands
     assert "patchgen fly" not in commands
+    assert _unknown("run `omni-kit patchgen fly` or omni-kit check a --flies") == ["patchgen fly", "--flies"]
     assert _COMMAND.findall("see `omni-kit patchgen run x` or omni-kit fly.") == ["patchgen run", "fly"]
     assert not {"--flies"} & options
     assert {"--select", "--write-baseline", "--config", "--force", "--root"} <= options

@@ -50,8 +50,8 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def worker(logs: Path, *modules: str, timeout: float = 60.0) -> Worker:
-    return Worker("candidate", logs, service=EXPRESSIONS, modules=modules, timeout=timeout)
+def worker(logs: Path, *modules: str, timeout: float = 60.0, beyond: tuple[str, ...] = ()) -> Worker:
+    return Worker("candidate", logs, service=EXPRESSIONS, modules=modules, timeout=timeout, beyond=beyond)
 
 
 def server(one: Worker) -> int:
@@ -71,10 +71,27 @@ def test_workers_are_forks_of_one_server(logs: Path) -> None:
         assert one.ask(Evaluate("os.getpid()")) == one.ask(Evaluate("os.getsid(0)"))
 
 
-def test_a_fork_holds_no_file_of_its_server(logs: Path) -> None:
+def test_a_server_that_imports_more_is_a_fork_of_one_that_never_has(logs: Path) -> None:
+    both = Evaluate("[name in sys.modules for name in ('json.tool', 'wave')]")
+    with worker(logs, "json.tool", beyond=("wave",)) as one, worker(logs, "json.tool") as other:
+        assert (one.ask(both), other.ask(both)) == ([True, True], [True, False])
+        assert _parent(server(one)) == server(other)
+        with worker(logs, "json.tool", beyond=("wave",)) as again:
+            assert server(again) == server(one)
+            os.kill(server(one), signal.SIGKILL)
+            assert one.ask(both) == [True, True]
+        with worker(logs, "json.tool", beyond=("wave",)) as anew:
+            assert anew.ask(both) == [True, True]
+            last = server(anew)
+    close_servers()
+    _wait_for_end(last)
+
+
+@pytest.mark.parametrize("beyond", [(), ("wave",)])
+def test_a_fork_holds_no_file_of_its_server(beyond: tuple[str, ...], logs: Path) -> None:
     names = "os.readlink(f'/proc/self/fd/{n}').partition(':')[0] for n in os.listdir('/proc/self/fd')[:-1]"
     files = Evaluate(f"sorted({names})")
-    with worker(logs, "json.tool") as fork, worker(logs) as fresh:
+    with worker(logs, "json.tool", beyond=beyond) as fork, worker(logs) as fresh:
         assert fork.ask(files) == fresh.ask(files)
 
 
@@ -185,14 +202,14 @@ def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
     """Weights, outputs and gradients of a toy and of an integration that loads it, bit by bit."""
     candidate = find_candidate(OLMOE, None)
     found = []
-    for name, modules in (("fork", preloaded(TRANSFORMERS)), ("fresh", ())):
+    for name, modules, beyond in (("fork", preloaded(TRANSFORMERS), candidate.preloaded), ("fresh", (), ())):
         place = tmp_path / name
         inputs = place / "inputs.safetensors"
         with Worker("reference", place, service=SERVICE, modules=modules) as one:
             one.ask(Open(TRANSFORMERS, batch_builder=LANGUAGE, forbidden=["veomni"]))
             one.ask(MakeToy(candidate.source, place, "hub"))
             one.ask(Run(inputs, place / "reference"))
-        with Worker("candidate", place, service=SERVICE, modules=modules) as one:
+        with Worker("candidate", place, service=SERVICE, modules=modules, beyond=beyond) as one:
             one.ask(Open(candidate.builder, candidate.options, forbidden=candidate.independent_of))
             one.ask(Load(place / "checkpoint", place / "loaded.safetensors"))
             one.ask(Run(inputs, place / "candidate"))

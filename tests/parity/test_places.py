@@ -61,7 +61,8 @@ def test_levels_that_pass_name_no_place(plant: Plant, sides: Sides) -> None:
 def test_a_failure_names_the_own_line(fault: str, plant: Plant, sides: Sides) -> None:
     edits, level, file, text = PLACES[fault]
     path = plant(f"placed_{list(PLACES).index(fault)}", edits)
-    found = run_parity(path, [level], sides=sides).level(level)
+    # Where nobody names the scenarios, fewer of them are run.
+    found = run_parity(path, None if level == "scenarios" else [level], sides=sides).level(level)
     assert found.status == "fail", found.reason
     named, _, line = found.place.rpartition(":")
     assert named == file, found.reason

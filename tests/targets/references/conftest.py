@@ -1,18 +1,18 @@
-"""Authors' code runs on the CPU and uncompiled for the rest of its process: other tests of this process compile."""
+"""Authors' code is found, runs on the CPU and stays uncompiled for the rest of its process; other tests compile."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
-import torch
 
-from omni_kit.targets.references import on_cpu
+from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.on_cpu import leave_cpu
 
 
 @pytest.fixture(autouse=True)
-def torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what keeps a process on the CPU and uncompiled: other tests compile."""
-    monkeypatch.setattr(torch, "compile", torch.compile)
+def process_as_before() -> Iterator[None]:
+    """Undo what finds authors' files and what keeps torch on the CPU."""
     yield
-    for mode in on_cpu._mode:
-        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-    on_cpu._mode.clear()
+    leave_cpu()
+    for finder in [one for one in sys.meta_path if isinstance(one, Authors)]:
+        finder.forget()

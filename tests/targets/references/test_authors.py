@@ -1,7 +1,6 @@
 """Authors' files are imported one by one, and what is missing matters only where it is used."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,15 +47,13 @@ class Lantern(nn.Module):
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Path]:
+def repository(tmp_path: Path) -> Path:
     package = tmp_path / "src" / "lantern_authors"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('the world was imported')\n")
     (package / "helper.py").write_text("def twice(x):\n    return 2 * x\n")
     (package / "model.py").write_text(MODEL)
-    yield tmp_path
-    for finder in [one for one in sys.meta_path if isinstance(one, Authors)]:
-        finder.forget()
+    return tmp_path
 
 
 def test_neither_the_package_nor_missing_packages_keep_a_class_from_being_made(repository: Path) -> None:

@@ -1,10 +1,11 @@
-"""The fork server: it imports modules, and forks processes.
+"""The fork server: it imports modules, and forks processes and servers that import more.
 
 It computes nothing, so a fork inherits imported modules and nothing else: no threads, no random state, no graph. Where
 the imports have started a thread or an accelerator, or there are none, the fork executes a program instead.
 
 Each message is the length of a JSON object, which follows, with five file descriptors: stdin, stdout and stderr of the
-process, and the leash and the status of its keeper.
+process, and the leash and the status of its keeper. One with `modules` begins another server, which imports these too,
+and has that server's socket alone.
 """
 
 import gc
@@ -19,7 +20,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omni_kit.isolation.limits import Limits, Watch
 from omni_kit.isolation.supervisor import (
@@ -42,19 +43,25 @@ def main(number: int, modules: Sequence[str]) -> None:
     Args:
         number: the file descriptor of the socket.
     """
-    control = socket.socket(fileno=number)
     gc.disable()
-    for module in modules:
-        with suppress(Exception, SystemExit):  # the worker that needs it reports the error
-            importlib.import_module(module)
-    gc.freeze()
-    job = _next_job(control, bool(modules))
-    if job is not None:  # this is the fork; nothing of the server is left on its stack
-        os._exit(_exit_code(job))
+    job: Callable[[], None] | _Server | None = _Server(number, modules)
+    while isinstance(job, _Server):
+        for module in job.modules:
+            with suppress(Exception, SystemExit):  # the worker that needs it reports the error
+                importlib.import_module(module)
+        gc.freeze()
+        job = _next_job(socket.socket(fileno=job.number), bool(job.modules))
+    # This is a fork, and nothing of the server is left on its stack; or the server itself, at its end.
+    os._exit(_exit_code(job) if job is not None else 0)
 
 
-def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | None:
-    """Fork for each message; return the process's job in each fork, and None in the server when it has to end."""
+class _Server(NamedTuple):
+    number: int
+    modules: Sequence[str]
+
+
+def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | _Server | None:
+    """Fork for each message; return what each fork does, and None in the server when it has to end."""
     adopt_orphans()  # those of a keeper that was killed
     wake = wake_at_end_of_child()
     keepers: set[int] = set()
@@ -71,12 +78,14 @@ def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | No
         message, files = _received(control)
         if not message:
             return None
+        request = json.loads(message)
         serves = imported and _may_fork()
         pid = os.fork()
         if not pid:
             forget_children(*wake)
             control.close()
-            request = json.loads(message)
+            if "modules" in request:
+                return _Server(files[0], request["modules"])
             limits = request["limits"]
             watch = Watch(Limits(**limits), Path(request["directory"]), files[2]) if limits is not None else None
             keep(files[3], files[4], files[:3], watch)

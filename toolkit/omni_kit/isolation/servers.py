@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from omni_kit.isolation.forking import LENGTH, main
 from omni_kit.isolation.limits import Limits
 
 ROOT = Path(omni_kit.__file__).resolve().parents[1]
-_MOST = 4  # servers at a time; each keeps a few hundred MB
+_MOST = 6  # servers at a time; each keeps a few hundred MB, less where it is the fork of another
 _STARTING = 2.0  # seconds that a server has to start a process
 # Variables that differ from call to call and that no import reads.
 _VOLATILE = frozenset(
@@ -37,6 +37,7 @@ class Start:
     Attributes:
         program: what it executes, with its arguments.
         modules: what it imports in any case, so that it can be a fork of a process that has; empty for a fresh process.
+        beyond: what else it imports in any case; its server is a fork of the one that has imported `modules`.
         arguments: what such a fork serves with; see `serving.serve`.
         limits: what it and its descendants may use, files in `directory` included.
     """
@@ -45,6 +46,7 @@ class Start:
     environment: Mapping[str, str]
     directory: str
     modules: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
     arguments: Sequence[str] = ()
     limits: Limits | None = None
 
@@ -155,12 +157,18 @@ def _server(how: Start) -> "_Server":
     modules = how.modules if can_fork() else ()
     stable = tuple(sorted((name, value) for name, value in how.environment.items() if name not in _VOLATILE))
     key = (os.getpid(), modules, stable if modules else ())  # a fork of this process starts its own
-    server = _servers.pop(key, None)
-    if server is None or not server.alive:
-        server = _Server(modules, dict(stable))
-    _servers[key] = server  # the one that was used last is the last
+    server = base = _kept(key, lambda: _Server.fresh(modules, dict(stable)))
+    if modules and how.beyond:
+        server = _kept((*key, how.beyond), lambda: base.fork(how.beyond))
     for other in [one for one in _servers if one[0] == os.getpid()][:-_MOST]:
         _servers.pop(other).close()
+    return server
+
+
+def _kept(key: tuple[object, ...], make: Callable[[], "_Server"]) -> "_Server":
+    """The server of a key, made if there is none; the one that was used last is the last."""
+    server = _servers.pop(key, None)
+    _servers[key] = server = server if server is not None and server.alive else make()
     return server
 
 
@@ -172,24 +180,41 @@ def close_servers() -> None:
 
 
 class _Server:
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._control, theirs = socket.socketpair()
+    """A server at the other end of a socket; one that is a fork of another ends when the socket is closed."""
+
+    def __init__(self, control: socket.socket, process: "subprocess.Popen[bytes] | None" = None) -> None:
+        self._control = control
+        self._process = process
+
+    @classmethod
+    def fresh(cls, modules: Sequence[str], environment: Mapping[str, str]) -> "_Server":
+        """Start a server in a new interpreter."""
+        control, theirs = socket.socketpair()
         if not modules:  # it imports nothing that is installed
             environment = {**environment, "PYTHONPATH": str(ROOT)}
         with theirs:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, *([] if modules else ["-S"]), "-P", "-"],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env=dict(environment), pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
-            assert self._process.stdin is not None
+            assert process.stdin is not None
             # By stdin, so that the processes that are forked from it do not show in their command line what they are.
-            with suppress(BrokenPipeError), self._process.stdin as program:
+            with suppress(BrokenPipeError), process.stdin as program:
                 program.write(f"from {main.__module__} import main\nmain({theirs.fileno()}, {[*modules]!r})\n".encode())
+        return cls(control, process)
+
+    def fork(self, modules: Sequence[str]) -> "_Server":
+        """Start a server that has imported what this one has, and also these modules."""
+        control, theirs = socket.socketpair()
+        with theirs, suppress(BrokenPipeError, ConnectionResetError):
+            self.send(json.dumps({"modules": [*modules]}).encode(), [theirs.fileno()])
+        return _Server(control)
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        closed, _, _ = select.select([self._control], [], [], 0.0)  # it never says anything
+        return not closed and (self._process is None or self._process.poll() is None)
 
     def send(self, message: bytes, files: Sequence[int]) -> None:
         socket.send_fds(self._control, [f"{len(message):{LENGTH}d}".encode()], files)
@@ -197,6 +222,7 @@ class _Server:
 
     def close(self) -> None:
         self._control.close()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

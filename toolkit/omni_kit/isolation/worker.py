@@ -81,6 +81,7 @@ class Worker:
         service: what replies to its requests; see `serving.serve`.
         argument: what the service is called with, instead of the name.
         modules: what it imports in any case, so that it can be the fork of a server that has imported them.
+        beyond: what else it imports in any case: its server is then a fork of that one.
         path: directories that come first where it imports from.
     """
 
@@ -96,6 +97,7 @@ class Worker:
         service: str,
         argument: str = "",
         modules: Sequence[str] = (),
+        beyond: Sequence[str] = (),
         path: Sequence[Path] = (),
     ) -> None:
         self.name = name
@@ -121,6 +123,7 @@ class Worker:
             environment={**environment(service, path, threads), **own},
             directory=self._scratch,
             modules=tuple(modules),
+            beyond=tuple(beyond),
             arguments=arguments,
             limits=limits,
         )

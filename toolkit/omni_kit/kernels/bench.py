@@ -11,7 +11,7 @@ from omni_kit.kernels.steps import Choices, Feed, Make, Prove, Scale, Time
 from omni_kit.kernels.timing import Broken, Sample
 from omni_kit.parity.processes.step import R, Step
 from omni_kit.parity.processes.steps import Open
-from omni_kit.parity.processes.workers import SERVICE
+from omni_kit.parity.processes.workers import SERVICE, preloaded
 from omni_kit.targets.sides import Bindable, Candidate, KernelChoice
 
 _UPSTREAM, _CANDIDATE = "reference", "candidate"
@@ -153,14 +153,14 @@ class Room:
         if name in self._workers and self._workers[name].alive:
             return self._workers[name]
         self._end(name)
-        confinement = Confinement.of_candidate() if name == _CANDIDATE else None
+        candidate, own = self._candidate, name == _CANDIDATE
         worker = self._workers[name] = Worker(
-            name, self._where, timeout=self._timeout, confinement=confinement, service=SERVICE
-        )
-        candidate = self._candidate
-        builder = candidate.builder if name == _CANDIDATE else candidate.reference
-        options = candidate.options if name == _CANDIDATE else candidate.told
-        forbidden = candidate.independent_of if name == _CANDIDATE else candidate.forbidden
+            name, self._where, timeout=self._timeout, confinement=Confinement.of_candidate() if own else None,
+            service=SERVICE, modules=preloaded(candidate.reference), beyond=candidate.preloaded if own else (),
+        )  # fmt: skip
+        builder = candidate.builder if own else candidate.reference
+        options = candidate.options if own else candidate.told
+        forbidden = candidate.independent_of if own else candidate.forbidden
         self._opening[name] = Open(builder, {**options, "device": self._device}, "", list(forbidden))
         worker.send(self._opening[name])
         return worker

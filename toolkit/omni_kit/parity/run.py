@@ -123,7 +123,7 @@ def _compared(
     say: Callable[[str], None],
 ) -> tuple[ParityReport, dict[str, Any] | None]:
     """The report on what was asked for, without what is known only afterwards; and the config of the toy."""
-    workers = sides.workers(candidate.path, places[0], candidate.editable, candidate.reference)
+    workers = sides.workers(candidate, places[0])
     # Imported only now: torch loads here while it loads in the two processes.
     from omni_kit.parity.case import Case
     from omni_kit.parity.processes.pair import Pair

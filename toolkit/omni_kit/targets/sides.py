@@ -79,6 +79,7 @@ class Candidate:
             `hooks` a `Hooked` candidate, `adapters` one that is `Adapted`, and `kernels` a `Choosing` one next
             to a `Scaling` upstream.
         requires: package -> the command that installs it.
+        preloaded: modules that its process imports in any case, and that need nothing of the integration.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
 
@@ -94,6 +95,7 @@ class Candidate:
     hidden: Sequence[str] = ()
     offers: frozenset[Ability] = OF_MODELS
     requires: Mapping[str, str] = field(default_factory=dict)
+    preloaded: Sequence[str] = ()
     editable: bool = True
 
 

@@ -124,7 +124,7 @@ class _Run:
     def card(self) -> Card:
         candidate = self.candidate  # what is no integration ends here
         if self.sides is None and (self.fresh or not self.earlier.stages):
-            begin(candidate.reference)  # while the static stages run
+            begin(candidate)  # while the static stages run
         stages = list(self._stages())
         self.earlier.keep(stages, self._loaded, self._executed)
         options = {"weights": self.weights or "", "quick": self.quick, "device": self.device}

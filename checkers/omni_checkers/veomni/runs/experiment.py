@@ -10,28 +10,8 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import in_short
 from omni_kit.isolation.failures import lacking_package
 
-_LOADING = ("import", "keys", "roundtrip")
 NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": [], "denoiser": []}
 """The facts of a model of which nothing is known."""
-
-
-def toy_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
-    """Path -> the levels of parity that load a toy checkpoint by VeOmni's own loader: level, status, reason."""
-    from omni_kit.errors import OmniKitError
-    from omni_kit.parity import run_parity
-    from omni_kit.parity.processes.workers import Sides
-
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="omni-kit-check-") as logs, Sides(Path(logs)) as sides:
-        for model in models:
-            try:
-                levels = run_parity(Path(model["path"]), _LOADING, sides=sides).levels
-                found[model["path"]] = [[one.level, one.status, one.reason] for one in levels]
-            except OmniKitError as error:
-                found[model["path"]] = [["import", "error", error.message]]
-            if model["style"] == "plugin":  # the next one may register the same keys
-                sides.worker("candidate").close()
-    return found
 
 
 def import_facts(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Run models in processes of their own, for what only `omni_checkers.veomni.runs.experiment` can tell."""
 
 import importlib.util
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +14,8 @@ from omni_checkers.veomni.facts.generated import architectures, generated
 from omni_checkers.veomni.facts.model import imported, loaded, model_facts, typed
 from omni_checkers.veomni.runs.experiment import NOTHING
 from omni_checkers.veomni.runs.typed import typed_facts
-from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.isolation.requests import prepare, run_worker, run_workers
+from omni_kit.errors import MissingRequirement, OmniKitError
+from omni_kit.isolation.requests import prepare, run_workers
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
@@ -26,6 +27,7 @@ _STARTING = 300.0
 """Seconds for what all models of a run share: the imports of torch and VeOmni."""
 _IMPORT_LIMIT, _TOY_LIMIT = 120.0, 600.0
 """Seconds that each model of a run may take."""
+_LOADING = ("import", "keys", "roundtrip")
 _MODULE = "omni_checkers.veomni.runs.experiment"
 _IMPORTS = (
     _MODULE, "veomni.models.transformers", "veomni.distributed.parallel_plan", "omni_kit.layout.expected",
@@ -39,7 +41,6 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
     Raises:
         MissingRequirement: torch, VeOmni or another package that every run needs is not installed.
-        BadInput: a run ended without an answer.
     """
     models = [find_model_dir(path) for path in paths]
     outside = any(model.style == "plugin" for model in models)
@@ -78,12 +79,26 @@ def _run(level: str, root: Path | None, models: Sequence[ModelDir]) -> Iterator[
         for facts in run_workers(f"{_MODULE}:import_facts", requests, timeout=limit, modules=_IMPORTS, path=path):
             yield {**NOTHING, "error": str(facts)} if isinstance(facts, StepError) else facts
         return
-    limit = _STARTING + _TOY_LIMIT * len(models)
-    try:  # which starts the processes that are confined
-        found = run_worker(f"{_MODULE}:toy_facts", requests, timeout=limit, path=path, confined=False)
-    except StepError as error:
-        raise BadInput(f"the run for --level toy failed: {error}", "look at what the models do on import") from error
-    yield from (found[request["path"]] for request in requests)
+    yield from _toy_facts(models, path)
+
+
+def _toy_facts(models: Sequence[ModelDir], path: Sequence[Path]) -> Iterator[list[list[str]]]:
+    """Yield of each model the levels of parity that load a toy by VeOmni's own loader: level, status, reason."""
+    from omni_kit.parity import run_parity  # which loads torch
+    from omni_kit.parity.processes.workers import Sides
+
+    with (
+        tempfile.TemporaryDirectory(prefix="omni-kit-check-") as logs,
+        Sides(Path(logs), timeout=_TOY_LIMIT, path=path) as sides,
+    ):
+        for model in models:
+            try:
+                levels = run_parity(model.path, _LOADING, sides=sides).levels
+                yield [[one.level, one.status, one.reason] for one in levels]
+            except OmniKitError as error:
+                yield [["import", "error", error.message]]
+            if model.style == "plugin":  # the next one may register the same keys
+                sides.worker("candidate").close()
 
 
 def _described(model: ModelDir) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a trainer is handed by a model of conditions: right as it is generated, and seen where something is left out."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from omni_kit.parity import run_parity
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.scaffold import new_model
+from tests.conftest import first
 
 WAN = Path(__file__).parents[4] / "reference_models" / "veomni" / "wan"
 
@@ -31,55 +33,78 @@ def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
     assert "4 called: attention, get_condition" in found.reason
 
 
-@pytest.mark.parametrize(("part", "right", "wrong", "said"), [
-    ("condition", "self._normalised(self._encoded(pixels))", "self._encoded(pixels)", "get_condition: the pipeline"),
-    ("condition", "**given}\n\n    @property\n    def _steps",
-     "**{k: v * (torch.arange(v.shape[-1]) % 2) if v.dim() > 2 else v for k, v in given.items()}}\n\n"
-     "    @property\n    def _steps", "get_condition: encoder_hidden_states differs from what the pipeline passes"),
-    ("condition", "torch.randint(len(timesteps),", "torch.randint(len(timesteps) - 1,",
-     "process_condition: of a schedule of 8 steps, 7 are drawn"),
-    ("transformer", " and value.is_floating_point() and value.dim() > 1", " and value.is_floating_point()",
-     "the trainer's call: in bfloat16, at time"),
-    ("condition", " + max(state.dp_rank, 0)\n", "\n", "the first two data-parallel processes draw the same noise"),
-    pytest.param("transformer", "from_pretrained(pretrained_model_name_or_path, **kwargs)\n        c",
-                 "from_pretrained(pretrained_model_name_or_path)\n        c", "although torch_dtype is",
-                 marks=pytest.mark.sweep),
-    pytest.param("condition", "step, end - start", "step, start - end", "process_condition: a transformer",
-                 marks=pytest.mark.sweep),
-    pytest.param("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer",
-                 marks=pytest.mark.sweep),
-    pytest.param("transformer", "values[i] for name", "values[0] for name", "size of tensor", marks=pytest.mark.sweep),
-])  # fmt: skip
-def test_what_is_left_out_is_seen(part: str, right: str, wrong: str, said: str, tmp_path: Path) -> None:
+# Part of the wrapper, what is right in it, what is wrong, and what is said of it.
+_ENCODED = (
+    "condition",
+    "self._normalised(self._encoded(pixels))",
+    "self._encoded(pixels)",
+    "get_condition: the pipeline",
+)
+_HALVED = (
+    "condition", "**given}\n\n    @property\n    def _steps",
+    "**{k: v * (torch.arange(v.shape[-1]) % 2) if v.dim() > 2 else v for k, v in given.items()}}\n\n"
+    "    @property\n    def _steps", "get_condition: encoder_hidden_states differs from what the pipeline passes",
+)  # fmt: skip
+_DRAWN = (
+    "condition", "torch.randint(len(timesteps),", "torch.randint(len(timesteps) - 1,",
+    "process_condition: of a schedule of 8 steps, 7 are drawn",
+)  # fmt: skip
+_LOWERED = (
+    "transformer", " and value.is_floating_point() and value.dim() > 1", " and value.is_floating_point()",
+    "the trainer's call: in bfloat16, at time",
+)  # fmt: skip
+_RANKS = (
+    "condition", " + max(state.dp_rank, 0)\n", "\n", "the first two data-parallel processes draw the same noise",
+)  # fmt: skip
+_MORE = [
+    ("transformer", "from_pretrained(pretrained_model_name_or_path, **kwargs)\n        c",
+     "from_pretrained(pretrained_model_name_or_path)\n        c", "although torch_dtype is"),
+    ("condition", "step, end - start", "step, start - end", "process_condition: a transformer"),
+    ("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer"),
+    ("transformer", "values[i] for name", "values[0] for name", "size of tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mistakes", first(3, [(_ENCODED,), (_HALVED, _DRAWN), (_LOWERED, _RANKS), *((one,) for one in _MORE)])
+)
+def test_what_is_left_out_is_seen(mistakes: Sequence[tuple[str, str, str, str]], tmp_path: Path) -> None:
+    """Mistakes that do not keep each other from being seen are made in one copy."""
     package = tmp_path / "wan"
     shutil.copytree(WAN, package, ignore=shutil.ignore_patterns("__pycache__"))
-    changed(package / f"wan_{part}" / f"modeling_wan_{part}.py", right, wrong)
+    for part, right, wrong, _ in mistakes:
+        changed(package / f"wan_{part}" / f"modeling_wan_{part}.py", right, wrong)
     found = asked(package)
     assert found.status == "fail"
+    assert [said for _, _, _, said in mistakes if said not in found.reason] == []
+
+
+SHIFTS = [
+    # CogView4 shifts noise levels by the size of latents, and not the times that go with them.
+    ("CogView4Pipeline", "sigmas[: len(timesteps)]])", "timesteps / 1000])", "process_condition: at 64x64 noise level"),
+    # Of Lumina2's scheduler, times and noise levels agree whatever the shift; how often each is drawn does not.
+    ("Lumina2Pipeline", "beside = {} if clean.shape == whole.shape",
+     "pipeline.scheduler.set_timesteps(self._steps, mu=0.0)\n        beside = {} if clean.shape == whole.shape",
+     "process_condition: at 64x64 half of the noise levels lie below"),
+]  # fmt: skip
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("pipeline", [pipeline for pipeline, _, _, _ in SHIFTS])
+def test_a_shift_that_is_the_pipelines_passes(pipeline: str, tmp_path: Path) -> None:
+    new_model("shifting", pipeline, target="veomni", into=tmp_path)
+    assert asked(tmp_path / "shifting").status == "pass"
+
+
+@pytest.mark.parametrize(("pipeline", "right", "wrong", "said"), SHIFTS)
+def test_a_shift_that_is_not_the_pipelines_is_seen(
+    pipeline: str, right: str, wrong: str, said: str, tmp_path: Path
+) -> None:
+    new_model("shifting", pipeline, target="veomni", into=tmp_path)
+    changed(tmp_path / "shifting" / "shifting_condition" / "modeling_shifting_condition.py", right, wrong)
+    found = asked(tmp_path / "shifting")
+    assert found.status == "fail"
     assert said in found.reason
-
-
-def test_a_shift_that_is_not_the_pipelines_is_seen(tmp_path: Path) -> None:
-    """CogView4 shifts noise levels by the size of latents, and not the times that go with them."""
-    new_model("cog", "CogView4Pipeline", target="veomni", into=tmp_path)
-    assert asked(tmp_path / "cog").status == "pass"
-    file = tmp_path / "cog" / "cog_condition" / "modeling_cog_condition.py"
-    changed(file, "sigmas[: len(timesteps)]])", "timesteps / 1000])")
-    found = asked(tmp_path / "cog")
-    assert found.status == "fail"
-    assert "process_condition: at 64x64 noise level" in found.reason
-
-
-def test_a_shift_that_is_forced_to_zero_is_seen(tmp_path: Path) -> None:
-    """Of Lumina2's scheduler, times and noise levels agree whatever the shift; how often each is drawn does not."""
-    new_model("lumina", "Lumina2Pipeline", target="veomni", into=tmp_path)
-    assert asked(tmp_path / "lumina").status == "pass"
-    file = tmp_path / "lumina" / "lumina_condition" / "modeling_lumina_condition.py"
-    right = "beside = {} if clean.shape == whole.shape"
-    changed(file, right, f"pipeline.scheduler.set_timesteps(self._steps, mu=0.0)\n        {right}")
-    found = asked(tmp_path / "lumina")
-    assert found.status == "fail"
-    assert "process_condition: at 64x64 half of the noise levels lie below" in found.reason
 
 
 @pytest.mark.sweep

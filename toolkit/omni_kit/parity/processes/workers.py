@@ -10,7 +10,7 @@ from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.servers import Start, start_server
 from omni_kit.isolation.worker import Worker, environment
-from omni_kit.targets.sides import TRANSFORMERS
+from omni_kit.targets.sides import TRANSFORMERS, Candidate
 
 LAUNCHER = "ranks"
 GRACE = 60.0  # seconds that a launcher has to say which of its processes hung
@@ -22,7 +22,7 @@ _STEPS = ("omni_kit.parity.processes.side", "omni_kit.parity.processes.steps")
 def preloaded(reference: str) -> tuple[str, ...]:
     """Return the modules that both sides of a comparison with this upstream import in any case.
 
-    They never include the target framework, so that one server forks both sides.
+    They never include the target framework, so that the reference's process never has it.
 
     Args:
         reference: "module:Class" of upstream's side.
@@ -30,9 +30,10 @@ def preloaded(reference: str) -> tuple[str, ...]:
     return (*_STEPS, reference.partition(":")[0])
 
 
-def begin(reference: str) -> None:
-    """Begin to import what both sides of a comparison with this upstream import in any case."""
-    start_server(Start((), environment(SERVICE, (), None), "", preloaded(reference)))
+def begin(candidate: Candidate) -> None:
+    """Begin to import what the two sides of a comparison import in any case."""
+    modules, beyond = preloaded(candidate.reference), tuple(candidate.preloaded)
+    start_server(Start((), environment(SERVICE, (), None), "", modules, beyond))
 
 
 class Sides:
@@ -57,6 +58,7 @@ class Sides:
         self._workers: dict[str, Worker] = {}
         self._seen: set[Path] = set()
         self._modules = preloaded(TRANSFORMERS)
+        self._frameworks: Sequence[str] = ()
         self.closed = Path(tempfile.mkdtemp()).resolve()
 
     def __enter__(self) -> "Sides":
@@ -69,20 +71,17 @@ class Sides:
             worker.close(at_once=kind is not None)
         shutil.rmtree(self.closed, ignore_errors=True)
 
-    def workers(
-        self, path: Path, place: Path, editable: bool = True, reference: str = TRANSFORMERS
-    ) -> tuple[Worker, Worker]:
-        """The reference's and the candidate's process, for the integration at `path`.
+    def workers(self, candidate: Candidate, place: Path) -> tuple[Worker, Worker]:
+        """The reference's and the candidate's process; what they import in any case is shared if they are not running.
 
         Args:
             place: where the candidate's files are put.
-            editable: the files may have changed since the same path was compared before.
-            reference: "module:Class" of upstream's side, whose imports both processes share if they are not running.
         """
-        self._modules = preloaded(reference)
+        path = candidate.path
+        self._modules, self._frameworks = preloaded(candidate.reference), candidate.preloaded
         running = [self._workers[name] for name in _OF_CANDIDATE & self._workers.keys()]
         blind = not all(worker.reaches(path) and worker.reaches(place, write=True) for worker in running)
-        if blind or (editable and path in self._seen):
+        if blind or (candidate.editable and path in self._seen):
             for worker in running:
                 worker.close()
             self._seen.clear()
@@ -92,10 +91,11 @@ class Sides:
     def worker(self, name: str) -> Worker:
         """The process of a side; started if there is none yet, and again if it has ended."""
         if name not in self._workers or not self._workers[name].alive:
-            confinement = Confinement.of_candidate(self.closed) if name in _OF_CANDIDATE else None
+            own = name in _OF_CANDIDATE
             self._workers[name] = Worker(
-                name, self.log_dir, timeout=self._timeout, confinement=confinement, limits=Limits.of_machine(),
-                service=SERVICE, modules=self._modules, path=self._path,
+                name, self.log_dir, timeout=self._timeout, limits=Limits.of_machine(), service=SERVICE,
+                confinement=Confinement.of_candidate(self.closed) if own else None,
+                modules=self._modules, beyond=self._frameworks if own else (), path=self._path,
             )  # fmt: skip
         return self._workers[name]
 
@@ -105,6 +105,6 @@ class Sides:
             self._workers[LAUNCHER] = Worker(
                 LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1,
                 confinement=Confinement.of_candidate(self.closed), service=SERVICE, modules=self._modules,
-                path=self._path,
+                beyond=self._frameworks, path=self._path,
             )  # fmt: skip
         return self._workers[LAUNCHER]

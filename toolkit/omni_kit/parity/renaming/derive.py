@@ -44,7 +44,7 @@ def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> 
         from omni_kit.parity.processes.pair import Pair
         from omni_kit.parity.processes.steps.deriving import as_rows
 
-        workers = sides.workers(candidate.path, Path(place), candidate.editable, candidate.reference)
+        workers = sides.workers(candidate, Path(place))
         pair = Pair(candidate, Path(place), Path(place, "hidden"), workers)  # read by the search itself
         try:
             said = pair.derived(f"convert_{candidate.path.name}_checkpoint", seconds)

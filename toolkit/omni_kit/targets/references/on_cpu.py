@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.nn.attention
 from torch.overrides import TorchFunctionMode
+
+from omni_kit.targets.replacing import replaced
 
 _CUDA = re.compile(r"^cuda(:\d+)?$")
 # What authors ask a GPU at import or in a constructor, and what they get: one of the A100's kind.
@@ -40,22 +42,31 @@ def _here(value: Any) -> Any:
     return torch.device("cpu") if named or (isinstance(value, torch.device) and value.type == "cuda") else value
 
 
-_mode: list[OnCpu] = []
+_staying: list[ExitStack] = []
 
 
 def stay_on_cpu() -> None:
     """From now on run everything of this process on the CPU, and uncompiled; once is enough."""
-    if _mode or torch.cuda.is_available():
+    if _staying or torch.cuda.is_available():
         return
-    _mode.append(OnCpu())
-    _mode[0].__enter__()  # type: ignore[no-untyped-call]
-    for name, reply in _REPLIES.items():
-        setattr(torch.cuda, name, _replying(reply))
-    for name in ("range_push", "range_pop", "mark"):
-        setattr(torch.cuda.nvtx, name, _replying(None))
-    torch.compile = _uncompiled
-    for module, name in ((torch.backends.cuda, "sdp_kernel"), (torch.nn.attention, "sdpa_kernel")):
-        setattr(module, name, _any_kernel)
+    _staying.append(ExitStack())
+    _staying[0].enter_context(OnCpu())
+    replies = {name: _replying(reply) for name, reply in _REPLIES.items()}
+    for module, own in (
+        (torch.cuda, replies),
+        (torch.cuda.nvtx, dict.fromkeys(("range_push", "range_pop", "mark"), _replying(None))),
+        (torch, {"compile": _uncompiled}),
+        (torch.backends.cuda, {"sdp_kernel": _any_kernel}),
+        (torch.nn.attention, {"sdpa_kernel": _any_kernel}),
+    ):
+        for name, value in own.items():
+            _staying[0].enter_context(replaced(module, name, value))
+
+
+def leave_cpu() -> None:
+    """End what `stay_on_cpu` began: torch is as before."""
+    while _staying:
+        _staying.pop().close()
 
 
 def _replying(reply: Any) -> Callable[..., Any]:

@@ -101,9 +101,9 @@ def report(found: list[Outcome], kind: str) -> str:
 
 def test_a_sample_of_rewritings(model: Models) -> None:
     rng = random.Random(31)
-    for kind, rewritings, share in (("keeping", KEEPING, 0.12), ("changing", CHANGING, 0.12)):
+    for kind, rewritings, share in (("keeping", KEEPING, 0.07), ("changing", CHANGING, 0.07)):
         found = [one for name in QUICK for one in outcomes(model(name), rewritings, rng, share)]
-        assert len(found) > 10, kind
+        assert len(found) > 5, kind
         assert not wrong(found), report(found, kind)
 
 

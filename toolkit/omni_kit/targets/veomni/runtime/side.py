@@ -13,7 +13,6 @@ from torch import distributed, nn
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded, attention_used
-from omni_kit.targets.restoring import restore_names, said
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot, TrainingRun
 from omni_kit.targets.veomni.model_dir import located
 from omni_kit.targets.veomni.replaced import lost_by
@@ -71,10 +70,9 @@ class VeOmniBuilder:
         if options.get("alone", True):
             _one_process(self._device)
         stand_ins_used()  # of a model that was compared before in this process
-        self._restored = said(restore_names("veomni"))
-        import veomni
-        from veomni.models.loader import MODELING_REGISTRY
+        from omni_kit.targets.veomni.runtime.framework import MODELING_REGISTRY, RESTORED, veomni
 
+        self._restored = RESTORED
         directory = Path(options["path"])
         self._import_name, self._path = str(options["import_name"]), directory
         self._training_files = str(options.get("training_files", ""))  # who does not train has none

@@ -1,0 +1,83 @@
+"""What all tests of a process share: a file that leaves it changed makes later ones fail, or pass, without a cause."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+# Libraries whose functions others replace: kernels, loss functions, what compiles.
+_LIBRARIES = {"torch", "transformers", "diffusers"}
+_CLASSES = {"torch.nn.modules.module": "Module", "transformers.modeling_utils": "PreTrainedModel", "torch": "Tensor"}
+# Variables that pytest, and torch when it compiles first, set themselves.
+_OWN = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR"}
+
+State = Mapping[str, Mapping[str, Any]]
+
+
+def state() -> State:
+    """Return what is shared, by kind and name: places, variables, modules, settings of torch, libraries' functions."""
+    found: dict[str, Mapping[str, Any]] = {
+        "place": {"os.getcwd()": os.getcwd(), "sys.path": tuple(sys.path), "sys.meta_path": tuple(sys.meta_path)},
+        "variable": {name: value for name, value in os.environ.items() if name not in _OWN},
+        "module": dict(sys.modules),
+        "setting of torch": _settings(sys.modules.get("torch")),
+    }
+    for name, module in found["module"].items():
+        if name.partition(".")[0] in _LIBRARIES:
+            found[name] = _functions(vars(module))
+            for key, value in vars(module).items():
+                if issubclass(type(value), dict) and key != "__builtins__":
+                    found[f"{name}.{key}"] = _functions(value)
+            if name in _CLASSES and (one := vars(module).get(_CLASSES[name])) is not None:
+                found[f"{name}.{_CLASSES[name]}"] = _functions(dict(vars(one)))
+    return found
+
+
+def changes(before: State, after: State) -> list[str]:
+    """Return what differs, in words; what was first loaded or registered between the two is no difference."""
+    return [*_left(before["module"], after["module"]), *_replaced(before, after)]
+
+
+def _left(before: Mapping[str, ModuleType], after: Mapping[str, ModuleType]) -> Iterator[str]:
+    """Modules of temporary files: another test may make a file of the same name."""
+    for name in after.keys() - before.keys():
+        if str(getattr(after[name], "__file__", None) or "").startswith(tempfile.gettempdir()):
+            yield f"sys.modules keeps {name} of a temporary file"
+
+
+def _replaced(before: State, after: State) -> Iterator[str]:
+    for kind, names in before.items():
+        now = after.get(kind, {})
+        strict = kind in {"place", "variable", "setting of torch"}
+        for name in names.keys() | (now.keys() if kind == "variable" else ()):
+            old, new = names.get(name), now.get(name)
+            if (old != new) if strict else (name in now and old is not new and not _own(kind, name, new)):
+                yield f"{kind} {name}" + (f": {old!r} became {new!r}" if strict else " is another one")
+
+
+def _own(kind: str, name: str, new: object) -> bool:
+    """Whether a library replaced what is its own: torch when its compiler is first imported, transformers itself."""
+    if kind == "module":
+        return name.partition(".")[0] in _LIBRARIES
+    return str(getattr(new, "__module__", None)).partition(".")[0] == kind.partition(".")[0]
+
+
+def _settings(torch: Any) -> dict[str, Any]:
+    if not hasattr(torch, "compile"):
+        return {}
+    return {
+        "threads": torch.get_num_threads(),
+        "default type": torch.get_default_dtype(),
+        "default device": torch.get_default_device(),
+        "gradients": torch.is_grad_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "precision of products": torch.get_float32_matmul_precision(),
+        "functions that see every operation": torch.overrides._get_current_function_mode_stack(),
+    }
+
+
+def _functions(names: dict[str, Any]) -> dict[str, Any]:
+    """Functions and classes, told by their own type: proxies answer for what they stand for, and import it."""
+    return {name: value for name, value in dict.items(names) if issubclass(type(value), FunctionType | type)}
