@@ -26,7 +26,7 @@ from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.references.config_variants import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls, Named
-from omni_kit.toys.batches.language import as_named, language_model, media_untried, speaker_of
+from omni_kit.toys.batches.language import as_named, language_model, media_untried, speaker_of, text_tokens
 from omni_kit.toys.batches.protocol import BatchBuilder, CallScenario, Preparation
 from omni_kit.toys.batches.scenarios import answered
 from omni_kit.toys.configs.language import toy_config
@@ -172,7 +172,9 @@ class TransformersBuilder:
         return cast(torch.Tensor, cast(Any, model)(**batch).loss)
 
     def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
-        """The loss of padded samples, and how many labels count in it."""
+        """The loss of padded samples, or with media of one after the other, and how many labels count in it."""
+        if any("mm_token_type_ids" in sample for sample in samples):
+            return self._loss_apart(model, samples)
         named = ("input_ids", "labels")
         rows = {name: [torch.as_tensor(sample[name]).to(self._device) for sample in samples] for name in named}
         batch = {
@@ -184,9 +186,21 @@ class TransformersBuilder:
         counted = float((batch["labels"][:, 1:] != _IGNORED).sum())
         return cast(Any, model)(**batch, use_cache=False).loss, counted
 
+    def _loss_apart(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
+        """The loss of samples of which each goes through by itself."""
+        losses, counts = [], []
+        for sample in samples:
+            own = {name: tensor.to(self._device) for name, tensor in sample.items()}
+            labels = own["labels"][None]
+            losses.append(cast(Any, model)(**as_named(model, own), labels=labels, use_cache=False).loss)
+            counts.append(float((labels[:, 1:] != _IGNORED).sum()))
+        whole = sum(counts)
+        return torch.stack([one * (count / whole) for one, count in zip(losses, counts, strict=True)]).sum(), whole
+
     def use(self, model: nn.Module, checkpoint: Path) -> str:
         """Generate a few tokens."""
-        prompt = torch.arange(2, 6, device=self._device)[None]
+        words = text_tokens(speaker_of(model).config)[:4]
+        prompt = torch.tensor([words], device=self._device)
         for part in model.modules():  # whose loss generating does not take, and cannot take with a cache
             if (config := getattr(part, "config", None)) is not None and hasattr(config, "output_router_logits"):
                 config.output_router_logits = False
