@@ -1,5 +1,6 @@
 """A processor for a small model with media: a toy's checkpoint has none, and a training on media begins with one."""
 
+import inspect
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ _FILE = "toy_processor.pt"
 _LETTERS: Mapping[str, str] = {"image": "I", "audio": "S"}
 _MOST = 2  # media of a conversation
 _GENERATION = "assistant"
+_KINDS = "mm_token_type_ids"
 
 Made = dict[tuple[int, ...], Tensors]
 """Samples as upstream takes them, by their ids with 0 for each placeholder."""
@@ -36,10 +38,9 @@ def write_processor(model: Any, place: Path) -> None:
     for letter in (letter for letter in _LETTERS.values() if letter in taken):
         for count in range(1, _MOST + 1):
             (sample,) = samples_of(media_inputs(part, words, rows=(f"T{letter}" * count,)))
-            named = as_named(part, sample)
-            kept = {name: named[name] for name in sample if name in named or name == "mm_token_type_ids"}
-            beginnings[letter * count] = kept
-    torch.save({"words": words, "beginnings": beginnings}, place / _FILE)
+            beginnings[letter * count] = {**as_named(part, sample), _KINDS: sample[_KINDS]}
+    typed = _KINDS in inspect.signature(part.forward).parameters
+    torch.save({"words": words, "beginnings": beginnings, "typed": typed}, place / _FILE)
 
 
 class ToyProcessor:
@@ -48,10 +49,11 @@ class ToyProcessor:
     Args:
         words: the ids of text.
         beginnings: letters of media -> a sample that begins with them, as upstream takes it.
+        typed: the model takes the kind of each token.
     """
 
-    def __init__(self, words: Sequence[int], beginnings: Mapping[str, Tensors]) -> None:
-        self._words, self._beginnings = words, beginnings
+    def __init__(self, words: Sequence[int], beginnings: Mapping[str, Tensors], *, typed: bool) -> None:
+        self._words, self._beginnings, self._typed = words, beginnings, typed
         self.made: Made = {}
 
     def apply_chat_template(
@@ -72,14 +74,15 @@ class ToyProcessor:
         for name in dict.fromkeys([*own, *(name for name in begun if name in BY_TOKEN)]):
             after = own.get(name, torch.zeros(1, len(text), dtype=torch.long))
             sample[name] = torch.cat([begun[name], after], 1) if name in begun else after
-        kinds = sample.setdefault("mm_token_type_ids", torch.zeros_like(sample["input_ids"]))
-        self.made[tuple(sample["input_ids"].masked_fill(kinds > 0, 0)[0].tolist())] = dict(sample)
-        return sample
+        kinds = sample.pop(_KINDS, torch.zeros_like(sample["input_ids"]))
+        self.made[tuple(sample["input_ids"].masked_fill(kinds > 0, 0)[0].tolist())] = {**sample, _KINDS: kinds}
+        return {**sample, _KINDS: kinds} if self._typed else sample
 
     def save_pretrained(self, place: str) -> None:
         """Write it into a directory, as trainers write what belongs to a model."""
         Path(place).mkdir(parents=True, exist_ok=True)
-        torch.save({"words": self._words, "beginnings": self._beginnings}, Path(place) / _FILE)
+        made = {"words": self._words, "beginnings": self._beginnings, "typed": self._typed}
+        torch.save(made, Path(place) / _FILE)
 
 
 @contextmanager
