@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ from omni_kit.toys.batches.language import as_named, language_model, media_untri
 from omni_kit.toys.batches.protocol import BatchBuilder, CallScenario, Preparation
 from omni_kit.toys.batches.scenarios import answered
 from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.configs.relations import related
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
 from omni_kit.toys.reach import unexercised
@@ -37,6 +39,7 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 
 _TRIES = 8
+_TOYS = 48  # configs that are tried
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
 _IGNORED = -100  # the label of a token that does not count
 _EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
@@ -125,8 +128,20 @@ class TransformersBuilder:
 
         Raises:
             BadInput: transformers knows no such model_type, or has no language model for it.
+            Exception: what transformers raises where it cannot build or run the toy.
         """
-        config = _toy_of(source)
+        first: Exception | None = None
+        config_class, toys = _toys_of(source)
+        for values in islice(toys, _TOYS):
+            try:
+                return self._made(config_class.from_dict(values), batch_builder)
+            except Exception as error:  # transformers', of a config that does not fit
+                first = first or error
+        assert first is not None
+        raise first
+
+    def _made(self, config: Any, batch_builder: BatchBuilder) -> nn.Module:
+        """The model of a toy's config."""
         torch.manual_seed(0)
         made = model_class_of(config)
         model = made._from_config(_config_for(made, config), dtype=torch.float32, **_EAGER)
@@ -291,17 +306,22 @@ class TransformersBuilder:
         return cast(nn.Module, model.train().to(self._device))
 
 
-def _toy_of(source: str) -> Any:
+def _toys_of(source: str) -> tuple[Any, Iterator[dict[str, Any]]]:
+    """The class of a config, and the values of toys: one, then those in which a relation of sizes is restored."""
     path = Path(source)
     if not path.is_file():
         config = default_config(source)
-        return type(config).from_dict(toy_config(config.to_dict()))
-    read_mapping(path)  # which names the line where it is broken
-    values, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
-    config_class = type(default_config(str(values.get("model_type"))))
-    if path.name == "toy_config.json":
-        return config_class.from_dict(values)
-    return config_class.from_dict(toy_config(config_class.from_dict(values).to_dict()))
+        real = config.to_dict()
+        toy = toy_config(real)
+    else:
+        read_mapping(path)  # which names the line where it is broken
+        toy, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
+        config = default_config(str(toy.get("model_type")))
+        real = config.to_dict()
+        if path.name != "toy_config.json":
+            real = type(config).from_dict(toy).to_dict()
+            toy = toy_config(real)
+    return type(config), chain([toy], related(real, toy))
 
 
 def _whole_of(source: str) -> Any:

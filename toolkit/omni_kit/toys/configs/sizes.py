@@ -180,6 +180,7 @@ THREE_AXES: Mapping[str, tuple[int, int, int]] = {
     "glm_ocr_text": _AXES,
     "paddleocr_vl_text": _AXES,
     "ernie4_5_vl_moe_text": (3, 3, 2),
+    "hunyuan_vl_text": _AXES,
 }
 # transformers counts the tokens of this encoder for windows of a hundred frames, whatever the config says.
 FIXED: Mapping[str, Mapping[str, int]] = {
