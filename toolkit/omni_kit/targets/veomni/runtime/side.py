@@ -2,8 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -301,11 +301,12 @@ class VeOmniBuilder:
 
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """On the integration's own training files, data and launcher, with overrides for a small model."""
-        model = self.load(checkpoint)
-        modules = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-        processor = partial(write_processor, model) if sees(speaker_of(model)) else None
-        runs = TextRuns(self._path, self._training_files, self._import_name, checkpoint, modules, where, processor)
-        found = runs.planned()
+        with _before_forking(self._device):
+            model = self.load(checkpoint)
+            modules = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+            processor = partial(write_processor, model) if sees(speaker_of(model)) else None
+            runs = TextRuns(self._path, self._training_files, self._import_name, checkpoint, modules, where, processor)
+            found = runs.planned()
         for run in found[0]:
             trainer.prepare(run.module)
         self._notes = [*trainer.said(), *([STAND_IN] if processor is not None else [])]
@@ -378,6 +379,20 @@ def _check_registered(registry: Any, key: str, import_name: str) -> None:
     owner = getattr(registry[key], "__module__", import_name)
     if owner != import_name and not owner.startswith(f"{import_name}."):
         raise BadInput(f"'{key}' is registered by {owner}: importing {import_name} does not replace it")
+
+
+@contextmanager
+def _before_forking(device: str) -> Iterator[None]:
+    """A process group of one, which those that are forked later must not find, and no threads, which they would lack."""
+    threads, joined = torch.get_num_threads(), distributed.is_initialized()
+    torch.set_num_threads(1)
+    _one_process(device)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if not joined:
+            distributed.destroy_process_group()
 
 
 def _one_process(device: str) -> None:
