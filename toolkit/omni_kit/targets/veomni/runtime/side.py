@@ -383,7 +383,7 @@ def _check_registered(registry: Any, key: str, import_name: str) -> None:
 
 @contextmanager
 def _before_forking(device: str) -> Iterator[None]:
-    """A process group of one, which those that are forked later must not find, and no threads, which they would lack."""
+    """Join a process group of one and use one thread, until what follows is forked: that must find neither."""
     threads, joined = torch.get_num_threads(), distributed.is_initialized()
     torch.set_num_threads(1)
     _one_process(device)
