@@ -159,7 +159,8 @@ def _media_of(model: Any, text: list[int]) -> _Media:
         media.taken |= _first_accepted(media, "I", [image])
         media.taken |= _first_accepted(media, "V", [video, image]) if video is not None else {}
         media.apart = {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",)))
-        if media.tokens.audio is not None and _window(model.config) is not None:
+        windowed = "feature_attention_mask" in inspect.signature(model.forward).parameters
+        if media.tokens.audio is not None and windowed and _window(model.config) is not None:
             media.taken["S"] = None
         else:
             media.taken |= _first_accepted(media, "S", [media.tokens.audio])
