@@ -313,14 +313,16 @@ def _toys_of(source: str) -> tuple[Any, Iterator[dict[str, Any]]]:
         config = default_config(source)
         real = config.to_dict()
         toy = toy_config(real)
-    else:
-        read_mapping(path)  # which names the line where it is broken
-        toy, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
-        config = default_config(str(toy.get("model_type")))
+        return type(config), chain([toy], related(real, toy))
+    read_mapping(path)  # which names the line where it is broken
+    values, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
+    config = default_config(str(values.get("model_type")))
+    if path.name == "toy_config.json":  # written without torch: a part that its class makes may be missing
         real = config.to_dict()
-        if path.name != "toy_config.json":
-            real = type(config).from_dict(toy).to_dict()
-            toy = toy_config(real)
+        toy = {**toy_config(real), **values}
+        return type(config), chain([values, toy], related(real, toy))
+    real = type(config).from_dict(values).to_dict()
+    toy = toy_config(real)
     return type(config), chain([toy], related(real, toy))
 
 

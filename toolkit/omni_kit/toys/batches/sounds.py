@@ -28,7 +28,9 @@ def sounds(config: Any, names: Sequence[str]) -> Iterator["Sound"]:
     mask = next((name for name in names[1:] if name.endswith("_mask")), None)
     known = [int(value) for name in BINS if isinstance(value := getattr(hearing, name, None), int)]
     whole = getattr(hearing, WHOLE, None)
-    for lengths in (_FRAMES, _EIGHTS, *([(2 * whole,)] if isinstance(whole, int) else [])):
+    window = getattr(hearing, "n_window", None)
+    windows = [(2 * window, 4 * window)] if isinstance(window, int) else []
+    for lengths in (_FRAMES, _EIGHTS, *windows, *([(2 * whole,)] if isinstance(whole, int) else [])):
         for bins in dict.fromkeys((*known, *_USUAL_BINS)):
             for frames_first in (True, False):
                 yield Sound(names[0], mask, lengths, bins, frames_first)

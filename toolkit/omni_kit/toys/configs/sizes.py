@@ -182,9 +182,10 @@ THREE_AXES: Mapping[str, tuple[int, int, int]] = {
     "ernie4_5_vl_moe_text": (3, 3, 2),
     "hunyuan_vl_text": _AXES,
 }
-# transformers counts the tokens of this encoder for windows of a hundred frames, whatever the config says.
+# transformers counts the tokens of these encoders for windows of a hundred frames, whatever the config says.
 FIXED: Mapping[str, Mapping[str, int]] = {
     "qwen3_omni_moe_audio_encoder": {"n_window": 50, "n_window_infer": 100},
+    "qwen3_asr_encoder": {"n_window": 50, "n_window_infer": 100},
     # its adapter joins four patches of 80 into one
     "llama4_vision_model": {
         "intermediate_size": 320, "projector_input_dim": 64, "projector_output_dim": 64, "vision_output_dim": 64,
