@@ -160,6 +160,7 @@ COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "attn_config": {"rope_theta": 500000.0, "clip_qkv": 8.0},
     "talker_config": {"spatial_merge_size": 2},
     "lfm2_moe": {"layer_types": (["conv", "conv", "full_attention"] * 11)[:32]},
+    "hunyuan_vl_text": {"head_dim": 128},
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", *["sparse"] * 31]},
     "diffusion_gemma_text": {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
     "qwen4_exp_text": {
