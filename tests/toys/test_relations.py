@@ -1,5 +1,6 @@
 """Toys in which a size is again the multiple of another that it is in the real config."""
 
+from omni_kit.targets.references.transformers import _completed
 from omni_kit.toys.configs.relations import related
 
 REAL = {
@@ -36,3 +37,14 @@ def test_a_large_size_that_no_rule_knows_becomes_small() -> None:
     real = {"vision_config": {"positions": 1120}, "text_config": {"vocab_size": 5000}}
     (found,) = related(real, real)
     assert found == {"vision_config": {"positions": 64}, "text_config": {"vocab_size": 5000}}
+
+
+def test_a_config_is_completed_in_its_parts_and_nowhere_else() -> None:
+    whole = {"audio_config": {"hidden_size": 72, "head_config": {"width": 72}}, "rope": {"a": 1}, "audio_token_id": 9}
+    values = {"audio_config": {"hidden_size": 60}, "rope": {"b": 2}}
+
+    found = _completed(values, whole)
+
+    assert found["audio_config"] == {"hidden_size": 60, "head_config": {"width": 72}}
+    assert found["rope"] == {"b": 2}
+    assert found["audio_token_id"] == 9

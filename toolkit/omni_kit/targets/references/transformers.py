@@ -33,6 +33,7 @@ from omni_kit.toys.batches.scenarios import answered
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.relations import related
 from omni_kit.toys.configs.scaled import scaled_config
+from omni_kit.toys.configs.tokens import is_part
 from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
@@ -319,11 +320,21 @@ def _toys_of(source: str) -> tuple[Any, Iterator[dict[str, Any]]]:
     config = default_config(str(values.get("model_type")))
     if path.name == "toy_config.json":  # written without torch: a part that its class makes may be missing
         real = config.to_dict()
-        toy = {**toy_config(real), **values}
+        toy = _completed(values, toy_config(real))
         return type(config), chain([values, toy], related(real, toy))
     real = type(config).from_dict(values).to_dict()
     toy = toy_config(real)
     return type(config), chain([toy], related(real, toy))
+
+
+def _completed(values: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with what it omits of another, in its parts, too."""
+    parts = {
+        key: _completed(part, whole[key])
+        for key, part in values.items()
+        if is_part(key, part) and isinstance(whole.get(key), Mapping)
+    }
+    return {**whole, **values, **parts}
 
 
 def _whole_of(source: str) -> Any:
