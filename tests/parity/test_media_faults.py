@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.merging import MERGING
@@ -132,3 +133,44 @@ def test_a_fault_of_sharing_is_planted_where_it_can_show() -> None:
     assert {kind for kind in SHARING_FAULTS if kind in kinds_between("sp")} == {"positions-made-after-cutting"}
     assert {kind for kind in SHARING_FAULTS if kind in kinds_between("fsdp")} == {"dummy-left-out"}
     assert not {*SHARING_FAULTS} & {*kinds_between("ep")}
+
+
+class Called(nn.Module):
+    """Answers whatever it is called with."""
+
+    def forward(self, **called: Any) -> dict[str, Any]:
+        return called
+
+
+@pytest.mark.parametrize(
+    ("fault", "called", "changed"),
+    [
+        ("output_router_logits is dropped", {"output_router_logits": True}, ["output_router_logits"]),
+        ("output_router_logits is dropped", {"use_cache": True}, []),
+        ("images and frames of one pack see each other", {"multimodal_metadata": {"placeholders": {"image": [4]}}}, []),
+        (
+            "images and frames of one pack see each other",
+            {"multimodal_metadata": {"cu_seqlens": torch.tensor([0, 4, 8])}},
+            ["multimodal_metadata"],
+        ),
+        (  # each frame is a run of its own, and has one time anyway
+            "videos have no time axis",
+            {
+                "position_ids": torch.tensor([[[0, 1, 1, 2, 5]], [[0, 1, 1, 2, 5]], [[0, 1, 2, 2, 5]]]),
+                "video_mask": torch.tensor([[False, True, True, False, True]]),
+            },
+            [],
+        ),
+        (
+            "videos have no time axis",
+            {"position_ids": torch.tensor([[[0, 1, 2]]] * 3), "video_mask": torch.tensor([[False, True, True]])},
+            ["position_ids"],
+        ),
+    ],
+)
+def test_a_mistake_with_nothing_to_do_wrong_is_told_apart(
+    fault: str, called: dict[str, Any], changed: list[str]
+) -> None:
+    with mistaken(model := Called(), CALL_FAULTS[fault]) as found:
+        model(**called)
+    assert found == changed

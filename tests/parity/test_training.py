@@ -19,7 +19,8 @@ from omni_kit.targets.sides import ADAPTED, EMBEDDED, TrainingRun
 from tests.conftest import first
 
 _RUNS = ((EMBEDDED, ""), (ADAPTED, ""), ("again", ADAPTED))
-WAN = Path(__file__).parents[2] / "reference_models" / "veomni" / "wan"
+REFERENCES = Path(__file__).parents[2] / "reference_models" / "veomni"
+WAN, QWEN3_VL = REFERENCES / "wan", REFERENCES / "qwen3_vl"
 needs_av = pytest.mark.skipif(importlib.util.find_spec("av") is None, reason="VeOmni's DiT trainer imports av")
 
 
@@ -60,6 +61,14 @@ def test_a_scaffold_trains_resumes_and_exports(qwen: Path) -> None:
         "adapter loaded",
         "adapted and resumed: 2 steps",
     ):
+        assert tried in found.reason
+
+
+@pytest.mark.sweep
+def test_a_model_with_media_trains_on_the_pictures_of_its_maker() -> None:
+    found = trained(QWEN3_VL)
+    assert found.status == "pass", found.reason
+    for tried in ("whole: 4 steps in 2", "export loaded and used", "resumed: 2 steps", "alone: 4 steps"):
         assert tried in found.reason
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ from transformers import AutoConfig
 
 from omni_kit.targets.references.transformers import default_config, model_class_of
 from omni_kit.toys.batches.language import text_inputs
+from omni_kit.toys.batches.pictures import Form
+from omni_kit.toys.batches.sounds import Sound
 from omni_kit.toys.batches.vision import (
     MediaTokens,
     kinds_taken,
@@ -280,3 +283,35 @@ def test_what_is_known_of_a_model_does_not_keep_it() -> None:
     del model
     gc.collect()
     assert seen() is None
+
+
+def test_a_form_takes_the_width_that_a_layer_requires() -> None:
+    """As of towers whose config names the width in a way that no rule knows."""
+    sound = Sound("input_features", None, (24,), 128, frames_first=True)
+    form = Form(sound, refitted=lambda share: Form(replace(sound, bins=int(sound.bins * share))))
+
+    fitted = form.fitted("mat1 and mat2 shapes cannot be multiplied (3x1024 and 160x72)")
+
+    assert fitted is not None
+    assert fitted.piece(0)["input_features"].shape == (1, 24, 20)
+    assert form.fitted("index out of range") is None
+    assert fitted.fitted("mat1 and mat2 shapes cannot be multiplied (3x1024 and 160x72)") is None
+
+
+def test_features_are_counted_as_forward_asks_for_them() -> None:
+    """Its method for features takes more than the pictures, which forward alone knows."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4))
+
+        def get_image_features(self, pixel_values: torch.Tensor, chunks: int) -> torch.Tensor:
+            return pixel_values.reshape(-1, 4)[::chunks]
+
+        def forward(self, input_ids: torch.Tensor, pixel_values: torch.Tensor) -> None:
+            self.get_image_features(pixel_values, 2)
+            raise AssertionError("nothing after it runs")
+
+    form = Form(lambda number: {"pixel_values": torch.ones(6, 4)})
+    assert form.tokens(Model(), "get_image_features", 0, token=7) == 3

@@ -17,7 +17,7 @@ class Trainer(VLMTrainer):
     def _build_model_assets(self):
         self.base.processor = build_processor(self.base.args.model.tokenizer_path, max_pixels=MAX_PIXELS)
         self.base.chat_template = None
-        self.base.model_assets = [self.base.processor]
+        self.base.model_assets = [self.base.model_config, self.base.processor]
 
     def _freeze_model_module(self):
         args = self.base.args

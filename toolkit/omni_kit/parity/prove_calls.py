@@ -28,7 +28,7 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
         failures = case.pair.called_wrongly(name, place)
         try:
             seen = list(_showing(case, right, place, failures))
-            idle = not seen and not any(_changed(case, one, place) for one in right)
+            idle = not seen and not any(one.name in failures and _changed(case, one, place) for one in right)
         finally:
             shutil.rmtree(case.pair.folder(place), ignore_errors=True)
         located = bool(seen) and all(_shown(way, fault) for way in seen)

@@ -31,24 +31,37 @@ class CallFault:
 
 
 @contextmanager
-def mistaken(model: Any, fault: CallFault) -> Iterator[None]:
-    """The model makes the mistake while this is entered."""
-    own = model.forward
+def mistaken(model: Any, fault: CallFault) -> Iterator[list[str]]:
+    """The model makes the mistake while this is entered; the names of what that changed are added to the list."""
+    own, changed = model.forward, list[str]()
 
     @wraps(own)
     def forward(*args: Any, **called: Any) -> Any:
         if fault.before is not None:
+            right = {name: dict(value) if isinstance(value, dict) else value for name, value in called.items()}
             fault.before(model, called)
+            changed.extend(name for name in right if not _alike(right[name], called.get(name)))
+            changed.extend(called.keys() - right.keys())
         answer = own(*args, **called)
         if fault.after is not None:
             fault.after(model, called, answer)
+            changed.append("outputs")
         return answer
 
     model.forward = forward
     try:
-        yield
+        yield changed
     finally:
         del model.forward
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether an argument is what it was."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one is other or one.equal(other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(value, other[name]) for name, value in one.items())
+    return one is other or (isinstance(one, int) and one == other)
 
 
 def _dropped(name: str) -> Callable[[Any, Arguments], object]:

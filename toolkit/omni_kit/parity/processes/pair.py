@@ -303,9 +303,12 @@ class Pair(SideResults):
         return Pair(self.candidate, where, hidden, workers, checkpoint=made, device=self._device, note=self._note)
 
     def called_wrongly(self, fault: str, place: str) -> dict[str, str]:
-        """The candidate has been called in every way while it made a mistake: why it failed, where it did."""
+        """The candidate has been called in every way while it made a mistake: why it failed, empty where it did not.
+
+        Ways in which there was nothing to do wrong are left out.
+        """
         told = self._other.ask(RunWithCallFault(self.where / "ways", self.folder(place), fault))
-        return {one["name"]: one["error"] for one in told}
+        return {one["name"]: one["error"] for one in told if one["changed"]}
 
     def answers_of(self, folder: str, way: str) -> Tensors:
         """Return the outputs of one scenario, below a folder such as "reference/ways"."""

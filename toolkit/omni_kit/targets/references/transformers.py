@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,17 +27,20 @@ from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.references.config_variants import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls, Named
-from omni_kit.toys.batches.language import as_named, language_model, media_untried, speaker_of
+from omni_kit.toys.batches.language import as_named, language_model, media_untried, speaker_of, text_tokens
 from omni_kit.toys.batches.protocol import BatchBuilder, CallScenario, Preparation
 from omni_kit.toys.batches.scenarios import answered
 from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.configs.relations import related
 from omni_kit.toys.configs.scaled import scaled_config
+from omni_kit.toys.configs.tokens import is_part
 from omni_kit.toys.configs.variants import Extent, Variants, chosen, enlarged
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 
 _TRIES = 8
+_TOYS = 48  # configs that are tried
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
 _IGNORED = -100  # the label of a token that does not count
 _EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
@@ -125,8 +129,20 @@ class TransformersBuilder:
 
         Raises:
             BadInput: transformers knows no such model_type, or has no language model for it.
+            Exception: what transformers raises where it cannot build or run the toy.
         """
-        config = _toy_of(source)
+        first: Exception | None = None
+        config_class, toys = _toys_of(source)
+        for values in islice(toys, _TOYS):
+            try:
+                return self._made(config_class.from_dict(values), batch_builder)
+            except Exception as error:  # transformers', of a config that does not fit
+                first = first or error
+        assert first is not None
+        raise first
+
+    def _made(self, config: Any, batch_builder: BatchBuilder) -> nn.Module:
+        """The model of a toy's config."""
         torch.manual_seed(0)
         made = model_class_of(config)
         model = made._from_config(_config_for(made, config), dtype=torch.float32, **_EAGER)
@@ -172,7 +188,9 @@ class TransformersBuilder:
         return cast(torch.Tensor, cast(Any, model)(**batch).loss)
 
     def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
-        """The loss of padded samples, and how many labels count in it."""
+        """The loss of padded samples, or with media of one after the other, and how many labels count in it."""
+        if any("mm_token_type_ids" in sample for sample in samples):
+            return self._loss_apart(model, samples)
         named = ("input_ids", "labels")
         rows = {name: [torch.as_tensor(sample[name]).to(self._device) for sample in samples] for name in named}
         batch = {
@@ -184,9 +202,21 @@ class TransformersBuilder:
         counted = float((batch["labels"][:, 1:] != _IGNORED).sum())
         return cast(Any, model)(**batch, use_cache=False).loss, counted
 
+    def _loss_apart(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
+        """The loss of samples of which each goes through by itself."""
+        losses, counts = [], []
+        for sample in samples:
+            own = {name: tensor.to(self._device) for name, tensor in sample.items()}
+            labels = own["labels"][None]
+            losses.append(cast(Any, model)(**as_named(model, own), labels=labels, use_cache=False).loss)
+            counts.append(float((labels[:, 1:] != _IGNORED).sum()))
+        whole = sum(counts)
+        return torch.stack([one * (count / whole) for one, count in zip(losses, counts, strict=True)]).sum(), whole
+
     def use(self, model: nn.Module, checkpoint: Path) -> str:
         """Generate a few tokens."""
-        prompt = torch.arange(2, 6, device=self._device)[None]
+        words = text_tokens(speaker_of(model).config)[:4]
+        prompt = torch.tensor([words], device=self._device)
         for part in model.modules():  # whose loss generating does not take, and cannot take with a cache
             if (config := getattr(part, "config", None)) is not None and hasattr(config, "output_router_logits"):
                 config.output_router_logits = False
@@ -277,17 +307,34 @@ class TransformersBuilder:
         return cast(nn.Module, model.train().to(self._device))
 
 
-def _toy_of(source: str) -> Any:
+def _toys_of(source: str) -> tuple[Any, Iterator[dict[str, Any]]]:
+    """The class of a config, and the values of toys: one, then those in which a relation of sizes is restored."""
     path = Path(source)
     if not path.is_file():
         config = default_config(source)
-        return type(config).from_dict(toy_config(config.to_dict()))
+        real = config.to_dict()
+        toy = toy_config(real)
+        return type(config), chain([toy], related(real, toy))
     read_mapping(path)  # which names the line where it is broken
     values, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
-    config_class = type(default_config(str(values.get("model_type"))))
-    if path.name == "toy_config.json":
-        return config_class.from_dict(values)
-    return config_class.from_dict(toy_config(config_class.from_dict(values).to_dict()))
+    config = default_config(str(values.get("model_type")))
+    if path.name == "toy_config.json":  # written without torch: a part that its class makes may be missing
+        real = config.to_dict()
+        toy = _completed(values, toy_config(real))
+        return type(config), chain([values, toy], related(real, toy))
+    real = type(config).from_dict(values).to_dict()
+    toy = toy_config(real)
+    return type(config), chain([toy], related(real, toy))
+
+
+def _completed(values: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with what it omits of another, in its parts, too."""
+    parts = {
+        key: _completed(part, whole[key])
+        for key, part in values.items()
+        if is_part(key, part) and isinstance(whole.get(key), Mapping)
+    }
+    return {**whole, **values, **parts}
 
 
 def _whole_of(source: str) -> Any:

@@ -32,7 +32,7 @@ class LanguageBatchBuilder:
         """Two rows, the second one padded on the left; see `text_inputs` and `media_inputs`."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
-        return media_inputs(part, tokens) if _sees(part) else text_inputs(tokens)
+        return media_inputs(part, tokens) if sees(part) else text_inputs(tokens)
 
     def mask(self, batch: Tensors) -> torch.Tensor:
         """Tokens that are not padding."""
@@ -63,7 +63,7 @@ class LanguageBatchBuilder:
         """Text alone in every way that forward has arguments for, and prepared; with media, every scene and switch."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
-        if not _sees(part):
+        if not sees(part):
             text = text_inputs(tokens)
             packed = CallScenario("packed", text, backward=True, preparation=Preparation.packed)
             return [*text_ways(part, tokens), packed, *prepared_ways("a sample alone", samples_of(text)[0], part)]
@@ -73,7 +73,7 @@ class LanguageBatchBuilder:
     def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
         """Scenes with media, where the model reads them: shared by all processes, or one a process."""
         part = speaker_of(model)
-        if not _sees(part):
+        if not sees(part):
             return {}
         tokens, scenes = text_tokens(part.config), SHARED if parts == 1 else APART
         taken = kinds_taken(part, tokens)
@@ -84,7 +84,7 @@ class LanguageBatchBuilder:
         }
 
 
-def _sees(part: Any) -> bool:
+def sees(part: Any) -> bool:
     """Whether the part that answers in text takes media, of which the batch builder knows how to make some.
 
     Raises:
@@ -100,7 +100,7 @@ def _sees(part: Any) -> bool:
 def media_untried(model: Any) -> list[str]:
     """Return the media that a comparison omits, in one line; empty if it has all."""
     part = speaker_of(model)
-    if not _sees(part):
+    if not sees(part):
         return []
     names = kinds_untried(part, text_tokens(part.config))
     return [f"not compared: {', '.join(names)}: no form that {type(part).__name__} accepts is known"] if names else []

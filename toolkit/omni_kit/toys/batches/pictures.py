@@ -7,14 +7,17 @@ disagree.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import torch
 
-from omni_kit.toys.batches.sounds import sounds
+from omni_kit.toys.batches.sounds import Sound, sounds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
+from omni_kit.toys.width_errors import WIDTHS
 from omni_kit.upstream.transformers.configs import SEEING
 
 # Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
@@ -40,31 +43,82 @@ class Form:
         piece: the tensors of the n-th piece; those of several are joined along the first dimension.
         together: a row of the batch holds all of its pictures, in a dimension behind that of rows.
         aside: tensors of the n-th piece that the tower does not take.
+        refitted: the form whose width is this many times as large, of a width that a config does not name.
     """
 
     piece: Piece
     together: bool = False
     aside: Piece = lambda _: {}
+    refitted: Callable[[Fraction], "Form"] | None = None
 
-    def tokens(self, model: Any, getter: str, number: int) -> int:
-        """Return the number of tokens of the n-th item."""
+    def fitted(self, error: str) -> "Form | None":
+        """Return the form of the width that a layer requires by torch's message; None where it does not say."""
+        found = next((match for pattern in WIDTHS if (match := pattern.search(error))), None)
+        share = Fraction(int(found["wants"]), int(found["came"])) if found is not None else 1
+        return self.refitted(Fraction(share)) if self.refitted is not None and share != 1 else None
+
+    def tokens(self, model: Any, getter: str, number: int, token: int) -> int:
+        """Return the number of tokens of the n-th item, for each of which `token` stands in the text."""
         pieces = self.piece(number)
         device = next(model.parameters()).device
         fed = {name: (one[None] if self.together else one).to(device) for name, one in pieces.items()}
+        with torch.no_grad():
+            made = _made_in_forward(model, getter, fed, token)
+        if made is not None:
+            return _count(made)
         pixels, *others = fed.values()
         named = dict(zip(list(fed)[1:], others, strict=True)) | _unsaid(model, getter)
         with torch.no_grad():
             return _count(tower(model, getter)(pixels, **named, return_dict=True))
 
 
+class _Made(BaseException):
+    """Ends a forward as soon as it has features."""
+
+    def __init__(self, features: Any) -> None:
+        super().__init__()
+        self.features = features
+
+
+def _made_in_forward(model: Any, getter: str, fed: Tensors, token: int) -> Any:
+    """The features that forward gets, which knows what else their method takes; None where it does not reach that."""
+    inner = getattr(model, "model", None)
+    owner, called = inner if hasattr(inner, getter) else model, False
+    right = getattr(owner, getter)
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        nonlocal called
+        called = True
+        raise _Made(right(*args, **kwargs))
+
+    ids = torch.full((1, 1), token, device=next(model.parameters()).device)
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "mm_token_type_ids": torch.ones_like(ids)}
+    taken = inspect.signature(model.forward).parameters
+    named = {name: tensor for name, tensor in (given | fed).items() if name in taken}
+    if not fed.keys() <= named.keys():
+        return None
+    setattr(owner, getter, watched)
+    try:
+        model(**named)
+    except _Made as made:
+        return made.features
+    except (AttributeError, AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+        if called:
+            raise
+    finally:
+        delattr(owner, getter)
+    return None
+
+
 def _count(answer: Any) -> int:
     """The tokens in what a tower answers, a tensor or one for each picture."""
-    found = answer
-    if hasattr(answer, "last_hidden_state"):
-        pooled = getattr(answer, "pooler_output", None)
-        found = pooled if pooled is not None else answer.last_hidden_state
+    found = getattr(answer, "pooler_output", None)
+    if found is None:
+        found = getattr(answer, "last_hidden_state", answer)
     if isinstance(found, torch.Tensor):
         return found.numel() // found.shape[-1]
+    if not isinstance(found, list | tuple):
+        raise TypeError(f"features are a {type(found).__name__}")
     return sum(_count(one) for one in found)
 
 
@@ -74,7 +128,7 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
         return
     names, film = _taken(model, getter), "video" in getter
     if "audio" in getter:
-        yield from (Form(piece) for piece in sounds(model.config, names))
+        yield from map(_heard, sounds(model.config, names))
         return
     pixels = _pixels(model, names[0], film)
     make = _Maker(pixels, model.config)
@@ -83,10 +137,12 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
     if grid is not None:
         merges = next((name for name in names if name.endswith("merge_sizes")), None)
         for sizes in (_FILMS, _PAIRED_FILMS) if film else (_IMAGES,):
+            aside = make.seconds(sizes) if film else _nothing
             for width in make.widths():
-                yield Form(make.patches(grid, merges, sizes, width), aside=make.seconds(sizes) if film else _nothing)
+                yield _patched(partial(make.patches, grid, merges, sizes), width, aside)
     elif places is not None:
-        yield from (Form(make.placed(places, width, film=film)) for width in make.widths())
+        for width in make.widths():
+            yield _patched(partial(make.placed, places, film=film), width, _nothing)
     elif pixels.endswith("_patches"):
         yield Form(make.joined())
     elif film:
@@ -105,6 +161,24 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
         others = {name: side for name in names[1:] if (side := make.side_of(name)) is not None}
         yield Form(make.squares(others))
         yield Form(make.squares(others, tiled=True))
+
+
+def _heard(sound: Sound) -> Form:
+    """The form of a sound, whose bins may have to be others."""
+
+    def refitted(share: Fraction) -> Form:
+        return Form(replace(sound, bins=int(sound.bins * share)))
+
+    return Form(sound, refitted=refitted)
+
+
+def _patched(make: Callable[[tuple[int, ...]], Piece], width: tuple[int, ...], aside: Piece) -> Form:
+    """The form of patches of a width, which may have to be another if they are flat."""
+
+    def refitted(share: Fraction) -> Form:
+        return Form(make((int(width[0] * share),)), aside=aside)
+
+    return Form(make(width), aside=aside, refitted=refitted if len(width) == 1 else None)
 
 
 def tower(model: Any, getter: str) -> Any:

@@ -1,6 +1,7 @@
 """The forms in which classes take sounds: spectrograms, with a mask of their frames where there is one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,10 +11,11 @@ from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.transformers.configs import BINS, HEARING, WHOLE
 
 _FRAMES = (24, 20, 32)  # no two sounds are alike
+_EIGHTS = (24, 16, 32)  # for towers that join as many frames, or fewer
 _USUAL_BINS = (128, 80)  # where the config does not say
 
 
-def sounds(config: Any, names: Sequence[str]) -> Iterator[Callable[[int], Tensors]]:
+def sounds(config: Any, names: Sequence[str]) -> Iterator["Sound"]:
     """The spectrograms that a config and the arguments of `get_audio_features` allow, the likeliest first.
 
     Args:
@@ -26,21 +28,32 @@ def sounds(config: Any, names: Sequence[str]) -> Iterator[Callable[[int], Tensor
     mask = next((name for name in names[1:] if name.endswith("_mask")), None)
     known = [int(value) for name in BINS if isinstance(value := getattr(hearing, name, None), int)]
     whole = getattr(hearing, WHOLE, None)
-    for lengths in (_FRAMES, *([(2 * whole,)] if isinstance(whole, int) else [])):
+    window = getattr(hearing, "n_window", None)
+    windows = [(2 * window, 4 * window)] if isinstance(window, int) else []
+    for lengths in (_FRAMES, _EIGHTS, *windows, *([(2 * whole,)] if isinstance(whole, int) else [])):
         for bins in dict.fromkeys((*known, *_USUAL_BINS)):
             for frames_first in (True, False):
-                yield _Maker(names[0], mask, lengths, bins, frames_first)
+                yield Sound(names[0], mask, lengths, bins, frames_first)
 
 
-class _Maker:
-    """Makes sounds of one form."""
+@dataclass(frozen=True)
+class Sound:
+    """Maker of sounds of one form.
 
-    def __init__(self, name: str, mask: str | None, lengths: Sequence[int], bins: int, frames_first: bool) -> None:
-        self._name, self._mask, self._lengths = name, mask, lengths
-        self._bins, self._frames_first = bins, frames_first
+    Attributes:
+        name: of the spectrogram; `mask`, of the mask of its frames, if there is one.
+        lengths: in frames, of one sound after the other.
+    """
+
+    name: str
+    mask: str | None
+    lengths: Sequence[int]
+    bins: int
+    frames_first: bool
 
     def __call__(self, number: int) -> Tensors:
-        frames = self._lengths[number % len(self._lengths)]
-        shape = (1, frames, self._bins) if self._frames_first else (1, self._bins, frames)
-        found = {self._name: shuffled_ramp(f"{self._name} {number}", shape)}
-        return found | ({self._mask: torch.ones(1, frames, dtype=torch.bool)} if self._mask is not None else {})
+        """Return the n-th sound."""
+        frames = self.lengths[number % len(self.lengths)]
+        shape = (1, frames, self.bins) if self.frames_first else (1, self.bins, frames)
+        found = {self.name: shuffled_ramp(f"{self.name} {number}", shape)}
+        return found | ({self.mask: torch.ones(1, frames, dtype=torch.bool)} if self.mask is not None else {})

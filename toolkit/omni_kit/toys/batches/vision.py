@@ -159,7 +159,8 @@ def _media_of(model: Any, text: list[int]) -> _Media:
         media.taken |= _first_accepted(media, "I", [image])
         media.taken |= _first_accepted(media, "V", [video, image]) if video is not None else {}
         media.apart = {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",)))
-        if media.tokens.audio is not None and _window(model.config) is not None:
+        windowed = "feature_attention_mask" in inspect.signature(model.forward).parameters
+        if media.tokens.audio is not None and windowed and _window(model.config) is not None:
             media.taken["S"] = None
         else:
             media.taken |= _first_accepted(media, "S", [media.tokens.audio])
@@ -170,16 +171,21 @@ def _media_of(model: Any, text: list[int]) -> _Media:
 def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
     """The first form of a kind of which the model accepts one and two in a text; nothing where it accepts none."""
     known = [token for token in tokens if token is not None]
-    for form in forms(media.model, GETTERS[letter]):
-        for token, how in product(known, _RUNS if letter == "V" else _RUNS[:1]):
-            tried = {letter: _Medium(form, GETTERS[letter], token, *how)}
-            one = _Media(media.model, media.text, {**tried})
-            try:
-                batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
-            except _REFUSED:
-                continue
-            if all(_accepted(media.model, batch) for batch in batches):
-                return {**tried}
+    for first in forms(media.model, GETTERS[letter]):
+        form: Form | None = first
+        while form is not None:
+            error = ""
+            for token, how in product(known, _RUNS if letter == "V" else _RUNS[:1]):
+                tried = {letter: _Medium(form, GETTERS[letter], token, *how)}
+                one = _Media(media.model, media.text, {**tried})
+                try:
+                    batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
+                except _REFUSED as refused:
+                    error = str(refused)
+                    break  # whatever stands around it in the text
+                if all(_accepted(media.model, batch) for batch in batches):
+                    return {**tried}
+            form = form.fitted(error)
     return {}
 
 
@@ -247,7 +253,7 @@ class _Writer:
         """The placeholder of the next piece, and how many of it."""
         medium = self._media.taken[letter]
         assert medium is not None
-        count = medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]))
+        count = medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]), medium.token)
         return medium.token, count + medium.more
 
     def _sound(self, row: _Row) -> None:

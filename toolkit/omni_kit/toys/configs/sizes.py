@@ -160,6 +160,7 @@ COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "attn_config": {"rope_theta": 500000.0, "clip_qkv": 8.0},
     "talker_config": {"spatial_merge_size": 2},
     "lfm2_moe": {"layer_types": (["conv", "conv", "full_attention"] * 11)[:32]},
+    "hunyuan_vl_text": {"head_dim": 128},
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", *["sparse"] * 31]},
     "diffusion_gemma_text": {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
     "qwen4_exp_text": {
@@ -180,10 +181,12 @@ THREE_AXES: Mapping[str, tuple[int, int, int]] = {
     "glm_ocr_text": _AXES,
     "paddleocr_vl_text": _AXES,
     "ernie4_5_vl_moe_text": (3, 3, 2),
+    "hunyuan_vl_text": _AXES,
 }
-# transformers counts the tokens of this encoder for windows of a hundred frames, whatever the config says.
+# transformers counts the tokens of these encoders for windows of a hundred frames, whatever the config says.
 FIXED: Mapping[str, Mapping[str, int]] = {
     "qwen3_omni_moe_audio_encoder": {"n_window": 50, "n_window_infer": 100},
+    "qwen3_asr_encoder": {"n_window": 50, "n_window_infer": 100},
     # its adapter joins four patches of 80 into one
     "llama4_vision_model": {
         "intermediate_size": 320, "projector_input_dim": 64, "projector_output_dim": 64, "vision_output_dim": 64,

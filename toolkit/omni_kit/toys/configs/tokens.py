@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+_MEDIA = ("image", "video", "audio")
+_PLACEHOLDERS = ("_token_id", "_token_index")
 _IDS = ("_token_id", "_token_ids", "_token_index", "_bos_id", "_eos_id", "_pad_id", "_nothink_id")
 
 
@@ -18,6 +20,9 @@ def fit_token_ids(toy: dict[str, Any]) -> None:
     vocabulary = min(sizes)
     given = {number for part in _parts(toy) for key in part if key.endswith(_IDS) for number in _numbers(part[key])}
     free = (number for number in range(vocabulary - 1, 0, -1) if number not in given)
+    media = [key for key in toy if key.startswith(_MEDIA) and key.endswith(_PLACEHOLDERS)]
+    if all(toy[key] is None for key in media):  # checkpoints name them, and without any a toy takes no media
+        toy |= {key: next(free) for key in media}
     moved = {number: next(free) for number in sorted(given) if number >= vocabulary}
     for part in _parts(toy):
         for key in [key for key in part if key.endswith(_IDS)]:

@@ -23,7 +23,7 @@ SEEING = ("vision_config", "vq_config")
 # Of the config of a tower that takes spectrograms: its key, how many bins they have, and what positions there are for
 # windows of one length, two frames each.
 HEARING = ("audio_config", "encoder_config")
-BINS = ("num_mel_bins", "input_feat_size", "input_dim", "input_size")
+BINS = ("num_mel_bins", "input_feat_size", "input_dim", "input_size", "feature_size", "audio_embed_dim")
 WHOLE = "max_source_positions"
 # The table of a config's parts was renamed.
 _SUB_CONFIGS = frozenset({"sub_configs", "sub_configs_defaults"})

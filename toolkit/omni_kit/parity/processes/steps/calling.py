@@ -123,7 +123,10 @@ class RunOnDevice(Step[list[dict[str, str]]]):
 
 @dataclass(frozen=True)
 class RunWithCallFault(Step[list[dict[str, str]]]):
-    """Runs scenarios as `RunScenarios` does, while the model makes a mistake named in `CALL_FAULTS`."""
+    """Runs scenarios as `RunScenarios` does, while the model makes a mistake named in `CALL_FAULTS`.
+
+    Of each, it also answers what the mistake `changed`; empty where there was nothing to do wrong.
+    """
 
     place: Path
     out: Path
@@ -131,8 +134,13 @@ class RunWithCallFault(Step[list[dict[str, str]]]):
 
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
-        with mistaken(side.model, CALL_FAULTS[self.fault]):
-            return [_told(side, way, self.out / name) for name, way in _read(self.place)]
+        found = []
+        with mistaken(side.model, CALL_FAULTS[self.fault]) as changed:
+            for name, way in _read(self.place):
+                changed.clear()
+                told = _told(side, way, self.out / name)
+                found.append({**told, "changed": ", ".join(dict.fromkeys(changed))})
+        return found
 
 
 def _refuses(error: Exception, branch: str) -> bool:

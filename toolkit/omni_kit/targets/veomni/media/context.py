@@ -27,6 +27,8 @@ class MediaContext:
         towers: the attributes of the merging module that hold what makes features.
         padded: towers need masks, of padding or of pictures in one row, that VeOmni's attention does not get.
         shared: kinds of media have one placeholder.
+        uneven: media of samples may differ in more than their number, which VeOmni's collator does not join.
+        sounds: the only medium is sound.
     """
 
     upstream: str
@@ -38,6 +40,8 @@ class MediaContext:
     towers: Sequence[str]
     padded: bool
     shared: bool
+    uneven: bool
+    sounds: bool
 
 
 def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
@@ -57,6 +61,8 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
         towers=list(dict.fromkeys(_towers(model, merging))),
         padded=any(one.padded for one in merging.features) or mask_dropped(model) is not None,
         shared=merging.shared,
+        uneven=not any(name.endswith("grid_thw") for name in joined),
+        sounds=all(one.kind == "audio" for one in merging.features),
     )
 
 

@@ -142,12 +142,20 @@ def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
     elif hearing.has(_SUBSAMPLED) and len(one.inputs) == 2:
         yield one.inputs[0], f"torch.ones(1, 4, config.audio_config.{_SUBSAMPLED}[0], **options)"
         yield one.inputs[1], _ones("1, 4")
-    elif (bins := next((name for name in BINS if hearing.has(name)), None)) is not None:
+    elif (bins := next(_bins(hearing, f"config.{part}"), "")) != "":
         frames = f"2 * config.{part}.{WHOLE}" if hearing.has(WHOLE) else str(_FRAMES)
-        sizes = [frames, f"config.{part}.{bins}"]
-        shape = ", ".join(reversed(sizes) if bins_first(model.source.tree, bins) else sizes)
+        sizes = [frames, bins]
+        shape = ", ".join(reversed(sizes) if bins_first(model.source.tree, bins.rpartition(".")[2]) else sizes)
         yield one.inputs[0], f"torch.ones(1, {shape}, **options)"
         yield from ((name, _ones(f"1, {frames}")) for name in one.inputs[1:] if name.endswith("_mask"))
+
+
+def _bins(config: ConfigView, path: str) -> Iterator[str]:
+    """Yield the paths of the number of bins, in a tower's config and in those of its parts."""
+    yield from (f"{path}.{name}" for name in BINS if config.has(name))
+    for key in config.as_dict():
+        if isinstance(part := config.get(key), ConfigView):
+            yield from _bins(part, f"{path}.{key}")
 
 
 def bins_first(tree: ast.AST, bins: str) -> bool:

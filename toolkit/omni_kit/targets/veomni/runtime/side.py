@@ -2,8 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -29,13 +29,14 @@ from omni_kit.targets.veomni.runtime.kernel_calls import caught_calls
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, bring_kernels, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
+from omni_kit.targets.veomni.runtime.processor import STAND_IN, write_processor
 from omni_kit.targets.veomni.runtime.routers import router_faults
 from omni_kit.targets.veomni.runtime.saving import cast_while_saved, changed_in_checkpoint
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
-from omni_kit.toys.batches.language import language_model, speaker_of
+from omni_kit.toys.batches.language import language_model, sees, speaker_of
 from omni_kit.toys.batches.protocol import Batch, CallScenario, Preparation
 from omni_kit.toys.batches.scenarios import answered
 from omni_kit.toys.batches.vision import samples_of
@@ -298,11 +299,15 @@ class VeOmniBuilder:
 
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """On the integration's own training files, data and launcher, with overrides for a small model."""
-        modules = {name.rpartition(".")[2] for name, _ in self._build(checkpoint, None, "meta").named_modules()}
-        found = TextRuns(self._path, self._training_files, self._import_name, checkpoint, modules, where).planned()
+        with _before_forking(self._device):
+            model = self.load(checkpoint)
+            modules = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+            processor = partial(write_processor, model) if sees(speaker_of(model)) else None
+            runs = TextRuns(self._path, self._training_files, self._import_name, checkpoint, modules, where, processor)
+            found = runs.planned()
         for run in found[0]:
             trainer.prepare(run.module)
-        self._notes = trainer.said()
+        self._notes = [*trainer.said(), *([STAND_IN] if processor is not None else [])]
         return found
 
     def run_trainer(self, run: TrainingRun, out: Path) -> None:
@@ -372,6 +377,20 @@ def _check_registered(registry: Any, key: str, import_name: str) -> None:
     owner = getattr(registry[key], "__module__", import_name)
     if owner != import_name and not owner.startswith(f"{import_name}."):
         raise BadInput(f"'{key}' is registered by {owner}: importing {import_name} does not replace it")
+
+
+@contextmanager
+def _before_forking(device: str) -> Iterator[None]:
+    """Join a process group of one and use one thread, until what follows is forked: that must find neither."""
+    threads, joined = torch.get_num_threads(), distributed.is_initialized()
+    torch.set_num_threads(1)
+    _one_process(device)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if not joined:
+            distributed.destroy_process_group()
 
 
 def _one_process(device: str) -> None:

@@ -1,10 +1,10 @@
-"""The runs of VeOmni's text trainer on the training files of an integration, with a small model and data set."""
+"""The runs of VeOmni's trainer on the training files of an integration, with a small model and data set."""
 
 import json
 import runpy
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from omni_kit.targets.veomni.runtime.trainer import (
 
 FULL, LORA = ".yaml", "_lora.yaml"
 _SAMPLES = 256
-_LENGTH = 64  # tokens of a row
+_LENGTH, _MEDIA_LENGTH = 64, 384  # tokens of a row
 _UNKNOWN = "<unk>"
 _AUX = "output_router_logits"
 # What names the parts of stacked experts, which are no modules; VeOmni translates them into parameters.
@@ -43,6 +43,7 @@ class TextRuns:
         checkpoint: of the toy, in upstream's layout.
         modules: the last names of the model's modules.
         where: for models, data and what the trainer writes.
+        processor: writes a processor of media into a directory; None for text alone.
     """
 
     path: Path
@@ -51,11 +52,13 @@ class TextRuns:
     checkpoint: Path
     modules: Set[str]
     where: Path
+    processor: Callable[[Path], None] | None = None
 
     def planned(self) -> tuple[list[TrainingRun], list[str]]:
         """The runs, in order; and what is wrong with the training files."""
-        self._make_model(self._model, self._words)
-        self._make_model(self._plain_model, self._words, {_AUX: False})
+        if self.processor is None:
+            self._make_model(self._model)
+        self._make_model(self._plain_model, {_AUX: False})
         runs = list(self._runs())
         return runs, [*refused(runs), *self._unknown_modules()]
 
@@ -74,7 +77,8 @@ class TextRuns:
 
     @property
     def _model(self) -> Path:
-        return self.where / "model"
+        """With media, without the router's loss: upstream takes it over a sample, VeOmni over those of a row."""
+        return self.where / "model" if self.processor is None else self._plain_model
 
     @property
     def _plain_model(self) -> Path:
@@ -92,10 +96,10 @@ class TextRuns:
 
     @cached_property
     def _repeated(self) -> Path:
-        """One sample of it, again and again."""
+        """One sample of it, again and again; the second, because the first has no media."""
         made = self.where / "repeated.jsonl"
-        first = self._data.read_text(encoding="utf-8").splitlines()[0]
-        made.write_text(f"{first}\n" * _SAMPLES, encoding="utf-8")
+        second = self._data.read_text(encoding="utf-8").splitlines()[1]
+        made.write_text(f"{second}\n" * _SAMPLES, encoding="utf-8")
         return made
 
     @cached_property
@@ -105,17 +109,25 @@ class TextRuns:
         said = [f"{message['role'].title()}: {message['content']}" for row in rows for message in row["messages"]]
         return sorted({word for line in said for word in line.split()})
 
-    def _make_model(self, place: Path, words: Sequence[str], more: Mapping[str, Any] | None = None) -> None:
-        """The toy's checkpoint with a tokenizer next to it, as checkpoints are published."""
+    def _make_model(self, place: Path, more: Mapping[str, Any] | None = None) -> None:
+        """The toy's checkpoint with a tokenizer or a processor next to it, as checkpoints are published."""
+        shutil.copytree(self.checkpoint, place, dirs_exist_ok=True)
+        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        for part in (config, *_parts(config)):
+            part |= {key: value for key, value in (more or {}).items() if key in part}
+        (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        if self.processor is not None:
+            self.processor(place)
+        else:
+            size = next(int(part["vocab_size"]) for part in (config, *_parts(config)) if "vocab_size" in part)
+            self._write_tokenizer(place, size)
+
+    def _write_tokenizer(self, place: Path, size: int) -> None:
+        """A tokenizer of the data's words."""
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import PreTrainedTokenizerFast
 
-        shutil.copytree(self.checkpoint, place, dirs_exist_ok=True)
-        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
-        changed = {key: value for key, value in (more or {}).items() if key in config}
-        (place / "config.json").write_text(json.dumps(config | changed), encoding="utf-8")
-        size = next(int(part["vocab_size"]) for part in (config, *_parts(config)) if "vocab_size" in part)
-        known = ["<eos>", _UNKNOWN, *words][:size]
+        known = ["<eos>", _UNKNOWN, *self._words][:size]
         made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(known)}, unk_token=_UNKNOWN))
         made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         own = {"eos_token": "<eos>", "unk_token": _UNKNOWN, "pad_token": "<eos>"}
@@ -145,8 +157,10 @@ class TextRuns:
         told = small_settings(data, self.where / "out" / name) | {
             "model.model_path": model,
             "data.chat_template": "default",
-            "data.max_seq_len": _LENGTH,
+            "data.max_seq_len": _LENGTH if self.processor is None else _MEDIA_LENGTH,
         }
+        if self.processor is not None:  # what VeOmni's trainer takes to be a tower has a rate of its own
+            told["train.vit_lr"] = told["train.optimizer.lr"]
         arguments = [str(self._own(file)), *as_arguments(told), *plain_settings(), *more]
         return TrainingRun(name, f"{self.package}.train", arguments, processes, str(model), **fields)
 

@@ -23,6 +23,7 @@ from omni_kit.targets.sides import ALONE, TrainingRun
 from omni_kit.targets.veomni.runtime import resizing
 from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
 from omni_kit.targets.veomni.runtime.kernels import eager_operations
+from omni_kit.targets.veomni.runtime.processor import Made, toy_processors
 from omni_kit.toys.tensors import Tensors
 
 NOT_CHECKED = "stepped over VeOmni's check that torch is a version whose consolidation of checkpoints it patches"
@@ -71,6 +72,7 @@ def run(job: TrainingRun, out: Path) -> None:
         stack.enter_context(_any_torch())
         stack.enter_context(replaced(BaseTrainer, "_init_callbacks", init_callbacks))
         stack.enter_context(record.watching_conditions())
+        stack.enter_context(toy_processors(record.made))
         stack.enter_context(replaced(sys, "argv", [job.module, *job.arguments]))
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
     record.save()
@@ -130,6 +132,7 @@ class Record:
         self._made: list[Any] = []
         self._adapters: Tensors = {}
         self._final: Tensors = {}
+        self.made: Made = {}  # with media
 
     def of(self, trainer: Any) -> Any:
         """Return a callback of VeOmni's trainers that takes the record."""
@@ -157,7 +160,7 @@ class Record:
             self._adapters = dict(_whole(trainer.model, _ADAPTER))
         self._steps.append(
             {
-                "batches": [_samples(batch) for batch in micro_batches],
+                "batches": [_samples(batch, self.made) for batch in micro_batches],
                 "optimizer": {name: group[name] for name in ("lr", "betas", "eps", "weight_decay") if name in group},
                 "max_norm": trainer.args.train.optimizer.max_grad_norm,
             }
@@ -224,14 +227,18 @@ def _whole(model: nn.Module | None, part: str = "") -> Iterator[tuple[str, torch
             yield name, gathered.detach().cpu().clone()
 
 
-def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
-    """The samples of a packed batch of text; none of what is made only later."""
+def _samples(batch: Mapping[str, Any], made: Made) -> list[Tensors]:
+    """The samples of a packed batch, with their media if they have some; none of what is made only later."""
     if not isinstance(batch.get("input_ids"), torch.Tensor):
         return []
     ids, labels, positions = (batch[name][0].cpu() for name in ("input_ids", "labels", "position_ids"))
-    starts = [*torch.nonzero(positions == 0).flatten().tolist(), len(ids)]
+    first = (positions.reshape(-1, len(ids)) == 0).all(0)  # several axes with media
+    starts = [*torch.nonzero(first).flatten().tolist(), len(ids)]
     cut = [slice(start, end) for start, end in pairwise(starts) if end > start]
-    found = [{"input_ids": ids[part].clone(), "labels": labels[part].clone()} for part in cut]
+    found = [
+        {"input_ids": ids[part].clone(), **made.get(tuple(ids[part].tolist()), {}), "labels": labels[part].clone()}
+        for part in cut
+    ]
     return [sample for sample in found if bool((sample["labels"] != -100).any())]
 
 
@@ -292,7 +299,8 @@ def on_cpu() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (device, base):
             stack.enter_context(replaced(module, "get_dist_comm_backend", lambda: "gloo"))
-        for module in filter(None, (base, sys.modules.get("veomni.trainer.dit_trainer"))):
+        own = (sys.modules.get(f"veomni.trainer.{name}_trainer") for name in ("dit", "vlm"))
+        for module in filter(None, (base, *own)):
             stack.enter_context(replaced(module, "build_foundation_model", _at_home(module)))
         # Code that inductor generates for a CPU's vectors (torch 2.13) has gradients that are 0.3 % off in float32.
         stack.enter_context(replaced(torch, "compile", partial(torch.compile, backend="aot_eager")))

@@ -11,8 +11,6 @@ from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.traits import profile
 
-MEDIA_FILE = "media.py"
-"""File that the integration of a model with media has."""
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 
@@ -33,9 +31,7 @@ class TextHandler:
         model = find_model_dir(path)
         found = candidate(model, _first_key, builder=_SIDE, reference=TRANSFORMERS, batch_builder=LANGUAGE)
         own = {Ability.scenarios, Ability.hooks, Ability.adapters, Ability.kernels}
-        # A toy has no processor, which a training on pictures begins with.
-        training = {Ability.train} if trains(model) and not (found.path / MEDIA_FILE).is_file() else set()
-        return replace(found, offers=found.offers | own | training)
+        return replace(found, offers=found.offers | own | ({Ability.train} if trains(model) else set()))
 
     def sites(self, subject: Subject) -> tuple[Decision, ...]:
         """Return where VeOmni's kernels fit, even if no integration can be written; empty without a head for text."""
