@@ -96,8 +96,17 @@ def test_a_dropped_method_that_another_patch_calls_is_injected(tmp_path: Path) -
     assert '"Tower.mask", inject=True' in text
 
 
-def test_a_dropped_method_that_no_patch_calls_is_left_to_a_person(tmp_path: Path) -> None:
-    found, _ = upgraded(tmp_path, GONE, CONFIG)
+def test_a_dropped_method_that_nothing_calls_is_dropped(tmp_path: Path) -> None:
+    found, text = upgraded(tmp_path, GONE, CONFIG)
+    assert (found["Tower.mask"].status, found["Tower.mask"].reason) == (
+        "dropped",
+        "upstream no longer has it, and nothing calls it",
+    )
+    assert "Tower.mask" not in text
+
+
+def test_a_dropped_method_that_upstream_calls_on_another_class_is_left_to_a_person(tmp_path: Path) -> None:
+    found, _ = upgraded(tmp_path, GONE.replace("placeholders(ids", "self.other.mask(ids"), CONFIG)
     assert found["Tower.mask"].status == "conflict"
 
 
@@ -108,3 +117,33 @@ def test_a_patch_that_only_raises_is_carried(tmp_path: Path) -> None:
     found, text = upgraded(tmp_path, OTHER, refusing)
     assert found["Tower.mask"].status == "carried"
     assert text == refusing
+
+
+DELEGATED = (
+    MODELING.replace("class Tower(", "class Inner(")
+    + """
+
+class Tower(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = Inner(size)
+
+    def mask(self, ids, embeds=None):
+        return self.inner.mask(ids, embeds)
+
+    def forward(self, ids, embeds):
+        return self.inner(ids, embeds)
+"""
+)
+
+
+def test_a_patch_follows_the_method_to_the_part_that_has_it_now(tmp_path: Path) -> None:
+    config = CONFIG.replace("    found = ids == self.size\n", "    found = ids == self.size\n    note(found)\n")
+    found, _ = upgraded(tmp_path, DELEGATED.replace("embeds == self.size", "embeds == 0"), config)
+    assert "Inner.mask" in found
+    assert found["Inner.mask"].was == "Tower.mask"
+
+
+def test_a_method_that_passes_something_else_on_stays(tmp_path: Path) -> None:
+    found, _ = upgraded(tmp_path, DELEGATED.replace("mask(ids, embeds)\n", "mask(ids, None)\n"), CONFIG)
+    assert "Tower.mask" in found

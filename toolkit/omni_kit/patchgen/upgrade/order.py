@@ -111,6 +111,29 @@ def run_in(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
     return None
 
 
+def unordered(one: ast.stmt) -> str:
+    """The syntax tree of a statement as text, whatever the order of plain conditions that `and` or `or` joins."""
+
+    class Sorter(ast.NodeTransformer):
+        def visit_BoolOp(self, node: ast.BoolOp) -> ast.BoolOp:
+            self.generic_visit(node)
+            plain = (
+                ast.Compare,
+                ast.Name,
+                ast.Constant,
+                ast.UnaryOp,
+                ast.operator,
+                ast.unaryop,
+                ast.cmpop,
+                ast.expr_context,
+            )
+            if all(isinstance(inner, plain) for value in node.values for inner in ast.walk(value)):
+                node.values.sort(key=ast.dump)
+            return node
+
+    return ast.dump(Sorter().visit(ast.parse(ast.unparse(one)).body[0]))
+
+
 def subsequence(part: Sequence[str], whole: Sequence[str]) -> list[int] | None:
     """The indices of `part` in `whole`, in order; None when it is not there."""
     found, start = [], 0

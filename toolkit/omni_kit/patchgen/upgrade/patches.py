@@ -18,12 +18,13 @@ from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, meaning, stored
-from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, mentioned, misfits, moved_meaning, read_too_early
+from omni_kit.patchgen.upgrade.everywhere import follow_everywhere
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
-from omni_kit.patchgen.upgrade.results import ResultClass, result_class
+from omni_kit.patchgen.upgrade.results import ResultClass, annotated, replaced_results, result_class
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
 from omni_kit.pysource.nodes import without_docstring
@@ -64,6 +65,11 @@ class Versions:
                 if (alias := self._aliases.get(dotted(node) or ""))
             ],
         )
+
+    @cached_property
+    def results(self) -> dict[str, str]:
+        """Classes of results that the newer module dropped, each with the one that it returns instead."""
+        return replaced_results(self.before.module, self.after.module) if self.after is not None else {}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
@@ -107,6 +113,7 @@ class Proposal:
         how: what was taken over, in a few words.
         decorators: what upstream put over the definition, and took away.
         imports: module and name of what the text needs in addition, from outside of upstream.
+        names: names of the text that mean others in this use; its name_map gets them.
     """
 
     place: Place
@@ -116,6 +123,7 @@ class Proposal:
     how: str = ""
     decorators: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     imports: tuple[str, str] | None = None
+    names: dict[str, str] = field(default_factory=dict)
 
 
 def locate(target: str, versions: Versions) -> Place:
@@ -125,6 +133,9 @@ def locate(target: str, versions: Versions) -> Place:
         return Place(now)
     definition = new.module.get(now)
     if definition is not None:
+        part, before = _delegated(now, definition, new), versions.before.module.get(target)
+        if part is not None and before is not None and _delegated(target, before, versions.before) is None:
+            return Place(part.path, new.module, part)
         return Place(now, new.module, definition)
     owner, _, name = now.rpartition(".")
     if owner:
@@ -136,6 +147,27 @@ def locate(target: str, versions: Versions) -> Place:
         module = read_module(home[0], path)
         return Place(now, module, module.get(home[1]), imported=home[0])
     return Place(now)
+
+
+def _delegated(path: str, definition: Definition, side: Upstream) -> Definition | None:
+    """The method of the same name of a part to which a method passes its own arguments, and does nothing else."""
+    owner, _, name = path.rpartition(".")
+    match without_docstring(definition.node.body):
+        case [
+            ast.Return(
+                value=ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=part))) as call
+            )
+        ]:
+            passed = [*call.args, *(one.value for one in call.keywords)]
+            made = (
+                side.made(owner, part)
+                if owner and isinstance(call.func, ast.Attribute) and call.func.attr == name
+                else None
+            )
+            known = isinstance(definition.node, ast.FunctionDef) and signature(definition.node).parameters.keys()
+            own = all(isinstance(one, ast.Name) and known and one.id in known for one in passed)
+            return side.module.get(f"{made}.{name}") if made and own else None
+    return None
 
 
 def _inherited(owner: str, name: str, new: Upstream) -> tuple[SourceModule, Definition, str] | None:
@@ -212,7 +244,9 @@ def _injected(
 def adopt(
     applied: Applied, original: Fragment, versions: Versions, patched: set[str], others: Sequence[str]
 ) -> Proposal | None:
-    """The proposal for a method that upstream dropped, if other patches of its class call it; None for any other.
+    """The proposal for a method that upstream dropped: injected if other patches of its class call it, else unneeded.
+
+    None for other places, and for a method that upstream calls on another class.
 
     Args:
         others: the texts of the other patches of the class.
@@ -223,8 +257,12 @@ def adopt(
         for text in others
         for one in ast.walk(Code(text).node)
     )
-    if applied.owner is None or applied.kept_decorators or not called:
+    if applied.owner is None or applied.kept_decorators or versions.after is None:
         return None
+    if not called and (applied.definition is None or applied.name in mentioned(versions.after.module)):
+        return None
+    if not called:
+        return Proposal(place, original.text, unneeded="upstream no longer has it, and nothing calls it")
     found = _injected(applied, original, place, versions, patched)
     found.how = "upstream dropped it, and other patches call it; the patch is injected"
     return found
@@ -270,17 +308,19 @@ def _merged(
         by_line = "\n".join(lines.lines) + "\n"
         if lines.clean and compiles(by_line, place.target) is None:
             text, clashes = by_line, []
-    if clashes and (same := follow_values(base, mine, theirs)) is not None:
-        followed = merge_definition(*same, lambda one: _moved(one, versions, place.target))
-        if len(followed.clashes) < len(clashes):
-            text, clashes = followed.text, followed.clashes
-            base, mine, theirs = same
+    for follow in (follow_values, follow_everywhere):
+        if clashes and (same := follow(base, mine, theirs)) is not None:
+            followed = merge_definition(*same, lambda one: _moved(one, versions, place.target))
+            if len(followed.clashes) < len(clashes):
+                text, clashes = followed.text, followed.clashes
+                base, mine, theirs = same
     sides = versions.before, versions.after
     if clashes and (refuses(mine) or (leaves_out(base, mine, theirs) and is_private(place.target, *sides, patched))):
         merged = merge_definition(base, mine, theirs, heads=True)
         text, clashes = merged.text, merged.clashes
     if not clashes:
         text = returned.after(text) if returned is not None else text
+        text = annotated(text, lambda name: versions.results.get(mapped(name, name_map or {})))
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     ours = original.text
     if clashes:
