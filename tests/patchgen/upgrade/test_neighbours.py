@@ -71,7 +71,7 @@ def features(self, x):
     found = self.mlp(x)
     return found.last
 """
-SCORED = MODELING.replace("self.weight = size", "self.scorer = Scorer(size)")
+SCORED = MODELING.replace("self.weight = size", "self.scorer = size.scorer")
 SCORED = SCORED.replace("x * self.weight", "self.scorer(x)").replace("self.other = size", "self.weight = size")
 PAIR = MODELING.replace("return x * self.weight", "return x * self.weight, x")
 PAIR = PAIR.replace("x = self.mlp(x)", "x, _ = self.mlp(x)")
@@ -123,3 +123,31 @@ def test_new_code_of_upstream_that_reads_what_the_patch_returns(tmp_path: Path, 
 
 def test_code_of_upstream_that_read_it_before_is_no_reason(tmp_path: Path) -> None:
     assert not conflicts(upgraded(tmp_path, READER.replace("[0]", "[1]"), CONFIG + FEATURES, READER))
+
+
+MOVED = MODELING.replace("        self.weight = size\n", "        self.scale = Scale(size)\n")
+MOVED = MOVED.replace("x * self.weight", "self.scale(x)").replace(
+    "class Gate(",
+    """class Scale(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = size
+
+    def forward(self, x):
+        return x * self.weight
+
+
+class Gate(""",
+)
+
+
+def test_an_attribute_that_a_new_part_took_over_is_followed(tmp_path: Path) -> None:
+    assert "Gate.forward" not in conflicts(upgraded(tmp_path, MOVED))
+    text = (tmp_path / "a_patch_gen_config.py").read_text(encoding="utf-8")
+    assert "note(self.scale.weight)" in text
+    assert "self.weight" not in text
+
+
+def test_an_attribute_that_two_new_parts_have_is_left_to_a_person(tmp_path: Path) -> None:
+    two = MOVED.replace("self.scale = Scale(size)", "self.scale = Scale(size)\n        self.other = Scale(size)")
+    assert "Gate.forward" in conflicts(upgraded(tmp_path, two))

@@ -96,17 +96,8 @@ def test_a_dropped_method_that_another_patch_calls_is_injected(tmp_path: Path) -
     assert '"Tower.mask", inject=True' in text
 
 
-def test_a_dropped_method_that_nothing_calls_is_dropped(tmp_path: Path) -> None:
-    found, text = upgraded(tmp_path, GONE, CONFIG)
-    assert (found["Tower.mask"].status, found["Tower.mask"].reason) == (
-        "dropped",
-        "upstream no longer has it, and nothing calls it",
-    )
-    assert "Tower.mask" not in text
-
-
-def test_a_dropped_method_that_upstream_calls_on_another_class_is_left_to_a_person(tmp_path: Path) -> None:
-    found, _ = upgraded(tmp_path, GONE.replace("placeholders(ids", "self.other.mask(ids"), CONFIG)
+def test_a_dropped_method_that_no_patch_calls_is_left_to_a_person(tmp_path: Path) -> None:
+    found, _ = upgraded(tmp_path, GONE, CONFIG)
     assert found["Tower.mask"].status == "conflict"
 
 

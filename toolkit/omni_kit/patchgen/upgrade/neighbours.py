@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from omni_kit.patchgen.source import SourceModule, read_module
+from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump
 from omni_kit.patchgen.upgrade.contracts import Upstream, defined, results_of, simple
 from omni_kit.patchgen.upgrade.outcome import Clash
@@ -62,6 +63,32 @@ def lost_members(
         Clash(f"the patch uses self.{name}, which {owner} no longer has", f"self.{name}", "", f"self.{name}")
         for name in lost
     ]
+
+
+def follow_members(text: str, owners: tuple[str, str], before: Upstream, after: Upstream) -> str:
+    """A method's code that reads attributes where the newer class has them: in a new part that took them over.
+
+    Args:
+        owners: the class in the older and in the newer version.
+    """
+    homes = _moved_members(owners, before, after)
+    code = Code(text)
+    if not homes or isinstance(code.node, ast.ClassDef):
+        return text
+    read = [one for one in ast.walk(code.node) if isinstance(one, ast.Attribute) and _of_self(one)]
+    edits = [Edit(code.start_of(one), code.end_of(one), homes[one.attr]) for one in read if one.attr in homes]
+    return splice(code.text, edits) if edits else text
+
+
+@lru_cache(maxsize=1024)
+def _moved_members(owners: tuple[str, str], before: Upstream, after: Upstream) -> dict[str, str]:
+    had, has = ({*_members(side, owner)} for side, owner in zip((before, after), owners, strict=True))
+    found: dict[str, list[str]] = {}
+    for part in has - had:
+        made = after.made(owners[1], part)
+        for name in (had - has) & {*_members(after, made or "")}:
+            found.setdefault(name, []).append(f"self.{part}.{name}")
+    return {name: homes[0] for name, homes in found.items() if len(homes) == 1}
 
 
 def new_readers(

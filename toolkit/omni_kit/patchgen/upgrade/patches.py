@@ -18,9 +18,10 @@ from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, meaning, stored
-from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, mentioned, misfits, moved_meaning, read_too_early
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
 from omni_kit.patchgen.upgrade.everywhere import follow_everywhere
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
+from omni_kit.patchgen.upgrade.neighbours import follow_members
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
@@ -244,9 +245,7 @@ def _injected(
 def adopt(
     applied: Applied, original: Fragment, versions: Versions, patched: set[str], others: Sequence[str]
 ) -> Proposal | None:
-    """The proposal for a method that upstream dropped: injected if other patches of its class call it, else unneeded.
-
-    None for other places, and for a method that upstream calls on another class.
+    """The proposal for a method that upstream dropped, if other patches of its class call it; None for any other.
 
     Args:
         others: the texts of the other patches of the class.
@@ -257,12 +256,8 @@ def adopt(
         for text in others
         for one in ast.walk(Code(text).node)
     )
-    if applied.owner is None or applied.kept_decorators or versions.after is None:
+    if applied.owner is None or applied.kept_decorators or not called:
         return None
-    if not called and (applied.definition is None or applied.name in mentioned(versions.after.module)):
-        return None
-    if not called:
-        return Proposal(place, original.text, unneeded="upstream no longer has it, and nothing calls it")
     found = _injected(applied, original, place, versions, patched)
     found.how = "upstream dropped it, and other patches call it; the patch is injected"
     return found
@@ -298,6 +293,8 @@ def _merged(
     if returned is not None:
         base, ours = returned.before(base, ours)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
+    owners = applied.owner_path, place.target.rpartition(".")[0]
+    base, mine = (follow_members(one, owners, versions.before, versions.after) for one in (base, mine))
     base, theirs = split_locals(base, mine, theirs)
     base, mine = rename_locals(base, mine, theirs)
     decorators = _decorators(applied, place, versions)
@@ -452,11 +449,18 @@ def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | N
     found = versions.after.resolve(call.func, target)
     if found is None or versions.before.module.get(found[0]) is not None:
         return None
-    return _inlined(top, call, found[1], bound=found[2])
+    part = found[2] and isinstance(call.func, ast.Attribute) and call.func.attr != found[1].name
+    return _inlined(top, call, found[1], bound=found[2], receiver=call.func if part else None)
 
 
-def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool) -> list[ast.stmt] | None:
-    """The statements of a helper with the arguments of one call; None where that cannot be written down."""
+def _inlined(
+    top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool, receiver: ast.expr | None = None
+) -> list[ast.stmt] | None:
+    """The statements of a helper with the arguments of one call; None where that cannot be written down.
+
+    Args:
+        receiver: what the helper calls `self`, if it is the forward of a part.
+    """
     try:
         given = signature(helper, bound=bound).bind(
             *call.args, **{one.arg: one.value for one in call.keywords if one.arg}
@@ -471,7 +475,7 @@ def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool
 
     class Writer(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
-            value = given.arguments.get(node.id)
+            value = receiver if receiver is not None and node.id == "self" else given.arguments.get(node.id)
             return (
                 value if isinstance(value, ast.expr) and not isinstance(node.ctx, ast.Store) else _stored(node, value)
             )
