@@ -3,6 +3,7 @@
 import pytest
 
 from omni_kit.patchgen.upgrade.merging import merge_definition
+from omni_kit.patchgen.upgrade.order import without_unread
 from omni_kit.patchgen.upgrade.renames import rename_locals
 
 
@@ -249,3 +250,10 @@ def test_a_parameter_that_the_patch_drops_may_get_another_annotation() -> None:
     merged = merge_definition(base, ours, theirs)
     assert (merged.text, merged.clashes) == (ours, [])
     assert merge_definition(base, ours, theirs.replace("Tensor", "Tensor = None")).clashes
+
+
+def test_a_local_that_upstream_dropped_goes_where_nothing_reads_it() -> None:
+    text = function("if y:\n    x = x + 1\n    kept = None\nkept = x.sum()\nother = None\nreturn x")
+    assert without_unread(text, {"kept"}) == function("if y:\n    x = x + 1\nkept = x.sum()\nother = None\nreturn x")
+    read = text.replace("return x", "return x, kept")
+    assert without_unread(read, {"kept"}) == read

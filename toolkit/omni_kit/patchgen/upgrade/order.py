@@ -4,6 +4,7 @@ import ast
 import itertools
 from collections.abc import Sequence
 
+from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, written
 from omni_kit.patchgen.upgrade.renames import same_but_for_locals
 from omni_kit.patchgen.upgrade.values import results
@@ -100,6 +101,20 @@ def effects(code: Code, run: Sequence[ast.stmt]) -> dict[str, str] | None:
     outside = [one for one in ast.walk(code.node) if isinstance(one, ast.Name) and id(one) not in inside]
     found = results(run, {one.id for one in outside if isinstance(one.ctx, ast.Load)})
     return {name: ast.unparse(value) for name, value in found.items()} if found else None
+
+
+def without_unread(text: str, dropped: set[str]) -> str:
+    """A definition without plain assignments of locals that upstream dropped and nothing reads any more."""
+    code = Code(text)
+    unread = dropped - read([code.node])
+    edits = []
+    for block in (getattr(one, name, None) for one in ast.walk(code.node) for name in ("body", "orelse")):
+        for one in block if isinstance(block, list) and len(block) > 1 else ():
+            match one:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name() | ast.Constant()) if name in unread:
+                    start, end = code.line_start(one.lineno), code.line_start((one.end_lineno or 0) + 1)
+                    edits.append(Edit(start, end, ""))
+    return splice(code.text, edits) if edits else text
 
 
 def run_in(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:

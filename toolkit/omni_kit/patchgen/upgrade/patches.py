@@ -22,6 +22,7 @@ from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, mo
 from omni_kit.patchgen.upgrade.everywhere import follow_everywhere
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.neighbours import follow_members
+from omni_kit.patchgen.upgrade.order import without_unread
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
@@ -317,6 +318,8 @@ def _merged(
         text, clashes = merged.text, merged.clashes
     if not clashes:
         text = returned.after(text) if returned is not None else text
+        dropped, *sides = (stored(Code(one).node) for one in (base, theirs))
+        text = without_unread(text, dropped.difference(*sides)) if text != mine else text
         text = annotated(text, lambda name: versions.results.get(mapped(name, name_map or {})))
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     ours = original.text
