@@ -318,8 +318,8 @@ def _merged(
         text, clashes = merged.text, merged.clashes
     if not clashes:
         text = returned.after(text) if returned is not None else text
-        dropped, *sides = (stored(Code(one).node) for one in (base, theirs))
-        text = without_unread(text, dropped.difference(*sides)) if text != mine else text
+        dropped = stored(Code(base).node) - stored(Code(theirs).node)
+        text = without_unread(text, dropped) if text != mine else text
         text = annotated(text, lambda name: versions.results.get(mapped(name, name_map or {})))
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     ours = original.text
