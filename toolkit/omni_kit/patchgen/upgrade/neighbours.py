@@ -1,4 +1,4 @@
-"""What a merged patch needs of its own class and of the other patches of its config."""
+"""Checks of merged patches against their classes and against the other patches of their config."""
 
 import ast
 from collections.abc import Iterator, Mapping
