@@ -2,7 +2,7 @@
 
     python bench/seeded.py [--only WORDS] [--diff]
 
-`bench/seeded` has what a framework patches in five models of transformers (`patches.yaml`), and changes of upstream
+`bench/seeded` has what a framework patches in models of transformers (`patches.yaml`), and changes of upstream
 with the right merged answers (`seeds.yaml`). Each change is written into a copy of the installed modeling file.
 """
 

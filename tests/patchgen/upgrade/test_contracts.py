@@ -50,11 +50,11 @@ def forward(self, x, y=None):
 '''
 
 
-def reasons(folder: Path, new: str) -> list[str]:
+def reasons(folder: Path, new: str, old: str = OLD, text: str = CONFIG) -> list[str]:
     """Why the patch conflicts with a newer module."""
-    libraries = write_libraries(folder, "tiny", {"modeling": OLD}, {"modeling": new})
+    libraries = write_libraries(folder, "tiny", {"modeling": old}, {"modeling": new})
     config = folder / "tiny_patch_gen_config.py"
-    config.write_text(CONFIG, encoding="utf-8")
+    config.write_text(text, encoding="utf-8")
     (done,) = upgrade_configs([config], *libraries, "tiny").configs
     assert not done.error
     return [one.reason for one in done.patches if one.status == "conflict"]
@@ -79,3 +79,42 @@ def test_a_field_that_upstream_reads_of_a_local(tmp_path: Path) -> None:
 def test_a_result_of_another_class_is_the_same_while_its_fields_are(tmp_path: Path, made: str, conflicts: int) -> None:
     found = reasons(tmp_path, OLD.replace("Output(last=x, pooled=x)", made))
     assert sum("returns something else" in one for one in found) == conflicts
+
+
+ROUTER = """
+def turn(q, axis=1):
+    return q + axis
+
+
+class Layer:
+    def attend(self, x):
+        q = turn(x)
+        return q, x
+
+    def forward(self, x, y=None):
+        x, _ = self.attend(x)
+        return x
+"""
+LAYER = (
+    CONFIG[: CONFIG.index("@config")].replace("What changes", "Layers")
+    + """@config.override_method("Layer.forward")
+def forward(self, x, y=None):
+    x, _ = self.attend(x)
+    x = cat([part + 0 for part in x])
+    return x
+"""
+)
+
+
+@pytest.mark.parametrize(("now", "conflicts"), [("turn(x, axis=1)", 0), ("turn(x, axis=3)", 1)])
+def test_a_default_that_upstream_passes_now_is_no_change(tmp_path: Path, now: str, conflicts: int) -> None:
+    new = ROUTER.replace("turn(x)", now).replace("turn(q, axis=1)", "turn(q, axis=2)")
+    assert len(reasons(tmp_path, new, ROUTER, LAYER)) == conflicts
+
+
+@pytest.mark.parametrize(("was", "conflicts"), [("x, w = self.attend(x)", 0), ("x, w = self.other(x)", 1)])
+def test_what_a_patch_works_on_may_be_unpacked_under_other_names(tmp_path: Path, was: str, conflicts: int) -> None:
+    old = ROUTER.replace("x, _ = self.attend(x)\n        return x\n", f"{was}\n        return x, w\n")
+    new = ROUTER.replace("        return x\n", "        return self.out(x)\n")
+    text = LAYER.replace("x, _ = self.attend(x)", was).replace("    return x\n", "    return x, w\n")
+    assert len(reasons(tmp_path, new, old, text)) == conflicts

@@ -3,6 +3,7 @@
 import pytest
 
 from omni_kit.patchgen.upgrade.merging import merge_definition
+from omni_kit.patchgen.upgrade.order import without_unread
 from omni_kit.patchgen.upgrade.renames import rename_locals
 
 
@@ -99,6 +100,26 @@ MERGES = {
         'self.kinds = ["a", "b", "theirs"]',
         'self.kinds = ["a", "b", "theirs", "ours"]',
     ),
+    "the patch has upstream's new statement already, next to an old one that upstream drops": (
+        "kept = y if x else None\nif y is None:\n    y = make()\nreturn Out(x=x, y=kept)",
+        "if y is None and x:\n    y = make()\nkept = y if x else None\nreturn Ours(x=x, y=kept, more=1)",
+        "if x and y is None:\n    y = make()\nreturn Out(x=x, y=y)",
+        "if y is None and x:\n    y = make()\nreturn Ours(x=x, y=y, more=1)",
+    ),
+    "a new local of what the patch computes in its own way": (
+        "parts = split(x)\nsizes = measure(parts)\nfor layer in self.layers:\n    x = layer(x, sizes)\nreturn x",
+        "x = gather(x)\nx = x + 1\nsizes = own(x)\nfor layer in self.layers:\n    x = layer(x, sizes)\nreturn x",
+        "parts = split(x)\nsizes = measure(parts)\nmost = max(sizes)\n"
+        "for layer in self.layers:\n    x = layer(x, sizes, most)\nreturn x",
+        "x = gather(x)\nx = x + 1\nsizes = own(x)\nmost = max(sizes)\n"
+        "for layer in self.layers:\n    x = layer(x, sizes, most)\nreturn x",
+    ),
+    "an annotation of a local that only upstream changes": (
+        "out: Old = self.model(x, y=y)\nreturn out",
+        "out: Old = self.model(x, y=y, mask=None)\nreturn out",
+        "out: New = self.model(x, y=y, more=x)\nreturn out",
+        "out: New = self.model(x, y=y, more=x, mask=None)\nreturn out",
+    ),
 }
 
 CLASHES = {
@@ -178,6 +199,13 @@ def test_what_merges(name: str) -> None:
     assert merged.text == wanted
 
 
+def test_what_the_patch_takes_as_a_parameter_may_be_computed_otherwise() -> None:
+    base, theirs = function("most = old(x)\nreturn f(x, most)"), function("most = new(x)\nreturn f(x, most)")
+    ours = function("return f(x, most)", "def forward(self, x, most, y=None):")
+    assert not merge_definition(base, ours, theirs).clashes
+    assert merge_definition(base, function("return f(x, most)"), theirs).clashes
+
+
 @pytest.mark.parametrize("name", CLASHES)
 def test_what_is_left_to_a_person(name: str) -> None:
     base, ours, theirs = map(function, CLASHES[name])
@@ -222,3 +250,10 @@ def test_a_parameter_that_the_patch_drops_may_get_another_annotation() -> None:
     merged = merge_definition(base, ours, theirs)
     assert (merged.text, merged.clashes) == (ours, [])
     assert merge_definition(base, ours, theirs.replace("Tensor", "Tensor = None")).clashes
+
+
+def test_a_local_that_upstream_dropped_goes_where_nothing_reads_it() -> None:
+    text = function("if y:\n    x = x + 1\n    kept = None\nkept = x.sum()\nother = None\nreturn x")
+    assert without_unread(text, {"kept"}) == function("if y:\n    x = x + 1\nkept = x.sum()\nother = None\nreturn x")
+    read = text.replace("return x", "return x, kept")
+    assert without_unread(read, {"kept"}) == read

@@ -108,3 +108,33 @@ def test_a_patch_that_only_raises_is_carried(tmp_path: Path) -> None:
     found, text = upgraded(tmp_path, OTHER, refusing)
     assert found["Tower.mask"].status == "carried"
     assert text == refusing
+
+
+DELEGATED = (
+    MODELING.replace("class Tower(", "class Inner(")
+    + """
+
+class Tower(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = Inner(size)
+
+    def mask(self, ids, embeds=None):
+        return self.inner.mask(ids, embeds)
+
+    def forward(self, ids, embeds):
+        return self.inner(ids, embeds)
+"""
+)
+
+
+def test_a_patch_follows_the_method_to_the_part_that_has_it_now(tmp_path: Path) -> None:
+    config = CONFIG.replace("    found = ids == self.size\n", "    found = ids == self.size\n    note(found)\n")
+    found, _ = upgraded(tmp_path, DELEGATED.replace("embeds == self.size", "embeds == 0"), config)
+    assert "Inner.mask" in found
+    assert found["Inner.mask"].was == "Tower.mask"
+
+
+def test_a_method_that_passes_something_else_on_stays(tmp_path: Path) -> None:
+    found, _ = upgraded(tmp_path, DELEGATED.replace("mask(ids, embeds)\n", "mask(ids, None)\n"), CONFIG)
+    assert "Tower.mask" in found

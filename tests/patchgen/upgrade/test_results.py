@@ -96,3 +96,63 @@ def test_no_class_or_several_are_left_to_a_person(tmp_path: Path, ours: str) -> 
     status, text = upgraded(tmp_path, ours)
     assert status == "conflict"
     assert "return CausalOutputWithMore(" in text
+
+
+OWN = """
+from omni_kit.patchgen import PatchConfig
+from small.modeling import CausalOutput
+
+config = PatchConfig(source_module="small.modeling", target_file="patched.py")
+
+
+@config.add_helper_after("CausalOutput")
+class CausalOutputWithMore(CausalOutput):
+    extra = None
+
+
+@config.override_method("Model.forward")
+def forward(self, ids) -> CausalOutput:
+    outputs = self.model(ids)
+    logits = fused(self.head, outputs.hidden)
+    return CausalOutputWithMore(logits=logits, hidden=outputs.hidden)
+"""
+
+
+@pytest.mark.parametrize(
+    "home", ["small.outputs import PlainOutput", "small.outputs import CausalOutput as PlainOutput"]
+)
+def test_a_helper_class_extends_the_class_that_upstream_returns_now(tmp_path: Path, home: str) -> None:
+    old = MODELING.replace("from small.outputs import CausalOutput\n", "\nclass CausalOutput: ...\n")
+    new = MODELING.replace("small.outputs import CausalOutput", home).replace(
+        "return CausalOutput(", "return PlainOutput("
+    )
+    outputs = {"outputs": "class CausalOutput: ...\nclass PlainOutput: ...\n"}
+    libraries = write_libraries(tmp_path, "small", {"modeling": old, **outputs}, {"modeling": new, **outputs})
+    path = tmp_path / "a_patch_gen_config.py"
+    path.write_text(OWN, encoding="utf-8")
+    (result,) = upgrade_configs([path], *libraries, "small").configs
+    text = path.read_text(encoding="utf-8")
+    assert not result.error
+    assert "@config.add_helper\nclass CausalOutputWithMore(PlainOutput):" in text
+    assert "-> PlainOutput:" in text
+
+
+def test_two_uses_of_one_text_return_classes_of_their_own(tmp_path: Path) -> None:
+    two = MODELING + MODELING[MODELING.index("class Model") :].replace("class Model", "class OtherModel")
+    config = CONFIG.replace("CausalOutputWithMore", "CausalOutput").replace("framework.outputs", "small.outputs")
+    config = (
+        config.replace("extra=extra, ", "")
+        + """
+
+config.override_method("OtherModel.forward", replacement=forward, name_map={"fused": "other_fused"})
+"""
+    )
+    new = two.replace("CausalOutput(", "PlainOutput(", 1).replace("return CausalOutput(", "return MoeOutput(")
+    new = new.replace("import CausalOutput", "import MoeOutput, PlainOutput")
+    outputs = {"outputs": "class CausalOutput: ...\nclass PlainOutput: ...\nclass MoeOutput: ...\n"}
+    libraries = write_libraries(tmp_path, "small", {"modeling": two, **outputs}, {"modeling": new, **outputs})
+    path = tmp_path / "a_patch_gen_config.py"
+    path.write_text(config, encoding="utf-8")
+    (result,) = upgrade_configs([path], *libraries, "small").configs
+    assert [one.status for one in result.patches] == ["merged", "merged"]
+    assert '"PlainOutput": "MoeOutput"' in path.read_text(encoding="utf-8")

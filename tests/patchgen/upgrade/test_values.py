@@ -116,3 +116,12 @@ def test_a_name_of_its_own_that_the_patch_sets_twice_is_not_followed() -> None:
     base = "def f(x):\n    s = g(x)\n    s = soft(s)\n    return s\n"
     ours = "def f(x):\n    s = g(x)\n    w = soft(s)\n    w = w * 2\n    return w\n"
     assert split_locals(base, ours, base) == (base, base)
+
+
+def test_a_helper_local_in_the_branch_is_followed() -> None:
+    line = "    indices = slice(-keep, None) if isinstance(keep, int) else keep\n"
+    ours = OURS.replace(line, "").replace("    else:\n", f"    else:\n    {line}", 1)
+    same = follow_values(BASE, ours, THEIRS)
+    assert same is not None
+    assert "indices" not in same[1]
+    assert "self.head(kept(hidden, keep))" in same[1]

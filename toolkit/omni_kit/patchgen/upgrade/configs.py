@@ -22,12 +22,14 @@ from omni_kit.patchgen.run import draft_configs
 from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.spans import Edit, splice
-from omni_kit.patchgen.upgrade.code import Code, dump
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump
 from omni_kit.patchgen.upgrade.importing import add_import, follow_imports, import_beside, imports_from
 from omni_kit.patchgen.upgrade.marks import mark_of, marks_in
+from omni_kit.patchgen.upgrade.neighbours import changed_results, functions_of, lost_members, new_readers
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
 from omni_kit.patchgen.upgrade.patches import Proposal, Versions, adopt, propose
 from omni_kit.patchgen.upgrade.registration import DEFINING, ConfigFile, effects_of
+from omni_kit.patchgen.upgrade.renames import renamed
 from omni_kit.pysource.source import without_collection
 
 _ROUNDS = 4  # times that what does not generate is taken back
@@ -163,8 +165,31 @@ class _Upgrade:
                 owner = use.applied.owner_path
                 others = [one.proposal.text for one in known.uses if one is not use and one.applied.owner_path == owner]
                 use.proposal = adopt(use.applied, use.original, versions, patched, others) or use.proposal
+        self._compare(known)
         self.configs.append(known)
         outcome.seconds = time.perf_counter() - started
+
+    def _compare(self, config: _Config) -> None:
+        """Make patches conflicts that no longer fit their class, or what other patches of the config return."""
+        versions = config.versions
+        was: dict[str, FunctionNode] = {}
+        now: dict[str, FunctionNode] = {}
+        for use in config.uses:
+            if use.original is not None:
+                was.update(functions_of(use.proposal.place.target, use.original.text))
+                now.update(functions_of(use.proposal.place.target, use.proposal.text))
+        for use in config.uses:
+            if versions.after is None or use.original is None or use.proposal.clashes or use.proposal.unneeded:
+                continue
+            old, new = use.applied.patch.target, use.proposal.place.target
+            for path, node in functions_of(new, use.proposal.text).items():
+                use.proposal.clashes += changed_results(path, node, was, now, versions.after)
+            if new in now:  # a class that is replaced brings its own members
+                sides = versions.before, versions.after
+                use.proposal.clashes += lost_members((old, new), now[new], *sides, now)
+                use.proposal.clashes += new_readers((old, new), now[new], *sides, now)
+            if use.proposal.clashes:
+                use.proposal.text = use.original.text
 
     def _versions(self, module: str, roots: tuple[Path, ...]) -> Versions:
         if module not in self.versions:
@@ -191,6 +216,7 @@ class _Upgrade:
     def _agree(self) -> None:
         """Uses of one text have to come to the same result; else it stays, and all of them clash."""
         for uses in self._groups().values():
+            self._map_names(uses)
             texts = {dump(Code(one.proposal.text).node) for one in uses if one.original is not None}
             clashing = [one for one in uses if one.proposal.clashes]
             if len(texts) > 1 or (clashing and len(clashing) < len(uses)):
@@ -202,6 +228,16 @@ class _Upgrade:
                         )
                         one.proposal.clashes.append(Clash(f"one text serves {others}: {reason}"))
                     one.proposal.text = one.original.text if one.original else ""
+
+    def _map_names(self, uses: Sequence[_Use]) -> None:
+        """Give uses under a name_map the text of the one without, where only names of the module differ."""
+        plain = [one for one in uses if not one.applied.patch.name_map]
+        if len(plain) != 1 or any(one.original is None or one.proposal.clashes for one in uses):
+            return
+        for use in uses:
+            names = renamed(plain[0].proposal.text, use.proposal.text) if use is not plain[0] else None
+            if names:
+                use.proposal.text, use.proposal.names = plain[0].proposal.text, names
 
     def _groups(self) -> dict[tuple[Path, int], list[_Use]]:
         groups: defaultdict[tuple[Path, int], list[_Use]] = defaultdict(list)
@@ -225,7 +261,10 @@ class _Upgrade:
                 self._edit(use, files, done, whole=whole)
         for config in self.configs:
             config.outcome.patches = [self._outcome(use) for use in config.uses]
-            files.setdefault(config.loaded.path, ConfigFile(config.loaded.path)).exclude(config.excluded)
+            file = files.setdefault(config.loaded.path, ConfigFile(config.loaded.path))
+            file.exclude(config.excluded)
+            classes, after = config.versions.results, config.versions.after
+            file.rebase(classes, {name: bool(after and after.module.get(name)) for name in classes.values()})
         texts = {path: splice(file.source.text, [*file.edits, *self._answered(file)]) for path, file in files.items()}
         return {path: self._imports(path, text, files[path]) for path, text in texts.items()}
 
@@ -279,6 +318,8 @@ class _Upgrade:
         if proposal.place.imported and once("helper", place) and not file(place[0]).as_helper(place[1], new):
             proposal.clashes.append(Clash(f"upstream imports {new} from {proposal.place.imported} now"))
             return
+        if proposal.names and once("names", place):
+            file(place[0]).map_names(place[1], proposal.names)
         if use.original is not None and once("text", use.key):
             file(use.key[0]).rewrite(use.key[1], proposal.text, proposal.decorators)
 
@@ -343,7 +384,7 @@ class _Upgrade:
                     continue
                 for use in config.uses:
                     target = use.proposal.place.target
-                    named = any(f"{target}{end}" in found.message for end in (":", ","))
+                    named = any(f"{target}{end}" in found.message for end in (":", ",", " takes no "))
                     guilty = named or use.applied.patch.target in found.names
                     if guilty and not use.proposal.clashes and use.key not in self.refused:
                         self.refused[use.key].append(Clash(found.message, "", "", ""))

@@ -101,14 +101,15 @@ class Upstream:
             definition = self.module.get(path)
             if definition is not None and not isinstance(definition.node, ast.ClassDef):
                 return path, definition.node, True
-        made = self._made(owner, name)
+        made = self.made(owner, name)
         definition = self.module.get(f"{made}.forward") if made else None
         if definition is not None and not isinstance(definition.node, ast.ClassDef):
             return definition.path, definition.node, True
         return None
 
     @cache  # noqa: B019 - lives as long as one upgrade
-    def _made(self, owner: str, name: str) -> str | None:
+    def made(self, owner: str, name: str) -> str | None:
+        """Return the class of the module that `__init__` puts into an attribute."""
         definition = self.module.get(owner)
         for node in ast.walk(definition.node) if definition is not None else ():
             match node:
@@ -204,13 +205,25 @@ def moved_meaning(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode
         for name in written([one]) & read([one]):
             before = next((o for o in reversed(run[:index]) if name in written([o])), None)
             behind = [o for o in run[index + 1 :] if name in read([o]) and dump(o) not in mine and dump(o) in now]
-            if before is not None and dump(before) not in mine and behind:
+            if before is not None and dump(before) not in mine and not _set_alike(before, name, ours) and behind:
                 text = " ".join(ast.unparse(one).split())[:100]
                 reason = (
                     f"upstream changed what {name} is, and how it is read; the patch's `{text}` works on it in between"
                 )
                 yield Clash(reason, "", f"{ast.unparse(before)}\n...\n{ast.unparse(behind[0])}", text)
                 break
+
+
+def _set_alike(one: ast.stmt, name: str, ours: FunctionNode) -> bool:
+    """Whether the patch unpacks the same part of the same value to a name, whatever it calls the other parts."""
+
+    def part(node: ast.stmt) -> tuple[str, list[bool]] | None:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
+                return dump(value), [isinstance(place, ast.Name) and place.id == name for place in elements]
+        return None
+
+    return part(one) is not None and any(part(one) == part(other) for other in simple(ours))
 
 
 def dead_code(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode) -> list[Clash]:
@@ -358,7 +371,7 @@ def _unfit_calls(
             if not same:
                 yield from _unfit(call, before, after, target, fresh=dump(call) not in known)
             if before is not None and dump(before[1]) != dump(after[1]):
-                sides = _Side(before[1], old.modules), _Side(after[1], new.modules)
+                sides = _Side(before[1], old), _Side(after[1], new)
                 earlier = _unpacked(call, old.module.get(target)) if same else []
                 yield from _changed_result(top, call, sides[0], sides[1], merged, known, earlier)
 
@@ -399,10 +412,10 @@ def _refusal(call: ast.Call, takes: Signature) -> str:
 
 @dataclass(frozen=True)
 class _Side:
-    """A called function in one version, and what its module calls other modules."""
+    """A called function in one version of its module."""
 
     node: FunctionNode
-    modules: dict[str, str]
+    upstream: Upstream
 
 
 def _unpacked(call: ast.Call, caller: Definition | None) -> list[str]:
@@ -422,7 +435,7 @@ def _changed_result(
     Args:
         earlier: the names that upstream's older caller gave the results, where it may order them differently.
     """
-    before, after = _results(was.node), _results(now.node)
+    before, after = results_of(was.node), results_of(now.node)
     if not before or not after:
         return
     text = " ".join(ast.unparse(top).split())[:100]
@@ -459,7 +472,7 @@ def _changed_result(
                     yield Clash(reason, _flow(was, place), _flow(now, index), line)
 
 
-def _results(node: FunctionNode) -> list[list[ast.expr]]:
+def results_of(node: FunctionNode) -> list[list[ast.expr]]:
     """Return the values of each return of a function, as a list."""
     returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
     return [list(one.elts) if isinstance(one, ast.Tuple) else [one] for one in returned]
@@ -491,7 +504,7 @@ def _flows_differ(one: str, other: str) -> bool:
 def _flow(side: _Side, index: int) -> str:
     """Return the computation of one result of a straight function, its locals written out; empty if branches decide."""
     values: dict[str, ast.expr] = {
-        name: ast.parse(module, mode="eval").body for name, module in side.modules.items() if name != module
+        name: ast.parse(module, mode="eval").body for name, module in side.upstream.modules.items() if name != module
     }
     for one in without_docstring(side.node.body):
         match one:
@@ -503,12 +516,36 @@ def _flow(side: _Side, index: int) -> str:
                     if isinstance(element, ast.Name):
                         values[element.id] = ast.Subscript(whole, ast.Constant(place), ast.Load())
             case ast.Return(value=ast.Tuple(elts=elements)) if index < len(elements):
-                text = ast.unparse(written_out(elements[index], values))
+                text = ast.unparse(_with_defaults(written_out(elements[index], values), side.upstream))
                 return text if len(text) < LONG else ""
             case _:
                 for name in stored(ast.Module([one], [])):
                     values[name] = ast.Name(f"{name}'", ast.Load())
     return ""
+
+
+def _with_defaults(value: ast.expr, upstream: Upstream) -> ast.expr:
+    """An expression with every argument of the calls of the module's own functions by name, defaults included."""
+
+    class Writer(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            self.generic_visit(node)
+            definition = upstream.module.get(node.func.id) if isinstance(node.func, ast.Name) else None
+            if definition is None or isinstance(definition.node, ast.ClassDef):
+                return node
+            try:
+                named = {str(one.arg): one.value for one in node.keywords}
+                given = signature(definition.node).bind(*node.args, **named)
+            except TypeError:
+                return node
+            given.apply_defaults()
+            whole = all(
+                isinstance(one, ast.expr) and not isinstance(one, ast.Starred) for one in given.arguments.values()
+            )
+            return ast.Call(node.func, [], [ast.keyword(*one) for one in given.arguments.items()]) if whole else node
+
+    written: ast.expr = Writer().visit(value)
+    return written
 
 
 def simple(node: ast.AST) -> Iterator[ast.stmt]:

@@ -78,7 +78,7 @@ class Expressions(Sides):
         args = [arguments(code, one.args, one.keywords) for code, one in self.each(b, o, t)]
         was, mine, now = ([item.dump for item in side] for side in args)
         ours_other, theirs_other = _callee(o) != _callee(b), _callee(t) != _callee(b)
-        if ours_other and _drops_fields(b, o, t):
+        if ours_other and _same_fields(b, o, t):
             self.items(args[0], args[1], args[2], None, b, o, t)
             return
         if (ours_other and was != now and mine != now) or (theirs_other and was != mine and mine != now):
@@ -237,12 +237,12 @@ def _callee(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else dump(node.func)
 
 
-def _drops_fields(b: ast.Call, o: ast.Call, t: ast.Call) -> bool:
-    """Whether three calls make results of named fields, and upstream's has fewer fields and no new one."""
+def _same_fields(b: ast.Call, o: ast.Call, t: ast.Call) -> bool:
+    """Whether three calls make results of named fields, and upstream's has no new field."""
     sides = [{one.arg for one in call.keywords} for call in (b, o, t)]
     makers = [call.func.id for call in (b, o, t) if isinstance(call.func, ast.Name) and not call.args]
     made = len(makers) == len(sides) and all(name[:1].isupper() for name in makers)
-    return made and not any(None in side for side in sides) and sides[2] < sides[0]
+    return made and not any(None in side for side in sides) and sides[2] <= sides[0]
 
 
 def _value(part: Any) -> Any:

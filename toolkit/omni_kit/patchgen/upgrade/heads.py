@@ -143,5 +143,10 @@ def parameters_of(code: Code, node: FunctionNode) -> list[Item]:
     return found
 
 
+def parameter_names(node: ast.AST) -> list[str]:
+    """The names of a function's parameters; none for a class."""
+    return [] if isinstance(node, ast.ClassDef) else list(signature(node).parameters)  # type: ignore[arg-type]
+
+
 def _kinds(node: FunctionNode) -> list[tuple[str, Any]]:
     return [(name, one.kind) for name, one in signature(node).parameters.items()]

@@ -13,8 +13,8 @@ from typing import Any
 from omni_kit.patchgen.spans import Edit, first_line, shift, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.cases import match_cases
-from omni_kit.patchgen.upgrade.code import Code, dump, dumps
-from omni_kit.patchgen.upgrade.heads import Heads, parameters_of
+from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, stored, written
+from omni_kit.patchgen.upgrade.heads import Heads, parameter_names, parameters_of
 from omni_kit.patchgen.upgrade.order import (
     LEAVING,
     disjoint,
@@ -28,6 +28,7 @@ from omni_kit.patchgen.upgrade.order import (
     run_in,
     sets_locals,
     subsequence,
+    unordered,
 )
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.parts import Item
@@ -160,6 +161,9 @@ class _Merger(Heads):
             self._inside(bs, os, ts, block, at, parent)
             or self._finer(bs, os, ts, block, at, parent)
             or passed_already(bs, os, ts)
+            or self._passed_in(bs, os, ts)
+            or self._adopted(bs, os, ts, block, at, parent)
+            or self._beside(bs, os, ts, block, at, parent)
         ):
             self.clash(both(bs, ts), *map(list, (bs, os, ts)))
 
@@ -232,6 +236,55 @@ class _Merger(Heads):
             self.put(inner[first : first + len(bs)], ts, inner, first, None)
         return True
 
+    def _passed_in(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
+        """The patch takes as parameters what upstream computes here, so the computation may change."""
+        params = [set(parameter_names(code.node)) for code in (self.ours, self.base)]
+        sets = written([*bs, *ts])
+        return not os and bool(sets) and all(map(assignment, [*bs, *ts])) and sets <= params[0] - params[1]
+
+    def _adopted(
+        self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt],
+        block: Sequence[ast.stmt], at: int, parent: Any,
+    ) -> bool:  # fmt: skip
+        """The patch has all of upstream's new statements already, and otherwise old ones, which upstream dropped."""
+        was, mine, now = ([unordered(one) for one in side] for side in (bs, os, ts))
+        if not now or not set(now) <= set(mine) <= {*was, *now} or [one for one in mine if one in now] != now:
+            return False
+        for index, one in enumerate(mine):
+            if one not in now:
+                self.put([os[index]], [], block, at + index, parent)
+        return True
+
+    def _beside(
+        self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt],
+        block: Sequence[ast.stmt], at: int, parent: Any,
+    ) -> bool:  # fmt: skip
+        """Upstream adds assignments of new locals, and computes otherwise only what the patch has no use for.
+
+        An assignment comes behind the last statement of the block that sets what it reads. The patch has to use those
+        locals as upstream does: in a statement behind it that it left alone.
+        """
+        here = {one.id for one in ast.walk(self.ours.node) if isinstance(one, ast.Name)} | set(
+            parameter_names(self.ours.node)
+        )
+        places: dict[int, list[ast.stmt]] = {}
+        pairs = align(bs, ts)
+        changed = [(bs[a], ts[z]) for a, z in pairs.items() if dump(bs[a]) != dump(ts[z])]
+        if len(pairs) < len(bs) or any(written([*one]) & here for one in changed):
+            return False
+        known = dumps([one for one in ast.walk(self.base.node) if isinstance(one, ast.stmt)])
+        for new in (one for index, one in enumerate(ts) if index not in pairs.values()):
+            needs = read([new]) & stored(self.theirs.node) - set(parameter_names(self.theirs.node))
+            last = max((i for i, one in enumerate(block) if written([one]) & needs), default=-1)
+            behind = [one for top in block[last + 1 :] for one in ast.walk(top) if isinstance(one, ast.stmt)]
+            alike = any(needs <= read([one]) and dump(one) in known for one in behind)
+            if not (assignment(new) and needs and last >= at and alike) or written([new]) & here:
+                return False
+            places.setdefault(last + 1, []).append(new)
+        for place, more in places.items():
+            self.put([], more, block, place, parent)
+        return bool(places)
+
     def put(
         self, old: Sequence[ast.stmt], new: Sequence[ast.stmt], block: Sequence[ast.stmt], at: int, parent: Any
     ) -> None:
@@ -279,6 +332,9 @@ class _Merger(Heads):
                 self.edits.append(Edit(start, end, text)) if alone else self.replace(o, t)
         elif (same := _assigned(b, o, t)) is not None:
             self.node(*same)
+            notes = [getattr(one, "annotation", None) for one in (b, o, t)]
+            if all(notes) and dump(notes[0]) == dump(notes[1]):
+                self.replace(notes[1], notes[2])
         elif type(b) is type(o) is type(t):
             if isinstance(o, _Definition):
                 self.decorated(b, o, t)

@@ -4,6 +4,7 @@ import ast
 import itertools
 from collections.abc import Sequence
 
+from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, written
 from omni_kit.patchgen.upgrade.renames import same_but_for_locals
 from omni_kit.patchgen.upgrade.values import results
@@ -102,6 +103,20 @@ def effects(code: Code, run: Sequence[ast.stmt]) -> dict[str, str] | None:
     return {name: ast.unparse(value) for name, value in found.items()} if found else None
 
 
+def without_unread(text: str, dropped: set[str]) -> str:
+    """A definition without plain assignments of locals that upstream dropped and nothing reads any more."""
+    code = Code(text)
+    unread = dropped - read([code.node])
+    edits = []
+    for block in (getattr(one, name, None) for one in ast.walk(code.node) for name in ("body", "orelse")):
+        for one in block if isinstance(block, list) and len(block) > 1 else ():
+            match one:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name() | ast.Constant()) if name in unread:
+                    start, end = code.line_start(one.lineno), code.line_start((one.end_lineno or 0) + 1)
+                    edits.append(Edit(start, end, ""))
+    return splice(code.text, edits) if edits else text
+
+
 def run_in(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
     """Return the index of a run of statements in a block, whatever the names of its locals."""
     for start in range(len(block) - len(wanted) + 1):
@@ -109,6 +124,29 @@ def run_in(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
         if dumps(part) == dumps(wanted) or same_but_for_locals(part, list(wanted)):
             return start
     return None
+
+
+def unordered(one: ast.stmt) -> str:
+    """The syntax tree of a statement as text, whatever the order of plain conditions that `and` or `or` joins."""
+
+    class Sorter(ast.NodeTransformer):
+        def visit_BoolOp(self, node: ast.BoolOp) -> ast.BoolOp:
+            self.generic_visit(node)
+            plain = (
+                ast.Compare,
+                ast.Name,
+                ast.Constant,
+                ast.UnaryOp,
+                ast.operator,
+                ast.unaryop,
+                ast.cmpop,
+                ast.expr_context,
+            )
+            if all(isinstance(inner, plain) for value in node.values for inner in ast.walk(value)):
+                node.values.sort(key=ast.dump)
+            return node
+
+    return ast.dump(Sorter().visit(ast.parse(ast.unparse(one)).body[0]))
 
 
 def subsequence(part: Sequence[str], whole: Sequence[str]) -> list[int] | None:

@@ -19,11 +19,14 @@ from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, meaning, stored
 from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
+from omni_kit.patchgen.upgrade.everywhere import follow_everywhere
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
+from omni_kit.patchgen.upgrade.neighbours import follow_members
+from omni_kit.patchgen.upgrade.order import without_unread
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
-from omni_kit.patchgen.upgrade.results import ResultClass, result_class
+from omni_kit.patchgen.upgrade.results import ResultClass, annotated, replaced_results, result_class
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
 from omni_kit.pysource.nodes import without_docstring
@@ -64,6 +67,11 @@ class Versions:
                 if (alias := self._aliases.get(dotted(node) or ""))
             ],
         )
+
+    @cached_property
+    def results(self) -> dict[str, str]:
+        """Classes of results that the newer module dropped, each with the one that it returns instead."""
+        return replaced_results(self.before.module, self.after.module) if self.after is not None else {}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
@@ -107,6 +115,7 @@ class Proposal:
         how: what was taken over, in a few words.
         decorators: what upstream put over the definition, and took away.
         imports: module and name of what the text needs in addition, from outside of upstream.
+        names: names of the text that mean others in this use; its name_map gets them.
     """
 
     place: Place
@@ -116,6 +125,7 @@ class Proposal:
     how: str = ""
     decorators: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     imports: tuple[str, str] | None = None
+    names: dict[str, str] = field(default_factory=dict)
 
 
 def locate(target: str, versions: Versions) -> Place:
@@ -125,6 +135,9 @@ def locate(target: str, versions: Versions) -> Place:
         return Place(now)
     definition = new.module.get(now)
     if definition is not None:
+        part, before = _delegated(now, definition, new), versions.before.module.get(target)
+        if part is not None and before is not None and _delegated(target, before, versions.before) is None:
+            return Place(part.path, new.module, part)
         return Place(now, new.module, definition)
     owner, _, name = now.rpartition(".")
     if owner:
@@ -136,6 +149,27 @@ def locate(target: str, versions: Versions) -> Place:
         module = read_module(home[0], path)
         return Place(now, module, module.get(home[1]), imported=home[0])
     return Place(now)
+
+
+def _delegated(path: str, definition: Definition, side: Upstream) -> Definition | None:
+    """The method of the same name of a part to which a method passes its own arguments, and does nothing else."""
+    owner, _, name = path.rpartition(".")
+    match without_docstring(definition.node.body):
+        case [
+            ast.Return(
+                value=ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=part))) as call
+            )
+        ]:
+            passed = [*call.args, *(one.value for one in call.keywords)]
+            made = (
+                side.made(owner, part)
+                if owner and isinstance(call.func, ast.Attribute) and call.func.attr == name
+                else None
+            )
+            known = isinstance(definition.node, ast.FunctionDef) and signature(definition.node).parameters.keys()
+            own = all(isinstance(one, ast.Name) and known and one.id in known for one in passed)
+            return side.module.get(f"{made}.{name}") if made and own else None
+    return None
 
 
 def _inherited(owner: str, name: str, new: Upstream) -> tuple[SourceModule, Definition, str] | None:
@@ -260,6 +294,8 @@ def _merged(
     if returned is not None:
         base, ours = returned.before(base, ours)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
+    owners = applied.owner_path, place.target.rpartition(".")[0]
+    base, mine = (follow_members(one, owners, versions.before, versions.after) for one in (base, mine))
     base, theirs = split_locals(base, mine, theirs)
     base, mine = rename_locals(base, mine, theirs)
     decorators = _decorators(applied, place, versions)
@@ -270,17 +306,21 @@ def _merged(
         by_line = "\n".join(lines.lines) + "\n"
         if lines.clean and compiles(by_line, place.target) is None:
             text, clashes = by_line, []
-    if clashes and (same := follow_values(base, mine, theirs)) is not None:
-        followed = merge_definition(*same, lambda one: _moved(one, versions, place.target))
-        if len(followed.clashes) < len(clashes):
-            text, clashes = followed.text, followed.clashes
-            base, mine, theirs = same
+    for follow in (follow_values, follow_everywhere):
+        if clashes and (same := follow(base, mine, theirs)) is not None:
+            followed = merge_definition(*same, lambda one: _moved(one, versions, place.target))
+            if len(followed.clashes) < len(clashes):
+                text, clashes = followed.text, followed.clashes
+                base, mine, theirs = same
     sides = versions.before, versions.after
     if clashes and (refuses(mine) or (leaves_out(base, mine, theirs) and is_private(place.target, *sides, patched))):
         merged = merge_definition(base, mine, theirs, heads=True)
         text, clashes = merged.text, merged.clashes
     if not clashes:
         text = returned.after(text) if returned is not None else text
+        dropped = stored(Code(base).node) - stored(Code(theirs).node)
+        text = without_unread(text, dropped) if text != mine else text
+        text = annotated(text, lambda name: versions.results.get(mapped(name, name_map or {})))
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     ours = original.text
     if clashes:
@@ -412,11 +452,18 @@ def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | N
     found = versions.after.resolve(call.func, target)
     if found is None or versions.before.module.get(found[0]) is not None:
         return None
-    return _inlined(top, call, found[1], bound=found[2])
+    part = found[2] and isinstance(call.func, ast.Attribute) and call.func.attr != found[1].name
+    return _inlined(top, call, found[1], bound=found[2], receiver=call.func if part else None)
 
 
-def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool) -> list[ast.stmt] | None:
-    """The statements of a helper with the arguments of one call; None where that cannot be written down."""
+def _inlined(
+    top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool, receiver: ast.expr | None = None
+) -> list[ast.stmt] | None:
+    """The statements of a helper with the arguments of one call; None where that cannot be written down.
+
+    Args:
+        receiver: what the helper calls `self`, if it is the forward of a part.
+    """
     try:
         given = signature(helper, bound=bound).bind(
             *call.args, **{one.arg: one.value for one in call.keywords if one.arg}
@@ -431,7 +478,7 @@ def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool
 
     class Writer(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
-            value = given.arguments.get(node.id)
+            value = receiver if receiver is not None and node.id == "self" else given.arguments.get(node.id)
             return (
                 value if isinstance(value, ast.expr) and not isinstance(node.ctx, ast.Store) else _stored(node, value)
             )

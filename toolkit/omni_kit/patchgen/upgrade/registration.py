@@ -65,6 +65,15 @@ class ConfigFile:
                     return True
         return False
 
+    def map_names(self, line: int, names: Mapping[str, str]) -> None:
+        """Add names to the `name_map` of a registration that has one."""
+        for _, call in self.calls(line):
+            for one in (one.value for one in call.keywords if one.arg == "name_map"):
+                if isinstance(one, ast.Dict) and one.values:
+                    at = self.source.end_of(one.values[-1])
+                    text = "".join(f', "{was}": "{now}"' for was, now in sorted(names.items()))
+                    self.edits.append(Edit(at, at, text))
+
     def inject(self, line: int) -> None:
         """Say that a method is meant to be new to its class."""
         for _, call in self.calls(line):
@@ -126,6 +135,36 @@ class ConfigFile:
         self.edits += removal(self.source, items, gone)
         renamed = ((item, names[str(name)]) for item, name in zip(items, given, strict=True) if names.get(str(name)))
         self.edits += [Edit(item.start, item.end, f'"{new}"') for item, new in renamed]
+
+    def rebase(self, classes: Mapping[str, str], there: Mapping[str, bool]) -> None:
+        """Let helper classes that extend a class that upstream dropped extend its newer one, and stand behind that.
+
+        Args:
+            classes: upstream's older classes, each with its newer one.
+            there: whether the newer module defines a newer class itself; else it imports it.
+        """
+        edits: list[tuple[ast.expr, str]] = []
+        for node in self.source.tree.body:
+            calls = node.decorator_list if isinstance(node, ast.ClassDef) else [getattr(node, "value", None)]
+            for call in calls:
+                match call:
+                    case ast.Call(func=ast.Attribute(attr="add_helper_after"), args=[ast.Constant(value=at), *given]):
+                        if at in classes:
+                            edits += self._behind(call, str(classes[at]), given, there)  # type: ignore[index]
+                            bases = node.bases if isinstance(node, ast.ClassDef) else []
+                            named = [one for one in bases if isinstance(one, ast.Name) and one.id in classes]
+                            edits += [(one, classes[one.id]) for one in named]
+        self.edits += [Edit(self.source.start_of(one), self.source.end_of(one), text) for one, text in edits]
+
+    def _behind(
+        self, call: ast.Call, new: str, given: Sequence[ast.expr], there: Mapping[str, bool]
+    ) -> Iterator[tuple[ast.expr, str]]:
+        """The edits that anchor a helper at another class, or at none that the newer module does not define."""
+        if there[new]:
+            yield call.args[0], f'"{new}"'
+        else:
+            func = f"{self.source.of(call.func).removesuffix('_after')}"
+            yield call, f"{func}({self.source.of(given[0])})" if given else func
 
     def mark(self, line: int, text: str) -> None:
         """Put a mark above the statement that registers a patch, and above its comments."""

@@ -372,3 +372,17 @@ def _nameless(node: Any) -> ast.AST:
     if isinstance(node, ast.ClassDef):
         return ast.Module(list(without_docstring(node.body)), [])
     return ast.Module([*without_docstring(node.body), ast.Expr(ast.Lambda(node.args, ast.Constant(0)))], [])
+
+
+def renamed(one: str, other: str) -> dict[str, str] | None:
+    """Return the names of a module in one definition that another spells otherwise; None if they differ in more."""
+    nodes = [Code(text).node for text in (one, other)]
+    sides = [[node for node in ast.walk(top) if isinstance(node, ast.Name)] for top in nodes]
+    pairs = {(was.id, now.id) for was, now in zip(*sides, strict=False)}
+    found = {was: now for was, now in pairs if was != now}
+    local = {name for top in nodes for name in stored(top)}
+    if len(dict(pairs)) < len(pairs) or local & {*found, *found.values()}:
+        return None
+    for node in sides[0]:
+        node.id = found.get(node.id, node.id)
+    return found if ast.dump(nodes[0]) == ast.dump(nodes[1]) else None

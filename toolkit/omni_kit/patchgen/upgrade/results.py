@@ -1,10 +1,12 @@
 """Classes of results: a framework's own class follows where upstream returns another class than it did."""
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.source import SourceModule, read_module
+from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dumps
 from omni_kit.patchgen.upgrade.importing import imports_from
 from omni_kit.patchgen.upgrade.renames import Renames
@@ -55,6 +57,31 @@ def result_class(base: str, mine: str, theirs: str, config: SourceModule, librar
     wanted = [one.replace(f"'{old}'", f"'{new}'") for one in bases]
     found = [name for name, given in classes.items() if given == wanted]
     return ResultClass(old, new, own, found[0], module) if wanted != bases and len(found) == 1 else None
+
+
+def replaced_results(old: SourceModule, new: SourceModule) -> dict[str, str]:
+    """Return classes of results that a newer module no longer defines, each with the one that it returns instead."""
+    found: dict[str, set[str]] = {}
+    for path, definitions in old.definitions.items():
+        now = new.get(path)
+        if now is not None and not definitions[-1].is_class and not now.is_class:
+            for was in _made(definitions[-1].node):
+                if old.get(was) is not None and new.get(was) is None:
+                    found.setdefault(was, set()).update(_made(now.node))
+    return {was: made.pop() for was, made in found.items() if len(made) == 1}
+
+
+def annotated(text: str, newer: Callable[[str], str | None]) -> str:
+    """A function with upstream's newer classes of results in its annotations.
+
+    Args:
+        newer: the newer class by the name that the function's file has for the older one; None for other names.
+    """
+    code = Code(text)
+    notes = [getattr(one, name, None) for one in ast.walk(code.node) for name in ("returns", "annotation")]
+    names = [one for note in notes if note is not None for one in ast.walk(note) if isinstance(one, ast.Name)]
+    edits = [Edit(code.start_of(one), code.end_of(one), name) for one in names if (name := newer(one.id))]
+    return splice(code.text, edits) if edits else text
 
 
 def _made(node: ast.AST) -> set[str]:

@@ -140,7 +140,11 @@ def _followed(o: Code, was: ast.expr, now: ast.expr, use: str, b: Code, run: Seq
     """Edits that give the patch the new value; None where it uses the old one in another way, or may mean another."""
     assert not isinstance(o.node, ast.ClassDef)
     mine = without_docstring(o.node.body)
-    helpers = {pair[0].id: pair[1] for one in mine if (pair := _helper(one, run))}
+    every = [one for top in mine for one in ast.walk(top) if isinstance(one, ast.stmt)]
+    helping = [one for one in every if _helper(one, run)]
+    helpers = {pair[0].id: pair[1] for one in helping if (pair := _helper(one, run))}
+    if len(helpers) < len(helping):
+        return None
     values: Values = {}
     for name, value in helpers.items():
         values[name] = written_out(value, values)
@@ -154,20 +158,16 @@ def _followed(o: Code, was: ast.expr, now: ast.expr, use: str, b: Code, run: Seq
     carried = [parent for node, parent in places if assignment(parent) is not None]  # type: ignore[arg-type]
     if carried and len(places) > 1:
         return None
-    first = min([node.lineno for node, _ in places] + [one.lineno for one in mine if _helper(one, run)])
+    first = min([node.lineno for node, _ in places] + [one.lineno for one in helping])
     inputs = read([was, now]) - helpers.keys()
     if not _same_before(inputs, [one for one in mine if one not in carried], first, b, run):
         return None
     edits = [Edit(o.start_of(node), o.end_of(node), ast.unparse(now)) for node, _ in places]
     inside = {id(one) for node, _ in places for one in ast.walk(node)}
-    left = {
-        one.id
-        for top in mine
-        if not _helper(top, run)
-        for one in ast.walk(top)
-        if isinstance(one, ast.Name) and id(one) not in inside
-    }
-    gone = [one for one in mine if (pair := _helper(one, run)) and pair[0].id not in left | read([now])]
+    inside |= {id(one) for top in helping for one in ast.walk(top)}
+    named = [one for top in mine for one in ast.walk(top) if isinstance(one, ast.Name)]
+    left = {one.id for one in named if id(one) not in inside}
+    gone = [one for one in helping if (pair := _helper(one, run)) and pair[0].id not in left | read([now])]
     return edits + [_without(o, one, b, run) for one in gone]
 
 
