@@ -281,7 +281,7 @@ class Pair(SideResults):
         self.loaded()
         place = self.where / "variants"
         found = self._reference.ask(Variants(place, extent))
-        if extent is not Extent.numbers:
+        if extent in (Extent.apart, Extent.together):
             self.fields = [FieldVaried(**one) for one in found["fields"]]
         for name, why in found["refused"].items() if extent is Extent.apart else ():
             yield name, StepError(why)
