@@ -254,9 +254,10 @@ class _Choice:
 
 def _turns(variation: Variation) -> bool:
     """Whether it differs in one switch."""
-    (config, *_), (name, *more) = variation.configs.values(), variation.fields
+    config = next(iter(variation.configs.values()))
     parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
-    return not more and not variation.layers and any(isinstance(part.get(name), bool) for part in parts)
+    turned = [any(isinstance(part.get(name), bool) for part in parts) for name in variation.fields]
+    return turned == [True] and not variation.layers
 
 
 def _overlaid(base: Mapping[str, Any], toy: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

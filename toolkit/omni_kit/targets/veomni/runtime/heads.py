@@ -86,7 +86,7 @@ def _off_alone(
     model: Any, name: str, ids: torch.Tensor, labels: Callable[[torch.Tensor], torch.Tensor], embeds: bool
 ) -> str:
     """Return how the loss of a packed row differs from those of its samples; empty if it does not."""
-    samples = [{"input_ids": one, "labels": labels(one)} for one in torch.split(ids, _PACKED, dim=1)]
+    samples = [{"input_ids": one, "labels": labels(one)} for one in torch.split(ids, [*_PACKED], dim=1)]
     counts = torch.tensor([int((one["labels"] != _IGNORED).sum()) for one in samples])
 
     def loss(rows: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
