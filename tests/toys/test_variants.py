@@ -2,11 +2,12 @@
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from omni_kit.pysource.reads import attributes_read
-from omni_kit.toys.configs.values import Declared
 from omni_kit.toys.configs.rope import PARTIAL, ROPE
+from omni_kit.toys.configs.values import Declared
 from omni_kit.toys.configs.variants import LAYERS, MOVED, SWITCHED, TIED, TOGETHER, Extent, Source, Variants, chosen
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead, fields_read
 
