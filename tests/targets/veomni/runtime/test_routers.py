@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("veomni")
 
-from omni_kit.targets.veomni.runtime.routers import router_faults  # noqa: E402
+import torch
+from torch import nn
+
+from omni_kit.targets.veomni.runtime.routers import router_faults
 
 
-class HeronRouter(torch.nn.Module):
+class HeronRouter(nn.Module):
     """Chooses two of four experts; counts its choice before or after a replay."""
 
     def __init__(self, early: bool) -> None:
@@ -33,7 +36,7 @@ class HeronRouter(torch.nn.Module):
         return values
 
 
-class Heron(torch.nn.Module):
+class Heron(nn.Module):
     """A model of one router; its loss is the sum of the chosen scores."""
 
     def __init__(self, early: bool = False) -> None:
