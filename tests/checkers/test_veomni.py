@@ -42,8 +42,6 @@ KNOWN = {
     # answer of the text model is a tuple, and `outputs.past_key_values` an AttributeError); three rows of positions in
     # the place of upstream's four, of which the first is read in either case.
     "VEO415": {"qwen2_5_omni": 1, "qwen3_omni_moe": 1},
-    # An import of torch that nothing reads.
-    "VEO420": {"qwen3_vl_moe": 1},
     # Read, not run: what the merger is padded by is one rank's rows less the patches of all, and never above zero; a
     # seed of None, which the config allows, is added to a number; [3, batch, length] is taken for [batch, 3, length].
     "VEO427": {"qwen2_5_omni": 2, "wan_t2v": 1, "qwen2_vl": 1},

@@ -2,11 +2,13 @@
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from omni_kit.pysource.reads import attributes_read
+from omni_kit.toys.configs.rope import PARTIAL, ROPE
 from omni_kit.toys.configs.values import Declared
-from omni_kit.toys.configs.variants import LAYERS, MOVED, TIED, TOGETHER, Extent, Source, Variants, chosen
+from omni_kit.toys.configs.variants import LAYERS, MOVED, SWITCHED, TIED, TOGETHER, Extent, Source, Variants, chosen
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead, fields_read
 
 TOY: dict[str, Any] = {
@@ -167,3 +169,19 @@ def test_names_alone_are_enough() -> None:
 def test_what_code_asks_of_a_config() -> None:
     code = 'self.a = config.a + self.config.b\nc = getattr(text_config, "c", 1)\nother.d\nhasattr(other, "e")\n'
     assert attributes_read(ast.parse(code), "config") == {"a", "b", "c"}
+
+
+def test_switches_are_turned_together_without_any_number() -> None:
+    found = chosen(Source(TOY, READ, DECLARED, ROPES), lambda _: "", Extent.switches).configs.get(SWITCHED, TOY)
+    changed = {name for name, value in found.items() if TOY.get(name) != value}
+    assert all(isinstance(found[name], bool) for name in changed)
+    assert TIED not in changed
+
+
+def test_numbers_come_with_partial_rotary_embeddings_where_a_rope_reads_them() -> None:
+    toy = {**TOY, ROPE: {"rope_type": "default", "rope_theta": 10000.0, PARTIAL: 1.0}}
+    read = replace(READ, fields={**READ.fields, ROPE: ConfigField(ROPE)})
+    names = [*chosen(Source(toy, read, DECLARED, ROPES), lambda _: "", Extent.numbers).configs]
+    assert [PARTIAL in name for name in names] == [False, True]
+    plain = {name: value for name, value in TOY.items() if name != ROPE}
+    assert [*chosen(Source(plain, READ, DECLARED, {}), lambda _: "", Extent.numbers).configs] == [MOVED]

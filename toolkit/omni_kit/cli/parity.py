@@ -79,6 +79,10 @@ def parity(
     replay: Annotated[
         Path | None, typer.Option("--replay", metavar="FILE", help="Rerun a failed comparison from its file.")
     ] = None,
+    emit_export: Annotated[
+        Path | None,
+        typer.Option("--emit-export", metavar="FILE", help="Write a module that exports weights without casting them."),
+    ] = None,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
@@ -106,6 +110,7 @@ def parity(
     from omni_kit.parity import check_page, replay_parity, run_parity, write_page
     from omni_kit.patchgen.upgrade.versions import needed_by
     from omni_kit.pysource.library import used_instead
+    from omni_kit.scaffold.converter import write_export
 
     output = Output("parity", fmt, full)
     if path is None and replay is None:
@@ -118,6 +123,10 @@ def parity(
         )
     if html is not None:
         check_page(html)
+    if emit_export is not None:
+        if path is None:
+            raise BadInput("--emit-export needs an integration", "pass its directory")
+        output.say(write_export(path, emit_export))
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
     others = {"transformers": transformers, "diffusers": diffusers}
     with (

@@ -1,6 +1,7 @@
 """Messages about an exception that ended a step of a process."""
 
 import importlib.util
+import re
 import traceback
 
 from omni_kit.errors import MissingRequirement, OmniKitError
@@ -53,3 +54,11 @@ def missing(error: BaseException, package: str) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     who = f"; {frames[-1].filename}:{frames[-1].lineno} imports it" if frames else ""
     return f"{package} is not installed{who}"
+
+
+def refuses_device(said: str, device: str) -> bool:
+    """Whether an error in one line is a NotImplementedError that names a device, and not one of torch's operators."""
+    words = re.findall(r"[a-z]+", said.partition(" (")[0].lower())
+    return (
+        "NotImplementedError" in said and device in words and "aten" not in words and "not implemented for" not in said
+    )

@@ -1,4 +1,4 @@
-"""The converter alone, for a checkpoint whose integration exists already."""
+"""Single modules for a model whose integration exists already: a converter, and an export."""
 
 from pathlib import Path
 from typing import Protocol, cast
@@ -7,8 +7,8 @@ from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.layout import LayoutVerdict
 from omni_kit.scaffold.render import render_file, templates_of
-from omni_kit.targets.protocol import MakesConverters, Target
-from omni_kit.targets.registry import targets
+from omni_kit.targets.protocol import MakesConverters, MakesExports, NewFile, Target
+from omni_kit.targets.registry import find_integrations, targets
 
 
 def write_converter(verdict: LayoutVerdict, path: Path) -> str:
@@ -27,6 +27,22 @@ def write_converter(verdict: LayoutVerdict, path: Path) -> str:
     made = target.converter(_identifier(path.stem), str(path), verdict)
     if isinstance(made, str):
         return f"no converter was written: {made}"
+    return _written(made, target, path)
+
+
+def write_export(integration: Path, path: Path) -> str:
+    """Write the module that exports what an integration trains, and return a one-line summary.
+
+    Raises:
+        BadInput: no target exports this integration with a module, or something else is there already.
+    """
+    for target, found in find_integrations(integration):
+        if isinstance(target, MakesExports):
+            return _written(target.exporter(str(path), found), target, path)
+    raise BadInput(f"no target has an export for {integration}")
+
+
+def _written(made: NewFile, target: Target, path: Path) -> str:
     text = render_file(made, templates_of(target))
     if path.exists() and path.read_bytes() != text.encode():
         raise BadInput(f"{path} exists and differs", "remove it, or give another name")

@@ -350,6 +350,20 @@ class MakesConverters(Protocol):
 
 
 @runtime_checkable
+class MakesExports(Protocol):
+    """A target that writes the export of a trained model."""
+
+    def exporter(self, path: str, integration: Integration) -> NewFile:
+        """The module that exports a checkpoint of the framework's trainer, and casts nothing that upstream does not.
+
+        Its template is named from the folder of all of the target's templates.
+
+        Raises:
+            BadInput: the integration trains no such model.
+        """
+
+
+@runtime_checkable
 class SaysHowItLoads(Protocol):
     """A target whose loader can be asked what it makes of a checkpoint."""
 

@@ -14,17 +14,17 @@ from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, EXPERT_SIZES, e
 
 
 def with_experts(model: UpstreamModel) -> UpstreamModel:
-    """Return a model known by its name alone with its experts, where its config class leaves their number open.
+    """Return a model known by its name alone with its experts, where its config class leaves their number open, or 1.
 
     The layout of experts is that of their class, whatever their number: they get a toy's. A class that builds them only
     where a setting says so gets that setting, too.
     """
     defaults = text_config(model).cls.defaults
-    left_open = [name for name in EXPERT_COUNTS if name in defaults and defaults[name].value is None]
+    left_open = [name for name in EXPERT_COUNTS if name in defaults and defaults[name].value in (None, 1)]
     if model.config.origin != "defaults" or not left_open:
         return model
-    sizes = {name: SIZES.get(name) or AT_MOST.get(name) for name in (*left_open, *EXPERT_SIZES)
-             if name in defaults and defaults[name].value is None}  # fmt: skip
+    widths = [name for name in EXPERT_SIZES if name in defaults and defaults[name].value is None]
+    sizes = {name: SIZES.get(name) or AT_MOST.get(name) for name in (*left_open, *widths)}
     switches = [name for name, default in defaults.items() if default.value is False]
     for switch in ({}, *({name: True} for name in switches)):
         found = _given(model, {**sizes, **switch})

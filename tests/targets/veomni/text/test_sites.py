@@ -374,7 +374,7 @@ def test_children_begin_as_upstream_has_them_where_transformers_asks_whose_code_
 
 
 def test_experts_whose_number_is_left_open_have_those_of_a_toy() -> None:
-    for name, decision in (("dots1", "patch"), ("gemma4_text", "skip")):
+    for name, decision in (("dots1", "patch"), ("hunyuan_v1_moe", "patch"), ("gemma4_text", "skip")):
         subject = with_experts(open_source(name).model)
         (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "experts")
         assert site.decision == decision

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omni_kit.errors import BadInput, OmniKitError
-from omni_kit.isolation.failures import one_line
+from omni_kit.isolation.failures import one_line, refuses_device
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import NothingToCompare
 from omni_kit.parity.levels.backward import Backward
@@ -96,7 +96,7 @@ def judge(name: str, case: "Case") -> LevelResult:
     except StepError as error:
         if error.blames_reference:
             raise BadInput(str(error), "fix it, or take another version of it") from error
-        result = _failed(name, error)
+        result = _failed(name, error, case.pair.device)
     except NothingToCompare as error:
         result = LevelResult(name, "error", str(error))
     except OmniKitError:
@@ -106,8 +106,9 @@ def judge(name: str, case: "Case") -> LevelResult:
     return replace(Places(case).added(result), seconds=round(time.monotonic() - started, 3))
 
 
-def _failed(level: str, error: StepError) -> LevelResult:
+def _failed(level: str, error: StepError, device: str) -> LevelResult:
     if error.reported:
         return LevelResult(level, "skip", f"not run, because: {error}")
     error.reported = True
-    return LevelResult(level, "fail" if error.blames_candidate else "error", str(error), place=error.place)
+    fails = error.blames_candidate and not refuses_device(str(error), device)
+    return LevelResult(level, "fail" if fails else "error", str(error), place=error.place)

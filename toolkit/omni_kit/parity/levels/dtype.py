@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.levels.variants import varied
 from omni_kit.targets.sides import Ability
+from omni_kit.toys.configs.variants import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,15 +35,36 @@ class Dtype(Level):
             losses, roundings = _measured(case, dtype)
             found.compared += len(losses)
             found.max_rel = max([found.max_rel, *(one.ulps * _eps(dtype) for one in roundings)])
-            if moved := next((one.wrong for one in roundings if one.wrong), ""):
-                reasons.append(f"{dtype}: {moved}")
-            elif excessive := next((loss for loss in losses if loss.excess > 1), None):
-                figures = f"{excessive.candidate:.1e}, upstream {excessive.reference:.1e}"
-                reasons.append(f"{dtype}: {excessive.name or 'the model'} is too far from float32 ({figures})")
+            if wrong := _wrong(dtype, losses, roundings):
+                reasons.append(wrong)
             elif rounded := _rounded_loss(case, dtype):
                 reasons.append(f"{dtype}: {rounded}")
             said.append(_said(dtype, roundings))
+        if not reasons and case.pair.given is None:
+            results = [varied(name, pair, _turned, found) for name, pair in case.pair.variants(Extent.switches)]
+            reasons = [f"{one.name}: {one.reason}" for one in results if one.status == "fail"]
         return LevelVerdict(found, "; ".join(reasons), None, "; ".join(said))
+
+
+def _turned(case: "Case", compared: Comparison) -> str:
+    """Return what is wrong in the first low dtype, in a model of another config."""
+    from omni_kit.parity.compare.precision import DTYPES
+
+    for dtype in case.pair.runs_upstream(DTYPES[:1]):
+        losses, roundings = _measured(case, dtype)
+        compared.compared += len(losses)
+        if wrong := _wrong(dtype, losses, roundings):
+            return wrong
+    return ""
+
+
+def _wrong(dtype: str, losses: "Sequence[Loss]", roundings: "Sequence[Rounding]") -> str:
+    if moved := next((one.wrong for one in roundings if one.wrong), ""):
+        return f"{dtype}: {moved}"
+    if excessive := next((loss for loss in losses if loss.excess > 1), None):
+        figures = f"{excessive.candidate:.1e}, upstream {excessive.reference:.1e}"
+        return f"{dtype}: {excessive.name or 'the model'} is too far from float32 ({figures})"
+    return ""
 
 
 def _said(dtype: str, roundings: "Sequence[Rounding]") -> str:

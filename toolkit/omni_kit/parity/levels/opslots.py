@@ -57,6 +57,7 @@ class Opslots(Level):
         said = f"{counted(called, 'slot')}, {counted(sum(one.calls for one in tried), 'call')}"
         if not wrong and case.pair.given is None:
             results = [varied(name, pair, _kept, found) for name, pair in case.pair.variants(Extent.numbers)]
+            results += [varied(name, pair, _lost, found) for name, pair in case.pair.variants(Extent.switches)]
             wrong = [f"{one.name}: {one.reason}" for one in results if one.status == "fail"]
             said += f", {counted(sum(one.status == 'pass' for one in results), 'other config')}"
         return LevelVerdict(found, "; ".join([*wrong, *unknown]), found.tolerance, said)
@@ -71,6 +72,13 @@ def _kept(case: "Case", compared: Comparison) -> str:
             if one.wrong and not one.wrong.endswith(_NEVER_CALLED):
                 return one.wrong
     return ""
+
+
+def _lost(case: "Case", compared: Comparison) -> str:
+    """Return which arguments of a step get lost, and what routers do wrong, in a model of another config."""
+    lost = case.pair.lost_arguments()
+    compared.compared += 1
+    return "; ".join(lost)
 
 
 def _note_untried(case: "Case", slots: list[Slot]) -> None:

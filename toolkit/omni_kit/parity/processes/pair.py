@@ -281,7 +281,7 @@ class Pair(SideResults):
         self.loaded()
         place = self.where / "variants"
         found = self._reference.ask(Variants(place, extent))
-        if extent is not Extent.numbers:
+        if extent in (Extent.apart, Extent.together):
             self.fields = [FieldVaried(**one) for one in found["fields"]]
         for name, why in found["refused"].items() if extent is Extent.apart else ():
             yield name, StepError(why)
@@ -300,7 +300,7 @@ class Pair(SideResults):
         except StepError as error:
             return error
         workers = (self._reference, self._other)
-        return Pair(self.candidate, where, hidden, workers, checkpoint=made, device=self._device, note=self._note)
+        return Pair(self.candidate, where, hidden, workers, checkpoint=made, device=self.device, note=self._note)
 
     def called_wrongly(self, fault: str, place: str) -> dict[str, str]:
         """The candidate has been called in every way while it made a mistake: why it failed, empty where it did not.

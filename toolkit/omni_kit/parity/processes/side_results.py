@@ -81,7 +81,7 @@ class SideResults:
         self.taken: dict[str, Any] = {}
         self._note = note
         self._layout = layout
-        self._device = device
+        self.device = device
         self._shared = Shared()
         self._reference, self._other = workers[0], Watched(workers[1], self._shared)
         self._inputs = where / "inputs.safetensors"

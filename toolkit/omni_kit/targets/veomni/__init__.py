@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict
 from omni_kit.layout.consumer import ConvertingConsumer
 from omni_kit.layout.loading import Loading
@@ -75,6 +76,15 @@ class VeOmni:
             return layout.reason
         context = converter_context(verdict.model, layout, name)
         return NewFile(path, "text/checkpoint_tensor_converter.py.jinja", context=vars(context))
+
+    def exporter(self, path: str, integration: Integration) -> NewFile:
+        """The exporting module of a model of transformers; denoisers are exported as diffusers stores them."""
+        if integration.kind is Kind.dit:
+            raise BadInput(f"{integration.path} is a denoiser, which VeOmni exports as diffusers stores it")
+        options = self.kinds[integration.kind].candidate(integration.path).options
+        package = "" if options["style"] == "in-tree" else options["import_name"]
+        context = {"file": Path(path).name, "package": package, "veomni": "veomni.", "veomni_models": "veomni.models."}
+        return NewFile(path, "text/export.py.jinja", context=context)
 
 
 TARGET = VeOmni()

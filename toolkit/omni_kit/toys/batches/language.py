@@ -22,6 +22,7 @@ from omni_kit.toys.weights import generator
 _IGNORED = -100
 Arguments = Callable[[Any, Tensors], dict[str, Any]]
 BATCH, LENGTH, PADDED = 2, 22, 3
+_ROWS = 2  # dimensions of a mask of tokens: rows, columns
 _WHOLE = 4  # a length that 2 and 4 processes share without padding
 
 
@@ -228,6 +229,7 @@ class _Question:
     switched: bool
 
     def __call__(self, fed: Mapping[str, Any], inputs: Tensors) -> Tensors:
+        fed = _counted_from_first(self.model, fed)
         if self.switched:
             fed = {**fed, "output_router_logits": True}
         labelled = self.model(**{"labels": inputs["labels"], **fed}, use_cache=False)
@@ -237,6 +239,19 @@ class _Question:
         if self.loss_only:
             return outputs
         return {"logits": _logits(self.model, fed, inputs), **_router_logits(labelled, inputs), **outputs}
+
+
+def _counted_from_first(model: nn.Module, fed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments in which the positions of rows padded on the left count from the first token, as in packed rows.
+
+    Upstream's own count from the padding, which gives other outputs where positions are learned.
+    """
+    mask = fed.get("attention_mask")
+    if not isinstance(mask, torch.Tensor) or mask.dim() != _ROWS or bool(mask[:, 0].all()) or "position_ids" in fed:
+        return fed
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        return fed
+    return {**fed, "position_ids": (mask.long().cumsum(-1) - 1).clamp(min=0)}
 
 
 def _logits(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors) -> torch.Tensor:

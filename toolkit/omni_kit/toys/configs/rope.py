@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-ROPE = "rope_parameters"
-_TYPE, _THETA, _PARTIAL, _PLAIN = "rope_type", "rope_theta", "partial_rotary_factor", "default"
+ROPE, PARTIAL = "rope_parameters", "partial_rotary_factor"
+_TYPE, _THETA, _PLAIN = "rope_type", "rope_theta", "default"
 _SHORT = 8  # positions that a model with scaled positions is said to have been trained on
 # What a function may read -> a value that makes a difference; lists are as long as there are pairs of channels.
 _VALUES: Mapping[str, Any] = {
@@ -48,9 +48,9 @@ def _others(
     for name, read in rules.items():
         if name != now:
             yield name, {**plain, _TYPE: name, **{key: _value(key, rope, toy) for key in _VALUES if key in read}}
-    if _PARTIAL in rope or any(_PARTIAL in read for read in rules.values()):
-        share = 0.5 if rope.get(_PARTIAL, 1.0) != 0.5 else 0.75
-        yield f"{_PARTIAL} {share}", {**rope, _PARTIAL: share}
+    if PARTIAL in rope or any(PARTIAL in read for read in rules.values()):
+        share = 0.5 if rope.get(PARTIAL, 1.0) != 0.5 else 0.75
+        yield f"{PARTIAL} {share}", {**rope, PARTIAL: share}
 
 
 def _value(key: str, rope: Mapping[str, Any], toy: Mapping[str, Any]) -> Any:
@@ -58,5 +58,5 @@ def _value(key: str, rope: Mapping[str, Any], toy: Mapping[str, Any]) -> Any:
         return _VALUES[key]
     width = toy.get("qk_rope_head_dim") or toy.get("head_dim")
     width = width or toy.get("hidden_size", 0) // max(toy.get("num_attention_heads") or 1, 1)
-    pairs = int(width * (rope.get(_PARTIAL) or 1.0)) // 2
+    pairs = int(width * (rope.get(PARTIAL) or 1.0)) // 2
     return [_VALUES[key] + 0.125 * number for number in range(pairs)]

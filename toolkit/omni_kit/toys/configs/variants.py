@@ -1,7 +1,6 @@
 """Other toys of the same model: what one config cannot show, because a value stands at its default or is off."""
 
 import copy
-import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,7 +8,7 @@ from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.toys.configs.layers import COUNTS
-from omni_kit.toys.configs.rope import ROPE, scaled
+from omni_kit.toys.configs.rope import PARTIAL, ROPE, scaled
 from omni_kit.toys.configs.values import OF_LAYERS, Declared, alternatives, elsewhere
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
 
@@ -24,15 +23,17 @@ _NUMEROUS = 101
 _SHOWN = 40  # characters of a value
 MOVED = "no number at its default"
 TOGETHER, LAYERS = "every field at once", "every choice of layers at once"
+SWITCHED = "every switch at once"
 Accepts = Callable[[Mapping[str, Any]], str]
 
 
 class Extent(StrEnum):
-    """Number of fields that differ: one per config, as many at once as upstream accepts, or the numbers alone."""
+    """Fields that differ: one per config, as many at once as upstream accepts, the numbers alone, or the switches."""
 
     apart = "apart"
     together = "together"
     numbers = "numbers"
+    switches = "switches"
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,9 @@ def chosen(source: Source, accepts: Accepts, extent: Extent = Extent.apart) -> V
     """
     choice = _Choice(source, accepts)
     if extent is Extent.numbers:
-        return choice.apart(itertools.islice(source.variations(), 1))
+        return choice.apart(one for one in source.variations() if any(n == MOVED or PARTIAL in n for n in one.configs))
+    if extent is Extent.switches:
+        return choice.switched()
     return choice.together() if extent is Extent.together else choice.apart(source.variations())
 
 
@@ -198,6 +201,13 @@ class _Choice:
             made = self._merged(self.source.toy, list(variations.values()))
             if made is not self.source.toy:
                 self.found.configs[LAYERS if layers else TOGETHER] = made
+        return self._with_fields()
+
+    def switched(self) -> Variants:
+        """Every switch turned in one config, but for that which ties embeddings."""
+        variations = [one for one in self.source.variations() if one.fields != [TIED] and _turns(one)]
+        if (made := self._merged(self.source.toy, variations)) is not self.source.toy:
+            self.found.configs[SWITCHED] = made
         return self._with_fields()
 
     def _merged(self, base: Mapping[str, Any], variations: Sequence[Variation]) -> Mapping[str, Any]:
@@ -240,6 +250,14 @@ class _Choice:
             why = f"upstream refuses it: {refused}" if refused else one.why
             self.found.fields.append(FieldVaried(one.name, one.toy, one.tried, why))
         return self.found
+
+
+def _turns(variation: Variation) -> bool:
+    """Whether it differs in one switch."""
+    config = next(iter(variation.configs.values()))
+    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
+    turned = [any(isinstance(part.get(name), bool) for part in parts) for name in variation.fields]
+    return turned == [True] and not variation.layers
 
 
 def _overlaid(base: Mapping[str, Any], toy: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

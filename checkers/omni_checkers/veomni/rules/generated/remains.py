@@ -15,12 +15,11 @@ _HALF = "        complete = all(len(experts) == self.num_experts for experts in 
 
 
 class NothingIsLeftBehind(Rule):
-    """Remove unused imports and values from hand-written code.
+    """Remove unused values from hand-written code.
 
-    The rule ignores generated files, imports of an `__init__.py`, imports that a patch config generates, and imports in
-    a `try` that test whether a package exists.
+    The rule ignores generated files. Unused imports change no result; a linter reports them.
 
-    Why: they are the rest of an incomplete edit: the code computes a value and uses another one.
+    Why: an unused value is the rest of an incomplete edit: the code computes a value and uses another one.
 
     Fine when: something outside the file reads the name; give it a leading underscore.
     """
@@ -31,11 +30,8 @@ class NothingIsLeftBehind(Rule):
     target = "veomni"
     obligations = ("VEO-PG-39",)
     failure_modes = ("override-signature-drift",)
-    BAD = (
-        {_FILE: CONVERTER.replace(_WHOLE, _HALF)},
-        {_FILE: CONVERTER.replace("import re\n", "import os\nimport re\n")},
-    )
-    GOOD = ({_FILE: CONVERTER},)
+    BAD = ({_FILE: CONVERTER.replace(_WHOLE, _HALF)},)
+    GOOD = ({_FILE: CONVERTER}, {_FILE: CONVERTER.replace("import re\n", "import os\nimport re\n")})
 
     def check(self, files: dict[Path, File], generated: list[Generated] | None = None) -> Findings:
         made = {item.file.path for item in generated or ()}
@@ -43,24 +39,9 @@ class NothingIsLeftBehind(Rule):
         if not written:
             raise NotApplicable("the model has no hand-written code")
         for file in written:
-            if file.path.name != "__init__.py" and "PatchConfig" not in file.text:
-                for name, line in _unused_imports(file):
-                    yield Finding(f"'{name}' is imported but never read", file.path, line)
             for function in file.nodes(ast.FunctionDef):
                 for name, line in _unused_locals(function):
                     yield Finding(f"{function.name} computes '{name}' but never reads it", file.path, line)
-
-
-def _unused_imports(file: File) -> Iterator[tuple[str, int]]:
-    tried = {inner for node in file.nodes(ast.Try) for inner in walked(node)}
-    read = _read(file.tree) if file.tree is not None else set()
-    imports: list[ast.Import | ast.ImportFrom] = [*file.nodes(ast.Import), *file.nodes(ast.ImportFrom)]
-    for node in imports:
-        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        for alias in node.names if node not in tried and not future else ():
-            name = (alias.asname or alias.name).partition(".")[0]
-            if name != "*" and name not in read and alias.asname != alias.name and "noqa" not in _line(file, node):
-                yield name, node.lineno
 
 
 def _unused_locals(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
@@ -88,7 +69,3 @@ def _read(whole: ast.AST) -> set[str]:
     found |= {node.value for node in within(whole, ast.Constant) if isinstance(node.value, str)}
     changed = (node.target for node in within(whole, ast.AugAssign))
     return found | {target.id for target in changed if isinstance(target, ast.Name)}
-
-
-def _line(file: File, node: ast.stmt) -> str:
-    return file.text.splitlines()[node.lineno - 1]

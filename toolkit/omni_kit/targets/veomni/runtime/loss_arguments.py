@@ -21,7 +21,7 @@ _OF_THE_MODEL = frozenset(
 _TOP = 3  # tokens that a teacher names
 _KEPT = "logits_to_keep"
 _CLOSE = 1e-5
-_PLAIN = "the loss function"
+_PLAIN, _UNCALLED = "the loss function", "is not called in a training step"
 
 
 def loss_arguments() -> list[str]:
@@ -55,6 +55,12 @@ def lost_arguments(model: Any, fed: Mapping[str, Any]) -> list[str]:
 
 def _lost(model: Any, fed: Mapping[str, Any]) -> list[str]:
     slots = _slots(model)
+    if getattr(model.get_output_embeddings(), "bias", None) is not None:
+        with _bound(model, None, lambda *_, logits, **__: (logits.mean(), None, None)):
+            said = {name: "".join(_unheard(model, fed, name, slot)) for name, slot in slots.items()}
+        biased = [name for name, one in said.items() if _UNCALLED not in one]
+        wrong = [f"{name} is called for a head with a bias, which it leaves out" for name in biased]
+        return [*wrong, *_unheard(model, fed, _PLAIN, None)]
     wrong = [said for name, slot in {**slots, _PLAIN: None}.items() for said in _unheard(model, fed, name, slot)]
     for name, slot in slots.items():
         wrong += [f"{name}: {said}" for said in _differing(model, fed, slot)]
@@ -98,7 +104,7 @@ def _unheard(model: Any, fed: Mapping[str, Any], name: str, slot: Any) -> Iterat
             yield f"forward refuses what VeOmni's trainers pass to the loss: {error}"
             return
     if not heard:
-        yield f"{name} is not called in a training step"
+        yield f"{name} {_UNCALLED}"
         return
     lost = [one for one, value in given.items() if heard.get(one) is not value]
     if lost:

@@ -46,6 +46,24 @@ def rotary(
     return _turned(q, cos, sin), _turned(k, cos, sin)
 
 
+def full_rotary(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    position_ids: torch.Tensor | None = None,
+    unsqueeze_dim: int = 1,
+) -> Pair:
+    """Apply `rotary` to whole heads.
+
+    Raises:
+        ValueError: the tables are narrower than the heads; real kernels read beyond them.
+    """
+    if cos.shape[-1] != q.shape[-1]:
+        raise ValueError(f"a kernel that turns whole heads of {q.shape[-1]} channels gets tables of {cos.shape[-1]}")
+    return rotary(q, k, cos, sin, position_ids, unsqueeze_dim)
+
+
 def rotary_vision(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Pair:
     """Apply `rotary` to [tokens, heads, channels], in float32."""
     cos, sin = cos.unsqueeze(-2).float(), sin.unsqueeze(-2).float()
@@ -250,7 +268,7 @@ REFERENCES: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("rms_norm", "unweighted"): rms_norm,
     ("rms_norm", "qwen3_5"): centered_rms_norm,
     ("rms_norm_gated", "standard"): GatedRMSNorm,
-    ("rotary_pos_emb", "full"): rotary,
+    ("rotary_pos_emb", "full"): full_rotary,
     ("rotary_pos_emb", "partial"): rotary,
     ("rotary_pos_emb_vision", "full"): rotary_vision,
     ("swiglu_mlp", "standard"): swiglu_mlp,

@@ -21,17 +21,21 @@ class _Watching:
         self.chosen: list[torch.Tensor] = []
         self.layers: list[Any] = []
         self.recorded: list[Any] = []
+        self.given: list[torch.Tensor] = []
+        self.counted: list[torch.Tensor] = []
 
     def on_router_forward(self, module: Any, scores: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         self.replayed.append(module)
         self.chosen.append(indices)
-        return self._decide(indices, scores.shape[-1])
+        self.given.append(self._decide(indices, scores.shape[-1]))
+        return self.given[-1]
 
     def _register_layer(self, module: Any) -> None:
         self.layers.append(module)
 
     def record(self, module: Any, indices: torch.Tensor) -> None:
         self.recorded.append(module)
+        self.counted.append(indices)
 
 
 class _TopK(TorchFunctionMode):
@@ -77,9 +81,30 @@ def router_faults(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
     with suppress(ImportError):
         from veomni.utils import moe_monitor, moe_router_replay
 
+        replay = moe_router_replay.set_active_replay
         if getattr(model.config, "model_type", "") in moe_router_replay.SUPPORTED_MOE_MODEL_TYPES:
-            yield from _replaying(model, fed, moe_router_replay.set_active_replay)
+            yield from _replaying(model, fed, replay)
+        else:
+            _during(replay, unasked := _Watching(lambda indices, _: indices), model, fed)
+            if unasked.replayed:
+                yield "router replay: a router reads a choice, and VeOmni refuses it: the model_type is not announced"
         yield from _recording(model, fed, moe_monitor)
+        yield from _counting(model, fed, replay, moe_monitor)
+
+
+def _counting(model: Any, fed: Mapping[str, Any], replay: Callable[[Any], None], monitor: Any) -> Iterator[str]:
+    """Yield that the monitor counts the choice of routers where another one is replayed."""
+    watching = _Watching(_others)
+    if not monitor.attach_moe_router_monitor(model, watching):
+        return
+    monitor.set_active_monitor(watching)
+    try:
+        _during(replay, watching, model, fed)
+    finally:
+        monitor.set_active_monitor(None)
+    pairs = list(zip(watching.given, watching.counted, strict=False))
+    if len(watching.given) == len(watching.counted) and not all(_same(one, other) for one, other in pairs):
+        yield "load monitor: while experts are replayed, it counts the choice of the routers instead"
 
 
 def _replaying(model: Any, fed: Mapping[str, Any], install: Callable[[Any], None]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Effects of VeOmni's own savers on a model: that of exports, and that of distributed checkpoints."""
+"""Effects of VeOmni's own loader and savers on a model: that of exports, and that of distributed checkpoints."""
 
 import copy
 from pathlib import Path
@@ -30,7 +30,31 @@ def cast_while_saved(model: Any) -> str:
         return ""
     more = f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else ""
     dtype = str(saved[lost[0]].dtype).removeprefix("torch.")
-    return f"VeOmni's own saver writes {', '.join(lost[:_SHOWN])}{more} in {dtype}; upstream keeps them in float32"
+    own = f"VeOmni's own saver writes {', '.join(lost[:_SHOWN])}{more} in {dtype}; upstream keeps them in float32"
+    return f"{own}, and so does the export that `omni-kit parity --emit-export FILE` writes"
+
+
+def cast_stored_buffers(model: nn.Module, dtype: torch.dtype) -> str:
+    """Cast a diffusers model's stored buffers as diffusers' loader does; VeOmni's keeps them in float32.
+
+    Returns:
+        what was cast, in words; empty for nothing.
+    """
+    if dtype == torch.float32 or not any(kind.__module__.startswith("diffusers.") for kind in type(model).__mro__):
+        return ""
+    words, stored = _kept_in_float32(model), model.state_dict()
+    cast = {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if name in stored and buffer.dtype == torch.float32 and not any(word in name for word in words)
+    }
+    for buffer in cast.values():
+        buffer.data = buffer.data.to(dtype)
+    if not cast:
+        return ""
+    return (
+        f"VeOmni's loader keeps {next(iter(cast))} in float32; it was compared in the dtype to which diffusers casts it"
+    )
 
 
 def changed_in_checkpoint(model: nn.Module, folder: Path) -> str:

@@ -31,7 +31,7 @@ from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
 from omni_kit.targets.veomni.runtime.processor import STAND_IN, write_processor
 from omni_kit.targets.veomni.runtime.routers import router_faults
-from omni_kit.targets.veomni.runtime.saving import cast_while_saved, changed_in_checkpoint
+from omni_kit.targets.veomni.runtime.saving import cast_stored_buffers, cast_while_saved, changed_in_checkpoint
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
@@ -102,6 +102,8 @@ class VeOmniBuilder:
         model = self._build(checkpoint, checkpoint, self._device, dtype)
         if left := [name for name, tensor in model.state_dict().items() if tensor.is_meta]:
             raise BadInput(f"VeOmni's loader left {left[0]} without storage")
+        if kept := cast_stored_buffers(model, getattr(torch, dtype)):
+            self._notes.append(kept)
         return cast(nn.Module, model.train())
 
     def converted(self, config_dir: Path, published: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:

@@ -379,7 +379,8 @@ def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss, nes
     assert node.args.kwarg is not None
     rest, standard = node.args.kwarg.arg, standard_block(node, loss)
     vocabulary = "self.config.text_config.vocab_size" if nested else "self.config.vocab_size"
-    fused = _FUSED_LOSS.replace("self.config.vocab_size", vocabulary)
+    fused = _with_bias(_FUSED_LOSS) if _computes_bias(source, node) else _FUSED_LOSS
+    fused = fused.replace("self.config.vocab_size", vocabulary)
     if standard:
         hidden = ast.unparse(loss.heads[0][1])
         block = fused.format(hidden=hidden, given="hidden_states", loss="loss", logits="logits", rest=rest)
@@ -470,6 +471,29 @@ if labels is not None:
 else:
     {logits} = self.lm_head({given})
 """
+
+
+# For a head whose bias the config decides: kernels and VeOmni's own losses multiply hidden states by its weight alone.
+_BIASED = """
+    if self.lm_head.bias is not None:  # which a fused loss would leave out
+        {logits} = self.lm_head({given})
+        {loss}, _, fused_linear_aux = self.loss_function(
+            logits={logits}, labels=labels, vocab_size=self.config.vocab_size, **{rest}
+        )
+    elif veomni"""
+
+
+def _with_bias(block: str) -> str:
+    return block.replace("\n    if veomni", _BIASED, 1)
+
+
+def _computes_bias(source: SourceFile, node: ast.FunctionDef) -> bool:
+    """Whether the class of a forward makes its lm_head with a bias that is not a constant."""
+    owner = next((one for one in source.classes.values() if node in one.body), None)
+    assigned = [one for one in ast.walk(owner) if isinstance(one, ast.Assign)] if owner is not None else []
+    heads = [one.value for one in assigned if any(dotted(place) == "self.lm_head" for place in one.targets)]
+    keywords = [keyword for head in heads if isinstance(head, ast.Call) for keyword in head.keywords]
+    return any(one.arg == "bias" and not isinstance(one.value, ast.Constant) for one in keywords)
 
 
 def _with_guard(source: SourceFile, node: ast.FunctionDef, slot: str, call: str) -> str:

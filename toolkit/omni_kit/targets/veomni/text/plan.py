@@ -340,7 +340,7 @@ class _Planner:
 
     def decisions(self) -> Iterator[Decision]:
         if self.model is not self.subject.model:
-            reason = f"{self.model.name}'s config leaves it open, and what is written does not depend on it"
+            reason = f"{self.model.name}'s config class has no number or 1, and what is written does not depend on it"
             where = self.model.library.show(self.model.config.cls.source.path)
             yield Decision("number of experts", "a toy's", reason, f"{where}: {self.model.config.cls.name}")
         yield from site_decisions(self.sites)

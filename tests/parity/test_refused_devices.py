@@ -1,0 +1,23 @@
+"""An integration that refuses the device of a comparison in words is not tested there, and has not failed."""
+
+import pytest
+
+from omni_kit.isolation.failures import refuses_device
+from omni_kit.isolation.worker import StepError
+from omni_kit.parity.levels import _failed
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("NotImplementedError: Heron does not run on cpu (model.py:3)", "error"),
+        ("NotImplementedError: Heron needs cuda (/srv/cpu/model.py:3)", "fail"),
+        ("NotImplementedError: Could not run 'aten::sum' with arguments from the 'CPU' backend", "fail"),
+        ("RuntimeError: no kernel for cpu", "fail"),
+    ],
+)
+def test_only_a_refusal_of_the_device_itself_counts(said: str, status: str) -> None:
+    assert refuses_device(said, "cpu") == (status == "error")
+    error = StepError(said)
+    error.blames_candidate = True
+    assert _failed("forward", error, "cpu").status == status
