@@ -230,7 +230,12 @@ def fitting_choice(file: Path, source: str) -> Mapping[str, str]:
         Refusal: it was measured on a model of another shape class.
     """
     kept = load_choice(file)
-    own = shape_class(ConfigView(open_source(source).model.config).as_dict())
+    subject = open_source(source)
+    if (denoiser := subject.component) is None:
+        own = shape_class(ConfigView(subject.model.config).as_dict())
+    else:
+        values = {name: denoiser.value(name)[0] for name in denoiser.arguments}
+        own = shape_class({"_class_name": denoiser.class_name, **values})
     if why := _unlike(kept.model, own):
         raise Refusal(f"{file} was measured on another kind of model: {why}", "measure this one with kernels --config")
     return kept.chosen

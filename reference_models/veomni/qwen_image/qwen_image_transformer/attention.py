@@ -7,7 +7,8 @@ Attention is over whole sequences, also where each process holds a share of the 
 """
 
 import copy
-from types import FunctionType, SimpleNamespace
+import sys
+from types import FunctionType, ModuleType, SimpleNamespace
 
 import torch
 from diffusers.models.attention_dispatch import dispatch_attention_fn
@@ -99,9 +100,11 @@ _NO_CODE = SimpleNamespace(co_names=())
 def _adapted(kind: type, kernel: Kernel) -> type:
     """A processor class with upstream's code and another kernel."""
     call = kind.__call__
-    names = {**call.__globals__, _CALLED: kernel}
-    del names["__name__"]  # by which torch.compile would look names up in upstream's module
-    changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
+    # A module of its own: torch.compile looks names up by the module's name, and would find upstream's.
+    module = ModuleType(f"{__name__}.{kind.__name__}_{id(kernel)}")
+    vars(module).update({**call.__globals__, "__name__": module.__name__, _CALLED: kernel})
+    sys.modules[module.__name__] = module
+    changed = FunctionType(call.__code__, vars(module), call.__name__, call.__defaults__, call.__closure__)
     changed.__kwdefaults__, changed.__module__ = call.__kwdefaults__, call.__module__
     body = {
         "__call__": changed,

@@ -11,6 +11,8 @@ import torch
 
 pytest.importorskip("veomni")
 
+from veomni.distributed import parallel_state
+
 from omni_kit.kernels.proof import errors_of
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.resources import resource_dir
@@ -18,7 +20,8 @@ from omni_kit.targets.graphs import graphs_compiled
 from omni_kit.targets.references.diffusers import DiffusersBuilder
 from omni_kit.targets.sides import Choosing, KernelCall
 from omni_kit.targets.veomni.dit.side import VeOmniDiffusionBuilder
-from omni_kit.targets.veomni.runtime.compiling import BLOCKS, OFF, SETTING, WRAPPER, wrapper_blocks, wrapper_choice
+from omni_kit.targets.veomni.dit.transformer import WRAPPER
+from omni_kit.targets.veomni.runtime.compiling import BLOCKS, OFF, SETTING, wrapper_blocks, wrapper_choice
 
 WAN = resource_dir("reference_models") / "veomni" / "wan"
 PLAIN = {"attn_implementation": "sdpa", SETTING: OFF}
@@ -87,6 +90,18 @@ def test_blocks_are_one_graph_and_a_few_more_for_other_sizes_which_are_kept(
         _calls(built, patches)
     assert graphs_compiled() == several
     assert not torch._dynamo.utils.counters["graph_break"]
+
+
+@pytest.mark.usefixtures("_traced")
+def test_processors_find_their_names_after_a_break_of_the_graph(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    """VeOmni warns where nothing began its parallel state: torch compiles what comes before and after that apart."""
+    builder, model, _ = built
+    monkeypatch.setattr(parallel_state, "_PARALLEL_STATE", None)
+    assert builder.choose(model, COMPILED) is model
+    (call,) = _calls(built, 36)
+    assert isinstance(call, KernelCall)
+    assert torch._dynamo.utils.counters.pop("graph_break")
+    assert all(error.kernel <= error.allowed for error in errors_of(call, torch.bfloat16))
 
 
 @pytest.mark.usefixtures("_traced")

@@ -37,6 +37,25 @@ SOURCE = "SD3Transformer2DModel"
 NAMES = transformer_names(find_library("diffusers"))
 
 
+def test_kernels_that_were_measured_are_written_into_the_training(tmp_path: Path) -> None:
+    kernels = {"attn_implementation": "sdpa", "model.model_config.compile_blocks": "true"}
+    new_model("fast", SOURCE, target="veomni", into=tmp_path, kernels=kernels)
+    files = {name: yaml.safe_load((tmp_path / f"fast/{name}.yaml").read_text()) for name in ("train", "train_lora")}
+    assert {name: one["model"].get("model_config") for name, one in files.items()} == {
+        "train": {"compile_blocks": True}, "train_lora": None
+    }  # fmt: skip
+    assert {one["model"]["ops_implementation"]["attn_implementation"] for one in files.values()} == {"sdpa"}
+
+
+def test_an_attention_that_a_wrapper_does_not_register_is_left_out_and_said(tmp_path: Path) -> None:
+    kernels = {"attn_implementation": "torch_varlen"}
+    made = new_model("fast", "WanTransformer3DModel", target="veomni", into=tmp_path, kernels=kernels)
+    model = yaml.safe_load((tmp_path / "fast/train.yaml").read_text())["model"]
+    assert model["ops_implementation"] == {"attn_implementation": "flash_attention_2"}
+    assert "model_config" not in model
+    assert any("torch_varlen was measured" in one.reason for one in made.plan.decisions)
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plugin of a class without a plan."""

@@ -16,6 +16,7 @@ class DitHandler:
     """Scaffolds wrappers over classes of diffusers, and compares them with these."""
 
     templates = "dit"
+    training_file = "train.yaml.jinja"
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """Two packages, the transformer and the model of its conditions, with configs, toy and test."""

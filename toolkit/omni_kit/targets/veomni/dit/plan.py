@@ -14,10 +14,12 @@ from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, re
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
 from omni_kit.targets.veomni.dit.transformer import (
     DISPATCH,
+    WRAPPER,
     TransformerContext,
     transformer_context,
     why_not_shared,
 )
+from omni_kit.targets.veomni.text.context import BROUGHT
 from omni_kit.targets.veomni.training import model_place
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
@@ -29,6 +31,8 @@ from omni_kit.upstream.diffusers.pipelines import INDEX
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.subject import Subject
+
+_ATTENTION = "attn_implementation"
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -122,6 +126,7 @@ class _Planner:
             "pictures": self.condition.pictures, "seconds": self.condition.seconds,
             "model_path": given.path, "download": given.download, "given": given.given,
             "package": base.replace("/", "."), "training_file": f"{yaml}.yaml",
+            "attention": self._attention, "compiled": self.request.kernels.get(WRAPPER) == "true",
         }  # fmt: skip
         yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=shared)
         yield from self._package("transformer", vars(self.transformer), ["attention"], self.transformer.kernels)
@@ -185,6 +190,14 @@ class _Planner:
         return found is not None and any(one.arg in FRAMES for one in found[1].args.args)
 
     @property
+    def _attention(self) -> str:
+        """VeOmni's name of the attention in a training file."""
+        measured = self.request.kernels.get(_ATTENTION)
+        if measured is not None and measured not in BROUGHT[_ATTENTION]:
+            return measured
+        return "flash_attention_2" if self.transformer.kernels else "eager"
+
+    @property
     def _values(self) -> dict[str, object]:
         """Every argument of the constructor: as the config says it, else by default."""
         known = {name: self.model.value(name)[0] for name in self.model.arguments}
@@ -227,6 +240,11 @@ class _Planner:
         if checkpoints(model.cls) and (lost := lost_by_checkpointing(model.cls)):
             reason = f"upstream's checkpointed call of a block leaves out {lost}: it would train as another model"
             yield Decision("gradient checkpointing", "off", reason, model.source.where(model.cls.node))
+        for setting, kernel in self.request.kernels.items():
+            reason = "measured on a model of this shape class"
+            if kernel in BROUGHT.get(setting, ()):
+                kernel, reason = self._attention, f"{kernel} was measured; wrappers have no file that registers it"
+            yield Decision(setting, kernel, reason, "--kernels")
         yield self._sharing()
         yield from self._asking()
 

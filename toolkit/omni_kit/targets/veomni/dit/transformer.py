@@ -19,6 +19,8 @@ from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 
 DISPATCH = "dispatch_attention_fn"
+WRAPPER = "model.model_config.compile_blocks"
+"""The setting, by its place in a training file, with which a wrapper compiles its blocks."""
 _NOT_FED = "return_dict"
 _STREAMS = ("hidden_states", "encoder_hidden_states")
 _PLAN = "_cp_plan"

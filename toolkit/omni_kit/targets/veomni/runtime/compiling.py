@@ -16,6 +16,7 @@ from torch import nn
 
 from omni_kit.targets.graphs import graphs_compiled
 from omni_kit.targets.sides import Bindable, KernelCall, KernelChoice
+from omni_kit.targets.veomni.dit.transformer import WRAPPER
 from omni_kit.targets.veomni.runtime.kernel_calls import kept, plain_code
 from omni_kit.targets.veomni.runtime.kernels import (
     ATTENTION_SETTING,
@@ -28,8 +29,6 @@ from omni_kit.targets.veomni.runtime.kernels import (
 from omni_kit.targets.veomni.text.context import COMPILED, PADDED
 
 SETTING, OFF, BLOCKS = "torch_compile", "off", "blocks"
-WRAPPER = "model.model_config.compile_blocks"
-"""The setting, by its place in a training file, with which a wrapper of a diffusion transformer compiles its blocks."""
 _OUTSIDE = frozenset(map(setting_of, ("cross_entropy_loss", "load_balancing_loss")))
 _EXPERTS = "fused_grouped_mm"
 _VEOMNI = "veomni.distributed.torch_compile"
