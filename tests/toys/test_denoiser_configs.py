@@ -206,6 +206,10 @@ def test_positions_that_only_a_checkpoint_sizes_get_room() -> None:
     ("block_out_channels", [320, 640, 1280], [64, 128, 128]),
     ("ffn_multipliers", [4.0, 8.0], [4.0, 8.0]),
     ("attention_resolutions", [32, 16, 8], [32, 16, 8]),
+    ("hidden_size", [1152, 2048], [80, 48]),
+    ("hidden_size", [1152, 1152], [80, 80]),
+    ("depth", [28, 2], [2, 2]),
+    ("num_heads", (16, 2), (4, 2)),
 ])  # fmt: skip
 def test_the_levels_of_a_u_net_are_narrow(name: str, value: Any, small: Any) -> None:
     assert toy_denoiser({name: value}) == {name: small}

@@ -360,6 +360,25 @@ def test_a_length_that_only_parameters_know_is_found_by_the_error() -> None:
     assert denoiser_inputs(Positions())["0.context"].shape == (1, 32, 28)
 
 
+class Conditioned(Small):
+    """Adds a spectrum, whose width neither the config nor a name says, to pictures of one size."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self.spectrum = torch.nn.Conv1d(44, 6, 1)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, spectrum: torch.Tensor) -> torch.Tensor:
+        tokens = x.view(len(x), 6, 256)
+        done: torch.Tensor = tokens + self.spectrum(spectrum).mean(-1, keepdim=True)
+        return done.view(x.shape) * t[:, None, None, None]
+
+
+def test_a_side_and_a_width_that_only_the_code_fixes_are_found_by_the_error() -> None:
+    found = denoiser_inputs(Conditioned())
+    assert found["0.x"].shape == (1, 6, 16, 16)
+    assert found["0.spectrum"].shape[1] == 44
+
+
 class Described(Small):
     """Takes positions and a mask of any shape: only the documentation says which."""
 

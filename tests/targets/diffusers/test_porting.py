@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import libcst as cst
 import pytest
 
+from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.porting.labels import guiding_methods
 from omni_kit.targets.diffusers.porting.port import Port, port
+from omni_kit.targets.diffusers.porting.rearranging import written_out
 from omni_kit.upstream.repositories.reference import find_reference
 from tests.conftest import first
 
@@ -160,6 +163,32 @@ def test_einops_is_written_out(call: str, written: str, tmp_path: Path) -> None:
     assert written in found.text
     assert "einops" not in found.text
     x = torch.arange(48.0).reshape(2, 6, 4)
+    assert torch.equal(eval(call, {"rearrange": rearrange, "repeat": repeat, "x": x}), eval(written, {"x": x}))
+
+
+@pytest.mark.parametrize("call", [
+    "rearrange(x, '... (d r) -> ... d r', r=2)",
+    "rearrange(x, '... h d -> ... d h')",
+    "rearrange(x, '... 1 h (d r) -> ... (h r) d', r=2)",
+    "repeat(x, '... d -> ... (d r)', r=2)",
+    "repeat(x, '... d -> ... (r d) n', r=2, n=3)",
+    "repeat(x, '... h d -> ... n (h m) d', n=2, m=3)",
+    "rearrange(x, 'b n ... -> (b n) ...')",
+    "rearrange(x, 'b (n m) ... -> m b n ...', m=1)",
+    "repeat(x, 'b ... -> (b n) ...', n=2)",
+])  # fmt: skip
+def test_axes_without_names_stay_as_they_are(call: str) -> None:
+    import torch
+    from einops import rearrange, repeat
+
+    node = cst.parse_expression(call)
+    assert isinstance(node, cst.Call)
+    try:
+        written = cst.Module([]).code_for_node(written_out(node, call.partition("(")[0]))
+    except Unsupported:
+        assert "m b n" in call  # a permutation, for which torch needs all axes
+        return
+    x = torch.arange(96.0).reshape(2, 6, 1, 2, 4)
     assert torch.equal(eval(call, {"rearrange": rearrange, "repeat": repeat, "x": x}), eval(written, {"x": x}))
 
 

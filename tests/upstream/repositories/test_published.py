@@ -97,3 +97,26 @@ def test_the_choices_of_a_command_line_annotate_what_a_namespace_holds(tmp_path:
     (tmp_path / "model.py").write_text(text)
     (tmp_path / "train.py").write_text(OPTIONS)
     assert find_reference(f"{tmp_path}::Lantern").arguments["mode"].annotation == "Literal['fused', 'plain']"
+
+
+PARAMS = "class Params(dict):\n    pass\n\n\nparams = Params({own}{more})\n"
+
+
+@pytest.mark.parametrize(("own", "known"), [
+    ("depth=7, hidden_size=64, heads=8, ", {"depth": 7, "hidden_size": 64, "heads": 8}), ("depth=7, ", None)
+])  # fmt: skip
+def test_settings_among_others_count_if_they_are_most_of_the_arguments(
+    own: str, known: dict[str, int] | None, tmp_path: Path
+) -> None:
+    more = "batch_size=16, learning_rate=2e-4, sample_rate=22050, n_fft=1024, hop=256, seed=0, steps=9, clip=1.0"
+    (tmp_path / "params.py").write_text(PARAMS.format(own=own, more=more))
+    found = find_reference(written(tmp_path)).published
+    assert (found.values if found is not None else None) == known
+
+
+def test_numbers_are_worked_out(tmp_path: Path) -> None:
+    own = "depth=3 + 4, hidden_size=np.linspace(16, 64, 4).tolist(), heads=chosen(), "
+    (tmp_path / "params.py").write_text("import numpy as np\n\n" + PARAMS.format(own=own, more="qk_norm=True"))
+    found = find_reference(written(tmp_path, ", qk_norm=False")).published
+    assert found is not None
+    assert found.values == {"depth": 7, "hidden_size": [16.0, 32.0, 48.0, 64.0], "qk_norm": True}

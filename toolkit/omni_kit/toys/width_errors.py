@@ -14,3 +14,6 @@ ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of t
 
 LENGTHS = re.compile(r"at non-singleton dimension [34]$")
 """Of two media with other rows or columns: their size does not fit, whatever their channels."""
+
+VIEWED = re.compile(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)")
+"""Of a tensor that does not have as many numbers as a shape, of which one size may be open."""

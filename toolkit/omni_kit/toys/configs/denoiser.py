@@ -156,7 +156,14 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
 
 
 def _shrunk_levels(key: str, value: Sequence[int]) -> Sequence[int]:
-    """Widths of a U-Net's levels, or how many times the first is wide: narrow, and at most twice as wide as that."""
+    """Widths of a U-Net's levels, or how many times the first is wide: narrow, and at most twice as wide as that.
+
+    Of the parts of a model that have each their own width, heads and blocks: those of a small one.
+    """
+    if key in WHOLE:
+        return [INNER if one == value[0] else HEADS * _SECOND_HEAD_DIM for one in value]
+    if IS_HEADS.search(key) or IS_LAYERS.search(key):
+        return [min(one, HEADS if IS_HEADS.search(key) else _LAYERS) for one in value]
     if _IS_MULTIPLIERS.search(key):
         return [min(one, _MOST_TIMES) for one in value]
     if _IS_WIDTHS.search(key) and not IS_AXES.search(key) and min(value) >= _WIDE:

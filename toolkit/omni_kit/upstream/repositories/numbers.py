@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown, Unsupported
+from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown, Unsupported, evaluate
 from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY, plain_items
 from omni_kit.pysource.eval.values import is_plain
 from omni_kit.pysource.source import SourceFile
@@ -93,6 +93,16 @@ def called(
     if isinstance(found, Unknown):
         raise Unsupported("returns an unknown value")
     return found.tolist() if isinstance(found, np.ndarray) else plain_items(found)
+
+
+def worked_out(node: ast.expr, source: SourceFile) -> Any:
+    """The number, or list of numbers, that an expression at the top of a file stands for; UNKNOWN for any other."""
+    try:
+        found = evaluate(node, Numbers(), path=source.path, home=source)
+    except Unsupported:
+        return UNKNOWN
+    found = found.tolist() if isinstance(found, np.ndarray | np.generic) else plain_items(found)
+    return found if is_plain(found) else UNKNOWN
 
 
 class Numbers(OpenDomain):

@@ -14,8 +14,9 @@ from omni_kit.errors import BadInput
 from omni_kit.files import files_matching
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
-from omni_kit.pysource.source import dotted, read_source
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.interpolated import interpolated
+from omni_kit.upstream.repositories.numbers import worked_out
 from omni_kit.upstream.repositories.repository import Repository
 
 _MOST_FILES, _MOST_BYTES = 2000, 300_000
@@ -93,7 +94,8 @@ def _options(repository: Repository, file: Path) -> Published:
 
 def _fits(one: Published, names: Collection[str]) -> bool:
     shared = len(one.values.keys() & set(names))
-    return shared >= min(_FEWEST, len(names)) and (one.calls or 2 * shared >= len(one.values))
+    most = shared > _FEWEST and 2 * shared > len(names)  # among settings of something else, such as an optimizer
+    return shared >= min(_FEWEST, len(names)) and (one.calls or most or 2 * shared >= len(one.values))
 
 
 def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[Published]:
@@ -107,7 +109,7 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
                 if isinstance(node, ast.Call):
                     name = (dotted(node.func) or "").rpartition(".")[2]
                     added |= _argument(node) if name == _ADDS else {}
-                    values = _keywords(node)
+                    values = _keywords(node) | _computed(node, source, names)
                     if values and (name in (cls, "dict") or _says_most(node, values, names)):
                         yield Published(values, source.where(node), name == cls)
                 elif isinstance(node, ast.Dict) and (values := _entries(node)):
@@ -128,6 +130,13 @@ def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]
 
 def _keywords(call: ast.Call) -> dict[str, Any]:
     known = ((one.arg, literal(one.value)) for one in call.keywords if one.arg)
+    return {name: value for name, value in known if value is not UNKNOWN}
+
+
+def _computed(call: ast.Call, source: SourceFile, names: Collection[str]) -> dict[str, Any]:
+    """The values of a call's arguments that are worked out from numbers, of those with these names."""
+    nodes = {one.arg: one.value for one in call.keywords if one.arg in names and literal(one.value) is UNKNOWN}
+    known = ((str(name), worked_out(node, source)) for name, node in nodes.items())
     return {name: value for name, value in known if value is not UNKNOWN}
 
 

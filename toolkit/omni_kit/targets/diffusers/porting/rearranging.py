@@ -10,7 +10,7 @@ from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
 
 _TOKEN = re.compile(r"\(([^()]*)\)|(\S+)")
-_ONE = "1"
+_ONE, _OTHERS = "1", "..."
 
 
 @dataclass
@@ -20,24 +20,33 @@ class _Steps:
     Attributes:
         axes: the name of each axis that it has by now.
         sizes: name -> expression.
+        others: axes without names come "before" or "behind" these; those before are not counted.
         done: the calls, one after the other.
     """
 
     axes: list[str]
     sizes: dict[str, str]
+    others: str = ""
     done: list[str] = field(default_factory=list)
+
+    def at(self, index: int, count: int) -> int:
+        """An axis's number among `count` axes with names."""
+        return index - count if self.others == "before" else index
 
     def split(self, groups: list[list[str]]) -> None:
         """Every group of the left side becomes axes, the last group first."""
+        total = len(groups)
         for index, group in reversed(list(enumerate(groups))):
+            place = self.at(index, total)
+            total += len([name for name in group if name != _ONE]) - 1
             if group == [_ONE] or not group:
-                self.done.append(f".squeeze({index})")
+                self.done.append(f".squeeze({place})")
             elif len(group) > 1:
                 unknown = [name for name in group if name not in self.sizes]
                 if len(unknown) > 1:
                     raise Unsupported("more than one axis of a group has no size")
                 inner = ", ".join(self.sizes.get(name, "-1") for name in group)
-                self.done.append(f".unflatten({index}, ({inner}))")
+                self.done.append(f".unflatten({place}, ({inner}))")
         self.axes = [name for group in groups for name in group if name != _ONE]
 
     def order(self, wanted: list[str]) -> None:
@@ -45,9 +54,11 @@ class _Steps:
         if sorted(wanted) != sorted(self.axes):
             raise Unsupported("an axis is on only one side")
         order = [self.axes.index(name) for name in wanted]
-        moved = [at for at, index in enumerate(order) if at != index]
+        moved = [self.at(at, len(order)) for at, index in enumerate(order) if at != index]
         if len(moved) == 2:
             self.done.append(f".transpose({moved[0]}, {moved[1]})")
+        elif moved and self.others:
+            raise Unsupported("axes without names")
         elif moved:
             self.done.append(f".permute({', '.join(map(str, order))})")
         self.axes = wanted
@@ -56,22 +67,28 @@ class _Steps:
         """Axes that there are not yet, as often as their sizes say."""
         new = [name for name in wanted if name not in self.axes]
         for name in new:
-            self.done.append(f".unsqueeze({wanted.index(name)})")
-        if new:
+            at = wanted.index(name)
+            place = self.at(at, at + 1 + len([one for one in wanted[at:] if one in self.axes]))
+            self.done.append(f".unsqueeze({place})")
+            if self.others:  # `expand` needs the sizes of all axes
+                self.done.append(f".repeat_interleave({self.sizes[name]}, {place})")
+        if new and not self.others:
             sizes = (self.sizes[name] if name in new else "-1" for name in wanted)
             self.done.append(f".expand({', '.join(sizes)})")
         self.axes = wanted
 
     def join(self, groups: list[list[str]]) -> None:
         """Every group of the right side becomes one axis, the last one first."""
-        start = sum(len([name for name in group if name != _ONE]) for group in groups)
+        start = total = sum(len([name for name in group if name != _ONE]) for group in groups)
         ones = [index for index, group in enumerate(groups) if not group or group == [_ONE]]
         for group in reversed(groups):
             inner = [name for name in group if name != _ONE]
             start -= len(inner)
             if len(inner) > 1:
-                self.done.append(f".flatten({start}, {start + len(inner) - 1})")
-        self.done += [f".unsqueeze({index})" for index in ones]
+                first = self.at(start, total)
+                self.done.append(f".flatten({first}, {first + len(inner) - 1})")
+                total -= len(inner) - 1
+        self.done += [f".unsqueeze({self.at(index, len(groups))})" for index in ones]
 
 
 def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
@@ -89,11 +106,15 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
         raise Unsupported("another call")
     if not isinstance(plain[1], cst.SimpleString) or isinstance(plain[0], cst.List | cst.Tuple):
         raise Unsupported("not a constant pattern, or several tensors")
-    sides = str(ast.literal_eval(plain[1].value)).split("->")
-    if len(sides) != 2 or "..." in plain[1].value:
+    sides = [side.strip() for side in str(ast.literal_eval(plain[1].value)).split("->")]
+    others = "before" if all(side.startswith(_OTHERS) for side in sides) else ""
+    others = others or ("behind" if all(side.endswith(_OTHERS) for side in sides) else "")
+    cut = {"before": str.removeprefix, "behind": str.removesuffix}
+    sides = [cut[others](side, _OTHERS) for side in sides] if others else sides
+    if len(sides) != 2 or any(_OTHERS in side for side in sides):
         raise Unsupported("axes without names")
     left, right = (_groups(side) for side in sides)
-    steps = _Steps([], sizes)
+    steps = _Steps([], sizes, others)
     steps.split(left)
     names = [one for group in right for one in group if one != _ONE]
     if name == "repeat":

@@ -1,5 +1,6 @@
 """Inputs of other sizes than any role offers: as torch's error asks for them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,9 @@ from omni_kit.toys.batches.denoiser.asserted import required_sizes
 from omni_kit.toys.batches.denoiser.options import Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import ADDED, WIDTHS
+from omni_kit.toys.width_errors import ADDED, VIEWED, WIDTHS
 
+_PICTURE = 4  # axes: samples, channels, rows and columns
 _LARGEST, _MOST = 2048, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
 
 
@@ -58,10 +60,27 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     changes = required_sizes(error) if both is None else [both, both[::-1]]
     if not shape.numel():
         return
+    yield from _with_area(name, option, shape, error)
     for axis, size in [*enumerate(shape)][1:]:
         for new in dict.fromkeys(other for change in changes for other in changed(size, *change)):
             if 0 < new <= _LARGEST and new != size and shape.numel() // size * new <= _MOST:
                 yield Resized(option, name, axis, new)
+
+
+def _with_area(name: str, option: Option, shape: torch.Size, error: str) -> Iterator[Resized]:
+    """Yield an argument with as many rows as columns, so many that a fixed shape in an error holds them."""
+    if (said := VIEWED.search(error)) is None or len(shape) < _PICTURE or not shape.numel():
+        return
+    wanted = math.prod(size for one in said[1].split(",") if (size := int(one)) > 0)
+    area, rest = divmod(shape[-1] * shape[-2] * wanted, int(said[2]) or 1)
+    side = math.isqrt(area)
+    if (
+        rest == 0
+        and side * side == area
+        and 0 < side <= _LARGEST
+        and shape.numel() // (shape[-1] * shape[-2]) * area <= _MOST
+    ):
+        yield Resized(Resized(option, name, len(shape) - 2, side), name, len(shape) - 1, side)
 
 
 def changed(size: int, one: int, other: int) -> Iterator[int]:

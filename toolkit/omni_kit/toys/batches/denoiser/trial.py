@@ -29,12 +29,12 @@ from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.toys.width_errors import VIEWED, WIDTHS
 
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
-_LONGEST = 80.0  # seconds
+_LONGEST = 80.0  # seconds of the processor, so that a busy machine finds the same
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -114,7 +114,7 @@ class Trial:
         latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
         process would be ended before it has been called with all, the search returns the furthest.
         """
-        self._ends = time.monotonic() + _LONGEST
+        self._ends = time.process_time() + _LONGEST
         try:
             return self._searched()
         except _Exhausted:
@@ -149,8 +149,7 @@ class Trial:
         yield dict.fromkeys(self.choices, 0)
         least = {name: options.index(None) if None in options else 0 for name, options in self.choices.items()}
         yield least
-        alike = {name: at for name, options in self.choices.items()
-                 for at, one in enumerate(options) if isinstance(one, LikeLatents) and least[name] == 0}  # fmt: skip
+        alike = {name: at for name in self.choices for at in self._like_latents(name) if least[name] == 0}
         latents, layouts = next(iter(self.choices.items()))
         kinds = {layout.axes: at for at, layout in reversed([*enumerate(layouts)])}
         yield from ({**least, **alike, latents: at} for at in sorted(kinds.values()) if alike)
@@ -174,19 +173,7 @@ class Trial:
         kinds = {one.axes: at for at, one in reversed([*enumerate(self.choices[latents])])}
         places = [*((latents, at) for at in kinds.values()), *chosen.items()]
         for name, at in places:
-            try:
-                made = self.make({**chosen, name: at})
-            except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
-                continue
-            parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
-            tensor = next(parts, None)
-            option = self.choices[name][at]
-            if tensor is None or option is None:
-                continue
-            error = self._within_bounds({**chosen, name: at}).error
-            for other in resized(name, option, tensor.shape, error):
-                self.choices[name].append(other)
-                tried = {**chosen, name: len(self.choices[name]) - 1}
+            for tried in self._resized({**chosen, name: at}, name):
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
@@ -194,9 +181,41 @@ class Trial:
                     found = tried, reach
         return found
 
+    def _resized(self, chosen: Chosen, name: str) -> Iterator[Chosen]:
+        """Of one argument, new choices with one size as the error asks for it."""
+        try:
+            made = self.make(chosen)
+        except Exception:  # as in `how_far`: whatever is wrong, there is nothing to change
+            return
+        parts = (one for key, one in made.items() if key.startswith(name) and key[len(name) :][:1] in _INSIDE)
+        tensor = next(parts, None)
+        option = self.choices[name][chosen[name]]
+        if tensor is None or option is None:
+            return
+        for other in resized(name, option, tensor.shape, self._within_bounds(chosen).error):
+            self.choices[name].append(other)
+            yield {**chosen, name: len(self.choices[name]) - 1}
+
+    def _of_other_widths(self, chosen: Chosen, error: str, names: set[str]) -> tuple[Iterator[Chosen], ...]:
+        """Of what a failing statement reads: other latents, what is laid out like them, then what is as wide as the
+        layer in the error; nothing if it names none. Latents of another side, if the error has a fixed shape.
+        """
+        if VIEWED.search(error):
+            return (self._resized(chosen, next(iter(chosen))),)
+        if not any(pattern.search(error) for pattern in WIDTHS):
+            return ()
+        latents, *others = (name for name in chosen if re.split(r"\W", name)[0] in names or name == next(iter(chosen)))
+        layouts = range(len(self.choices[latents])) if latents in names else ()
+        alike = [(latents, at) for at in layouts] + [(one, at) for one in others for at in self._like_latents(one)]
+        resized = (tried for one in others for tried in self._resized(chosen, one))
+        return ({**chosen, name: at} for name, at in alike), resized
+
+    def _like_latents(self, name: str) -> Iterator[int]:
+        return (at for at, one in enumerate(self.choices[name]) if isinstance(one, LikeLatents))
+
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
-        if self.tried >= self.most or (self.tried and time.monotonic() > self._ends):
+        if self.tried >= self.most or (self.tried and time.process_time() > self._ends):
             raise _Exhausted
         return self.reach(chosen)
 
@@ -204,23 +223,24 @@ class Trial:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
         What the failing statement depends on comes first, and of that what has as many dimensions as the error asks
-        for, then the likeliest choices.
+        for, then what is as wide, then the likeliest choices.
         """
         unset = _UNSET.search(best.error)
         read = _read_at(self.model, best.far[:2])
         inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
         ranked = self._with_other_dimensions(chosen, best.error, inner or read)
-        phases = [ranked, *(self._changes(chosen, most, names) for names in (inner, read, None)
+        wide = self._of_other_widths(chosen, best.error, inner or read)
+        phases = [ranked, *wide, *(self._changes(chosen, most, names) for names in (inner, read, None)
                             for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
         for phase in phases:
-            found = chosen, best
+            found, further = (chosen, best), _nearer if phase in wide else _further
             for tried in phase:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
-                if reach.far > found[1].far:
+                if further(reach, found[1]):
                     found = tried, reach
-            if found[1].far > best.far:
+            if found[1] is not best:
                 break
         return found
 
@@ -267,9 +287,8 @@ class Trial:
         """
         latents = next(iter(self.choices))
         chosen = {**chosen, **{name: options.index(None) for name, options in self.choices.items() if None in options}}
-        for name, options in self.choices.items():
-            alike = next((at for at, one in enumerate(options) if isinstance(one, LikeLatents)), None)
-            if alike is not None:
+        for name in self.choices:
+            if (alike := next(self._like_latents(name), None)) is not None:
                 for index in range(len(self.choices[latents])):
                     yield {**chosen, latents: index, name: alike}
 
@@ -301,6 +320,15 @@ class Trial:
 
 def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int, int]]:
     return found[1].answer is not None, found[1].far
+
+
+def _further(one: Reach, other: Reach) -> bool:
+    return one.far > other.far
+
+
+def _nearer(one: Reach, other: Reach) -> bool:
+    """As `_further`, but the sizes in an error count more than the operations before it."""
+    return (*one.far[:2], one.far[3]) > (*other.far[:2], other.far[3])
 
 
 def _differ(one: Reach, other: Reach) -> bool:
