@@ -3,7 +3,7 @@
 import pytest
 
 from omni_kit.pysource.library import find_library
-from omni_kit.upstream.diffusers.calling import frames_of, images_of, listed_images, prompt_keys
+from omni_kit.upstream.diffusers.calling import frames_of, images_of, listed_images, prompt_keys, seconds_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 
@@ -39,6 +39,11 @@ def test_what_the_number_of_frames_is_called(name: str, frames: str) -> None:
 
 def test_pictures_have_no_frames() -> None:
     assert frames_of(read("FluxPipeline")) == ""
+
+
+def test_what_the_length_of_a_sound_is_called() -> None:
+    assert seconds_of(read("StableAudioPipeline")) == "audio_end_in_s"
+    assert seconds_of(read("WanPipeline")) == ""
 
 
 def test_keys_of_prompts_that_have_to_be_json_and_none_of_plain_ones() -> None:

@@ -136,6 +136,13 @@ def test_a_film_starts_from_its_first_frame(tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
+def test_a_pipeline_that_reads_an_output_by_its_name(tmp_path: Path) -> None:
+    """Kandinsky 5's pipeline reads `sample` of an output, where others index a tuple."""
+    new_model("five", "Kandinsky5Transformer3DModel", target="veomni", into=tmp_path)
+    assert asked(tmp_path / "five").status == "pass"
+
+
+@pytest.mark.sweep
 def test_what_the_pipeline_draws_itself_is_no_difference(tmp_path: Path) -> None:
     """GlmImage's encoder samples a code for each patch, other ones in each call."""
     new_model("glm", "GlmImagePipeline", target="veomni", into=tmp_path)

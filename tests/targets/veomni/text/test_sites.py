@@ -456,6 +456,7 @@ def test_sites_are_told_where_an_integration_is_refused() -> None:
         ("voxtral", r"passes labels to self.language_model \(.*modeling_voxtral.py:\d+\)"),
         ("gemma4_assistant", r"no loss from labels .*\(.*modeling_gemma4_assistant.py:\d+\)"),
         ("musicgen", r"reads `labels\[\.\.\., codebook\]` \(.*modeling_musicgen.py:\d+\)"),
+        ("moshi", r"shifts labels, and the loss function .*\(.*modeling_moshi.py:\d+\) shifts them again"),
         ("reformer", r"raises in training where .* != sequence_length` \(.*modeling_reformer.py:\d+\)"),
     ],
 )

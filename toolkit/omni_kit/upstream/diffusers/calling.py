@@ -16,6 +16,7 @@ _MEDIA = (
 )  # fmt: skip
 FRAMES = ("num_frames", "frames", "video_length")
 """Names of the argument for the number of frames."""
+_SECONDS = ("audio_end_in_s", "audio_length_in_s", "audio_duration", "audio_duration_s")
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
 _NO_PICTURES = ("adapter", "latents", "embeds", "video")
 
@@ -58,6 +59,11 @@ def listed_images(pipeline: Pipeline) -> list[str]:
 def frames_of(pipeline: Pipeline) -> str:
     """Return the name of a pipeline's argument for the number of frames; empty if it draws pictures."""
     return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
+
+
+def seconds_of(pipeline: Pipeline) -> str:
+    """Return the name of a pipeline's argument for the length of a sound; empty if it makes none."""
+    return next((name for name in call_arguments(pipeline) if name in _SECONDS), "")
 
 
 def prompt_keys(pipeline: Pipeline) -> list[str] | None:

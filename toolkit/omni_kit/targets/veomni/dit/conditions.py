@@ -9,7 +9,7 @@ from functools import cached_property
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.dit.transformer import TransformerContext
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import FRAMES, frames_of
+from omni_kit.upstream.diffusers.calling import FRAMES, frames_of, seconds_of
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import ComponentModel
@@ -35,6 +35,7 @@ class ConditionContext:
         frames: what the pipeline calls the number of frames; `films`, that it makes films.
         pictures: the arguments of its call that are the pictures it starts from.
         sees: the pipeline has a processor of pictures or videos.
+        seconds: what a pipeline of sounds calls their length; empty for others.
         sign: -1 where the pipeline negates the output.
         patch: how many places of a grid are one token.
     """
@@ -66,6 +67,7 @@ class ConditionContext:
     films: bool
     pictures: Sequence[str]
     sees: bool
+    seconds: str
     sign: int
     patch: int
 
@@ -98,6 +100,7 @@ class Conditions:
         scale = denoising.scale if denoising is not None else None
         unit = self.unit or Affine(1.0)
         frames = frames_of(self.pipeline) if self.pipeline is not None else ""
+        sees = denoising is not None and denoising.sees
         return ConditionContext(
             name=transformer.name,
             class_name=transformer.class_name,
@@ -125,7 +128,8 @@ class Conditions:
             frames=frames or FRAMES[0],
             films=bool(frames),
             pictures=images_needed(self.pipeline) if self.pipeline is not None else [],
-            sees=denoising is not None and denoising.sees,
+            sees=sees,
+            seconds=seconds_of(self.pipeline) if self.pipeline is not None and not sees else "",
             sign=denoising.sign if denoising is not None else 1,
             patch=self._patch,
         )

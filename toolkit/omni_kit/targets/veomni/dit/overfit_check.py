@@ -7,7 +7,7 @@ import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -378,16 +378,17 @@ def _answering(
     signature = inspect.signature(type(taught.denoiser).forward)
     own = taught.denoiser.forward
 
-    def forward(*args: Any, return_dict: bool = True, **kwargs: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(None, *args, **kwargs).arguments
         noisy, time = given[taught.arguments[0]], torch.as_tensor(given[taught.step]).flatten()[0]
         answers = [learned(one, time).to(one.dtype) for one in (noisy if isinstance(noisy, list) else [noisy])]
-        usual = own(*args, return_dict=False, **kwargs)[0]
-        shapes = [one.shape for one in (usual if isinstance(usual, list) else [usual])]
+        usual = own(*args, **kwargs)
+        shapes = [one.shape for one in (usual[0] if isinstance(usual[0], list) else [usual[0]])]
         # behind what is predicted there may be a variance, which is not taught
         answers = [torch.cat([one, torch.zeros_like(one)], dim=1) if shape[1] == 2 * one.shape[1] else one
                    for one, shape in zip(answers, shapes, strict=True)]  # fmt: skip
-        return (answers if isinstance(noisy, list) else answers[0],)
+        answer = answers if isinstance(noisy, list) else answers[0]
+        return (answer,) if isinstance(usual, tuple) else replace(usual, **{fields(usual)[0].name: answer})
 
     return lambda pipeline: replaced(taught.denoiser, "forward", forward)
 

@@ -123,7 +123,7 @@ class _Planner:
             **vars(self.transformer), "in_tree": self.in_tree, "models": DIFFUSION_MODELS, "config_path": config,
             "test_path": self._test, "pipeline": self.condition.pipeline,
             "denoiser": self.condition.denoiser or "transformer", "lora_modules": self._adapted, "films": self._films,
-            "pictures": self.condition.pictures,
+            "pictures": self.condition.pictures, "seconds": self.condition.seconds,
             "model_path": given.path, "download": given.download, "given": given.given,
             "package": base.replace("/", "."), "training_file": f"{yaml}.yaml",
             "attention": self._attention, "compiled": self.request.kernels.get(WRAPPER) == "true",

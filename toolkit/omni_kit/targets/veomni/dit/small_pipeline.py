@@ -84,7 +84,7 @@ def _toy(source: str, root: Path) -> Any:
     if not hasattr(getattr(pipeline, "vae", None), "encode"):
         raise ConditionsNotTested(f"{type(pipeline).__name__} has no autoencoder with an encoder")
     if "height" not in inspect.signature(pipeline.__call__).parameters:
-        raise ConditionsNotTested(f"VeOmni's data has images and videos, and {type(pipeline).__name__} draws neither")
+        raise ConditionsNotTested(f"{type(pipeline).__name__} draws neither images nor videos")
     return pipeline
 
 

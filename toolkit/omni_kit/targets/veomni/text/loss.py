@@ -23,6 +23,7 @@ OUTPUTS = {
 AUX = "FusedLinearAuxOutputMixin"
 """Base class of VeOmni's output classes, next to upstream's."""
 _CONFIG = SELF.attribute("config")
+_SHIFTED = tuple(Term("item", (LABELS, (rows, slice(1, None)))) for rows in (..., slice(None)))
 _VOCABULARY = (
     SELF.attribute("vocab_size"),
     _CONFIG.attribute("vocab_size"),
@@ -187,6 +188,22 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
         name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and name in {"CrossEntropyLoss", "cross_entropy"}:
             return node
+    return None
+
+
+def shifted_before(source: SourceFile, forward: ast.FunctionDef) -> ast.Call | None:
+    """Return the call of the loss function that takes labels without their first token; None where there is none.
+
+    The loss functions of transformers and VeOmni shift labels themselves (`transformers.loss.loss_utils`).
+    """
+    try:
+        found = [one for path in paths(source, forward) if path.labels for one in path.losses]
+    except Unsupported:
+        return None
+    for call, arguments, keywords in found:
+        given = dict(zip(("logits", "labels"), arguments, strict=False)) | keywords
+        if any(_holds(given.get("labels"), one) for one in _SHIFTED):
+            return call
     return None
 
 

@@ -33,6 +33,7 @@ from omni_kit.targets.veomni.text.loss import (
     own_loss,
     read_loss,
     recorded_logits,
+    shifted_before,
 )
 from omni_kit.targets.veomni.text.precision import guarded_methods, products
 from omni_kit.targets.veomni.text.replay import REPLAY, choices, is_installed, known_features, routing_methods
@@ -376,6 +377,11 @@ def refuse_without_loss(model: UpstreamModel) -> None:
         raise Refusal(
             f"upstream raises in training where `{ast.unparse(test.test)}` ({cls.source.where(test)}): VeOmni's packs "
             "have any length"
+        )
+    if (call := shifted_before(cls.source, node)) is not None:
+        raise Refusal(
+            f"{name}.forward shifts labels, and the loss function that it calls ({cls.source.where(call)}) shifts them "
+            "again: upstream trains on the token after the next one, across samples"
         )
     if read_loss(cls.source, node).calls or own_loss(node) is not None:
         return
