@@ -26,7 +26,7 @@ def related(real: Mapping[str, Any], toy: Mapping[str, Any]) -> Iterator[dict[st
     """
     before, now = dict(_sizes(real)), dict(_sizes(toy))
     known = [path for path in now if path in before]
-    large = {path: _ROOM for path in known if _TEXT not in path and now[path] >= _LARGE}
+    large = {path: _ROOM for path in known if len(path) > 1 and _TEXT not in path and now[path] >= _LARGE}
     if large:
         toy, now = _with(toy, large), {**now, **large}
         yield toy
@@ -49,7 +49,7 @@ def related(real: Mapping[str, Any], toy: Mapping[str, Any]) -> Iterator[dict[st
 
 
 def _rank(path: Path) -> int:
-    """How much a name reads like that of a width; the first is the likeliest."""
+    """Return the place of a name among the words for widths; the first is the likeliest."""
     name = next(str(key) for key in reversed(path) if isinstance(key, str))
     return next((place for place, word in enumerate(_WIDTHS) if name.endswith(word)), len(_WIDTHS))
 

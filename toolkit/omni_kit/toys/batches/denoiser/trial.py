@@ -327,7 +327,7 @@ def _further(one: Reach, other: Reach) -> bool:
 
 
 def _nearer(one: Reach, other: Reach) -> bool:
-    """As `_further`, but the sizes in an error count more than the operations before it."""
+    """Return the same as `_further`, but let the sizes in an error count more than the operations before it."""
     return (*one.far[:2], one.far[3]) > (*other.far[:2], other.far[3])
 
 
