@@ -4,11 +4,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 # Libraries whose functions others replace: kernels, loss functions, what compiles.
 _LIBRARIES = {"torch", "transformers", "diffusers"}
+_HERE = Path(__file__).resolve().parents[1]  # with the environment's libraries, wherever a clone lies
 _CLASSES = {"torch.nn.modules.module": "Module", "transformers.modeling_utils": "PreTrainedModel", "torch": "Tensor"}
 # Variables that pytest, and torch when it compiles first, set themselves.
 _OWN = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR"}
@@ -43,7 +45,8 @@ def changes(before: State, after: State) -> list[str]:
 def _left(before: Mapping[str, ModuleType], after: Mapping[str, ModuleType]) -> Iterator[str]:
     """Modules of temporary files: another test may make a file of the same name."""
     for name in after.keys() - before.keys():
-        if str(getattr(after[name], "__file__", None) or "").startswith(tempfile.gettempdir()):
+        file = Path(str(getattr(after[name], "__file__", None) or ""))
+        if file.is_relative_to(tempfile.gettempdir()) and not file.is_relative_to(_HERE):
             yield f"sys.modules keeps {name} of a temporary file"
 
 
