@@ -20,7 +20,7 @@ from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
-from .state import changes, state
+from .state import changes, forget_temporary, state
 
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -47,6 +47,7 @@ def state_as_before() -> Iterator[None]:
     """Fail a file that leaves changed what other files of its process use."""
     before = state()
     yield
+    forget_temporary(before)
     assert not (found := changes(before, state())), "\n".join(["this file leaves the process changed:", *found])
 
 

@@ -5,15 +5,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 # Libraries whose functions others replace: kernels, loss functions, what compiles.
 _LIBRARIES = {"torch", "transformers", "diffusers"}
 _HERE = Path(__file__).resolve().parents[1]  # with the environment's libraries, wherever a clone lies
 _CLASSES = {"torch.nn.modules.module": "Module", "transformers.modeling_utils": "PreTrainedModel", "torch": "Tensor"}
-# Variables that pytest, and torch when it compiles first, set themselves.
-_OWN = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR"}
+# Variables that pytest, torch when it compiles first, and makers of toys set themselves; none changes a result.
+_OWN = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR", "TRANSFORMERS_VERBOSITY"}
 
 State = Mapping[str, Mapping[str, Any]]
 
@@ -39,15 +39,15 @@ def state() -> State:
 
 def changes(before: State, after: State) -> list[str]:
     """Return what differs, in words; what was first loaded or registered between the two is no difference."""
-    return [*_left(before["module"], after["module"]), *_replaced(before, after)]
+    return list(_replaced(before, after))
 
 
-def _left(before: Mapping[str, ModuleType], after: Mapping[str, ModuleType]) -> Iterator[str]:
-    """Modules of temporary files: another test may make a file of the same name."""
-    for name in after.keys() - before.keys():
-        file = Path(str(getattr(after[name], "__file__", None) or ""))
+def forget_temporary(before: State) -> None:
+    """Remove modules of temporary files that were not there before: another test may make a file of the same name."""
+    for name in sys.modules.keys() - before["module"].keys():
+        file = Path(str(getattr(sys.modules[name], "__file__", None) or ""))
         if file.is_relative_to(tempfile.gettempdir()) and not file.is_relative_to(_HERE):
-            yield f"sys.modules keeps {name} of a temporary file"
+            del sys.modules[name]
 
 
 def _replaced(before: State, after: State) -> Iterator[str]:
@@ -61,9 +61,11 @@ def _replaced(before: State, after: State) -> Iterator[str]:
 
 
 def _own(kind: str, name: str, new: object) -> bool:
-    """Whether a library replaced what is its own: torch when its compiler is first imported, transformers itself."""
+    """Whether a library replaced what is its own: torch when its compiler is first imported, transformers itself, and
+    the kernels that are brought to a model anew.
+    """
     if kind == "module":
-        return name.partition(".")[0] in _LIBRARIES
+        return name.partition(".")[0] in _LIBRARIES or name.startswith("omni_kit_")
     return str(getattr(new, "__module__", None)).partition(".")[0] == kind.partition(".")[0]
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.state import changes, state
+from tests.state import changes, forget_temporary, state
 
 
 def test_what_a_file_leaves_changed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -18,9 +18,6 @@ def test_what_a_file_leaves_changed_is_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("OF_A_TEST", "1")
     before = state()
     assert changes(before, state()) == []
-    left = ModuleType("left_behind")
-    left.__file__ = str(tmp_path / "left_behind.py")
-    monkeypatch.setitem(sys.modules, "left_behind", left)
     monkeypatch.setitem(library.MAPPING, "causal", test_what_a_file_leaves_changed_is_named)
     monkeypatch.setattr(library, "loss", test_what_a_file_leaves_changed_is_named)
     monkeypatch.setenv("OF_A_TEST", "2")
@@ -29,11 +26,21 @@ def test_what_a_file_leaves_changed_is_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.chdir(tmp_path)
     found = changes(before, state())
     assert [one.partition(":")[0] for one in sorted(found)] == [
-        "place os.getcwd()", "place sys.path", "sys.modules keeps left_behind of a temporary file",
+        "place os.getcwd()", "place sys.path",
         "transformers.loss.stand_in loss is another one", "transformers.loss.stand_in.MAPPING causal is another one",
         "variable OF_ANOTHER", "variable OF_A_TEST",
     ]  # fmt: skip
     assert f"variable OF_A_TEST: '1' became {os.environ['OF_A_TEST']!r}" in found
+
+
+def test_modules_of_temporary_files_are_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = state()
+    left = ModuleType("left_behind")
+    left.__file__ = str(tmp_path / "left_behind.py")
+    monkeypatch.setitem(sys.modules, "left_behind", left)
+    forget_temporary(before)
+    assert "left_behind" not in sys.modules
+    assert sys.modules[__name__].__file__ == __file__
 
 
 def test_settings_of_torch_are_told() -> None:
@@ -47,8 +54,8 @@ def test_settings_of_torch_are_told() -> None:
     assert changes(before, state()) == []
 
 
-def test_what_is_imported_or_registered_is_no_change() -> None:
-    sys.modules.pop("wave", None)
+def test_what_is_imported_or_registered_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
     before = state()
     import wave
 

@@ -360,23 +360,16 @@ def test_a_length_that_only_parameters_know_is_found_by_the_error() -> None:
     assert denoiser_inputs(Positions())["0.context"].shape == (1, 32, 28)
 
 
-class Conditioned(Small):
-    """Adds a spectrum, whose width neither the config nor a name says, to pictures of one size."""
+class OfOneSide(Small):
+    """Takes pictures of one size, which neither the config nor a name says."""
 
-    def __init__(self, **config: Any) -> None:
-        super().__init__(**config)
-        self.spectrum = torch.nn.Conv1d(44, 6, 1)
-
-    def forward(self, x: torch.Tensor, t: torch.Tensor, spectrum: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, t: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         tokens = x.view(len(x), 6, 256)
-        done: torch.Tensor = tokens + self.spectrum(spectrum).mean(-1, keepdim=True)
-        return done.view(x.shape) * t[:, None, None, None]
+        return self.mixed(tokens.view(x.shape), self.text(context)) * t[:, None, None, None]
 
 
-def test_a_side_and_a_width_that_only_the_code_fixes_are_found_by_the_error() -> None:
-    found = denoiser_inputs(Conditioned())
-    assert found["0.x"].shape == (1, 6, 16, 16)
-    assert found["0.spectrum"].shape[1] == 44
+def test_a_side_that_only_the_code_fixes_is_found_by_the_error() -> None:
+    assert denoiser_inputs(OfOneSide())["0.x"].shape == (1, 6, 16, 16)
 
 
 class Described(Small):

@@ -29,7 +29,7 @@ from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import VIEWED, WIDTHS
+from omni_kit.toys.width_errors import WIDTHS
 
 _ROUNDS = 8
 _LIKELY = 12
@@ -196,20 +196,6 @@ class Trial:
             self.choices[name].append(other)
             yield {**chosen, name: len(self.choices[name]) - 1}
 
-    def _of_other_widths(self, chosen: Chosen, error: str, names: set[str]) -> tuple[Iterator[Chosen], ...]:
-        """Of what a failing statement reads: other latents, what is laid out like them, then what is as wide as the
-        layer in the error; nothing if it names none. Latents of another side, if the error has a fixed shape.
-        """
-        if VIEWED.search(error):
-            return (self._resized(chosen, next(iter(chosen))),)
-        if not any(pattern.search(error) for pattern in WIDTHS):
-            return ()
-        latents, *others = (name for name in chosen if re.split(r"\W", name)[0] in names or name == next(iter(chosen)))
-        layouts = range(len(self.choices[latents])) if latents in names else ()
-        alike = [(latents, at) for at in layouts] + [(one, at) for one in others for at in self._like_latents(one)]
-        resized = (tried for one in others for tried in self._resized(chosen, one))
-        return ({**chosen, name: at} for name, at in alike), resized
-
     def _like_latents(self, name: str) -> Iterator[int]:
         return (at for at, one in enumerate(self.choices[name]) if isinstance(one, LikeLatents))
 
@@ -223,24 +209,23 @@ class Trial:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
         What the failing statement depends on comes first, and of that what has as many dimensions as the error asks
-        for, then what is as wide, then the likeliest choices.
+        for, then the likeliest choices.
         """
         unset = _UNSET.search(best.error)
         read = _read_at(self.model, best.far[:2])
         inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
         ranked = self._with_other_dimensions(chosen, best.error, inner or read)
-        wide = self._of_other_widths(chosen, best.error, inner or read)
-        phases = [ranked, *wide, *(self._changes(chosen, most, names) for names in (inner, read, None)
+        phases = [ranked, *(self._changes(chosen, most, names) for names in (inner, read, None)
                             for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
         for phase in phases:
-            found, further = (chosen, best), _nearer if phase in wide else _further
+            found = chosen, best
             for tried in phase:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
-                if further(reach, found[1]):
+                if reach.far > found[1].far:
                     found = tried, reach
-            if found[1] is not best:
+            if found[1].far > best.far:
                 break
         return found
 
@@ -320,15 +305,6 @@ class Trial:
 
 def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int, int]]:
     return found[1].answer is not None, found[1].far
-
-
-def _further(one: Reach, other: Reach) -> bool:
-    return one.far > other.far
-
-
-def _nearer(one: Reach, other: Reach) -> bool:
-    """Return the same as `_further`, but let the sizes in an error count more than the operations before it."""
-    return (*one.far[:2], one.far[3]) > (*other.far[:2], other.far[3])
 
 
 def _differ(one: Reach, other: Reach) -> bool:
