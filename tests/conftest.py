@@ -48,7 +48,7 @@ def state_as_before() -> Iterator[None]:
     before = state()
     yield
     forget_temporary(before)
-    assert not (found := changes(before, state())), "\n".join(["this file leaves the process changed:", *found])
+    assert not (found := [*changes(before, state())]), "\n".join(["this file leaves the process changed:", *found])
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What all tests of a process share: a file that leaves it changed makes later ones fail, or pass, without a cause."""
+"""State that all tests of a process share: a file that changes it makes later tests fail, or pass, without a cause."""
 
 import os
 import sys
@@ -37,11 +37,6 @@ def state() -> State:
     return found
 
 
-def changes(before: State, after: State) -> list[str]:
-    """Return what differs, in words; what was first loaded or registered between the two is no difference."""
-    return list(_replaced(before, after))
-
-
 def forget_temporary(before: State) -> None:
     """Remove modules of temporary files that were not there before: another test may make a file of the same name."""
     for name in sys.modules.keys() - before["module"].keys():
@@ -50,7 +45,8 @@ def forget_temporary(before: State) -> None:
             del sys.modules[name]
 
 
-def _replaced(before: State, after: State) -> Iterator[str]:
+def changes(before: State, after: State) -> Iterator[str]:
+    """Yield, in words, what was replaced; what was first imported or registered in between is no change."""
     for kind, names in before.items():
         now = after.get(kind, {})
         strict = kind in {"place", "variable", "setting of torch"}
@@ -61,8 +57,8 @@ def _replaced(before: State, after: State) -> Iterator[str]:
 
 
 def _own(kind: str, name: str, new: object) -> bool:
-    """Whether a library replaced what is its own: torch when its compiler is first imported, transformers itself, and
-    the kernels that are brought to a model anew.
+    """Whether a library replaced its own objects: torch when its compiler is first imported, transformers itself, and
+    omni-kit's kernels, which are registered again for each model.
     """
     if kind == "module":
         return name.partition(".")[0] in _LIBRARIES or name.startswith("omni_kit_")

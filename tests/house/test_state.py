@@ -1,4 +1,4 @@
-"""A file of tests that leaves changed what others use is told by what it changed, and importing changes nothing."""
+"""Changes of shared state that a test file leaves are named; imports are no change."""
 
 import os
 import sys
@@ -17,14 +17,14 @@ def test_what_a_file_leaves_changed_is_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setitem(sys.modules, library.__name__, library)
     monkeypatch.setenv("OF_A_TEST", "1")
     before = state()
-    assert changes(before, state()) == []
+    assert [*changes(before, state())] == []
     monkeypatch.setitem(library.MAPPING, "causal", test_what_a_file_leaves_changed_is_named)
     monkeypatch.setattr(library, "loss", test_what_a_file_leaves_changed_is_named)
     monkeypatch.setenv("OF_A_TEST", "2")
     monkeypatch.setenv("OF_ANOTHER", "3")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    found = changes(before, state())
+    found = [*changes(before, state())]
     assert [one.partition(":")[0] for one in sorted(found)] == [
         "place os.getcwd()", "place sys.path",
         "transformers.loss.stand_in loss is another one", "transformers.loss.stand_in.MAPPING causal is another one",
@@ -51,7 +51,7 @@ def test_settings_of_torch_are_told() -> None:
             "setting of torch default device", "setting of torch functions that see every operation",
             "setting of torch gradients",
         }  # fmt: skip
-    assert changes(before, state()) == []
+    assert [*changes(before, state())] == []
 
 
 def test_what_is_imported_or_registered_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,4 +60,4 @@ def test_what_is_imported_or_registered_is_no_change(monkeypatch: pytest.MonkeyP
     import wave
 
     assert sys.modules["wave"] is wave
-    assert changes(before, state()) == []
+    assert [*changes(before, state())] == []

@@ -80,9 +80,9 @@ def test_a_server_that_imports_more_is_a_fork_of_one_that_never_has(logs: Path) 
             assert server(again) == server(one)
             os.kill(server(one), signal.SIGKILL)
             assert one.ask(both) == [True, True]
-        with worker(logs, "json.tool", beyond=("wave",)) as anew:
-            assert anew.ask(both) == [True, True]
-            last = server(anew)
+        with worker(logs, "json.tool", beyond=("wave",)) as restarted:
+            assert restarted.ask(both) == [True, True]
+            last = server(restarted)
     close_servers()
     _wait_for_end(last)
 

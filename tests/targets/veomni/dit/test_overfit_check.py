@@ -33,7 +33,7 @@ def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
     assert "4 called: attention, get_condition" in found.reason
 
 
-# Part of the wrapper, what is right in it, what is wrong, and what is said of it.
+# File of the wrapper, the right text, the wrong text, and the expected message.
 _ENCODED = (
     "condition",
     "self._normalised(self._encoded(pixels))",

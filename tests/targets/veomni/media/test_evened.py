@@ -11,17 +11,21 @@ import torch
 from omni_kit.scaffold import new_model
 
 
-@pytest.fixture(scope="module")
-def media(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The module for media of a scaffold."""
-    place = tmp_path_factory.mktemp("plugins")
-    new_model("tiles", "llava_next", target="veomni", into=place)
-    spec = importlib.util.spec_from_file_location("tiles_media", place / "tiles" / "media.py")
+def imported(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The module for media of a scaffold."""
+    place = tmp_path_factory.mktemp("plugins")
+    new_model("tiles", "llava_next", target="veomni", into=place)
+    return imported(place / "tiles" / "media.py")
 
 
 def test_pictures_of_fewer_tiles_are_padded_where_they_are_not_joined(media: Any) -> None:
@@ -46,11 +50,7 @@ def test_flat_patches_with_a_grid_need_no_padding(tmp_path: Path) -> None:
 
 def test_a_model_that_hears_gets_sounds_to_train_on(tmp_path: Path) -> None:
     new_model("heard", "granite_speech", target="veomni", into=tmp_path)
-    spec = importlib.util.spec_from_file_location("heard_data", tmp_path / "heard" / "make_data.py")
-    assert spec is not None
-    assert spec.loader is not None
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
+    maker = imported(tmp_path / "heard" / "make_data.py")
     made = maker.sample(random.Random(0), 1, tmp_path)
     files = [piece["path"] for piece in made["messages"][0]["content"] if piece["type"] == "audio"]
     assert files

@@ -46,22 +46,15 @@ def rotary(
     return _turned(q, cos, sin), _turned(k, cos, sin)
 
 
-def full_rotary(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    position_ids: torch.Tensor | None = None,
-    unsqueeze_dim: int = 1,
-) -> Pair:
-    """Apply `rotary` to whole heads.
+def full_rotary(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, *rest: Any, **named: Any) -> Pair:
+    """Apply `rotary` to whole heads; it takes the same arguments.
 
     Raises:
         ValueError: the tables are narrower than the heads; real kernels read beyond them.
     """
     if cos.shape[-1] != q.shape[-1]:
         raise ValueError(f"a kernel that turns whole heads of {q.shape[-1]} channels gets tables of {cos.shape[-1]}")
-    return rotary(q, k, cos, sin, position_ids, unsqueeze_dim)
+    return rotary(q, k, cos, *rest, **named)
 
 
 def rotary_vision(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Pair:

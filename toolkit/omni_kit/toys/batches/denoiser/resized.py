@@ -68,18 +68,13 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
 
 
 def _with_area(name: str, option: Option, shape: torch.Size, error: str) -> Iterator[Resized]:
-    """Yield an argument with as many rows as columns, so many that a fixed shape in an error holds them."""
-    if (said := VIEWED.search(error)) is None or len(shape) < _PICTURE or not shape.numel():
+    """Yield an argument with as many rows as columns, in the number that a fixed shape in an error needs."""
+    if (said := VIEWED.search(error)) is None or len(shape) < _PICTURE:
         return
     wanted = math.prod(size for one in said[1].split(",") if (size := int(one)) > 0)
     area, rest = divmod(shape[-1] * shape[-2] * wanted, int(said[2]) or 1)
-    side = math.isqrt(area)
-    if (
-        rest == 0
-        and side * side == area
-        and 0 < side <= _LARGEST
-        and shape.numel() // (shape[-1] * shape[-2]) * area <= _MOST
-    ):
+    side, fits = math.isqrt(area), shape.numel() // (shape[-1] * shape[-2]) * area <= _MOST
+    if rest == 0 and side * side == area and 0 < side <= _LARGEST and fits:
         yield Resized(Resized(option, name, len(shape) - 2, side), name, len(shape) - 1, side)
 
 
