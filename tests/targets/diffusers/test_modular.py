@@ -164,6 +164,21 @@ def test_statements_are_copied_as_they_are(case: Case) -> None:
     assert "locals()" not in text
 
 
+def copied(folder: Path, name: str, changed: tuple[tuple[str, str], ...]) -> Path:
+    """The installed diffusers as a tree of links, one file of it edited."""
+    root = folder / "diffusers"
+    shutil.copytree(find_library("diffusers").root, root, copy_function=os.symlink,
+                    ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))  # fmt: skip
+    file = root / name
+    text = file.read_text(encoding="utf-8")
+    file.unlink()
+    for old, new in changed:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    return root
+
+
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     with Sides(tmp_path_factory.mktemp("sides")) as both:
@@ -209,6 +224,25 @@ def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, t
         assert report.prove.detected == report.prove.located == report.prove.faults
 
 
+@pytest.mark.parametrize("pipeline", ["CogView4Pipeline", pytest.param("Lumina2Pipeline", marks=pytest.mark.sweep)])
+def test_a_guider_takes_over_from_a_branch_that_names_its_result(pipeline: str, tmp_path: Path, sides: Sides) -> None:
+    """Both branches assign `noise_pred`: without guidance, the first answer."""
+    package = f"named_by_{pipeline.lower()}"
+    made = new_model(package, pipeline, target="diffusers", kind="modular", into=tmp_path)
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["ClassifierFreeGuidance"]
+    assert not made.plan.todo
+    report = run_parity(tmp_path / package, ("stages",), sides=sides)
+    assert report.ok, report.levels
+
+
+def test_a_branch_without_guidance_that_does_more_keeps_its_statements(tmp_path: Path) -> None:
+    alone = "else:\n                    noise_pred = noise_pred_cond"
+    root = copied(tmp_path, "pipelines/cogview4/pipeline_cogview4.py", ((alone, f"{alone} * 2"),))
+    made = new_model("named", "CogView4Pipeline", target="diffusers", kind="modular", into=tmp_path,
+                     diffusers=root, dry_run=True)  # fmt: skip
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["the pipeline's own"]
+
+
 JOINED = "prompt_embeds = torch.cat([negative_prompt_embeds, prompt_embeds], dim=0)"
 HALVES = "noise_pred_uncond, noise_pred_text = noise_pred.chunk(2)"
 TURNED = (JOINED, "prompt_embeds = torch.cat([prompt_embeds, negative_prompt_embeds], dim=0)")
@@ -225,16 +259,7 @@ OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
      "it does more in its guidance branch"),
 ]))  # fmt: skip
 def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ...], why: str, tmp_path: Path) -> None:
-    installed = find_library("diffusers").root
-    root = tmp_path / "diffusers"
-    shutil.copytree(installed, root, copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    file = root / "pipelines" / "cogview3" / "pipeline_cogview3plus.py"
-    text = file.read_text(encoding="utf-8")
-    file.unlink()
-    for old, new in changed:
-        assert old in text
-        text = text.replace(old, new)
-    file.write_text(text, encoding="utf-8")
+    root = copied(tmp_path, "pipelines/cogview3/pipeline_cogview3plus.py", changed)
     given = {"target": "diffusers", "kind": "modular", "into": tmp_path, "diffusers": root, "dry_run": True}
     made = new_model("halves", "CogView3PlusPipeline", **given)  # type: ignore[arg-type]
     (said,) = [one for one in made.plan.decisions if one.what == "guidance"]

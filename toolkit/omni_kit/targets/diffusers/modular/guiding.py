@@ -92,6 +92,7 @@ class _Pair:
         rest: what else is done with the combined output.
         positive: what the rest calls the first answer, where that is not its variable.
         between: what is done with each answer before they are combined.
+        otherwise: without guidance, the first answer is assigned to the combination's variable.
     """
 
     first: cst.BaseStatement
@@ -106,6 +107,7 @@ class _Pair:
     rest: Sequence[ast.stmt]
     positive: str = ""
     between: Sequence[ast.Assign] = ()
+    otherwise: bool = False
 
 
 def _blocks(node: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
@@ -120,15 +122,22 @@ def _pair(block: Sequence[cst.CSTNode]) -> _Pair | None:
         if not isinstance(one, cst.BaseStatement) or not isinstance(other, cst.If):
             continue
         asked, branch = _asked(tree(one).body[0]), tree(other).body[0]
-        if asked is None or not isinstance(branch, ast.If) or branch.orelse or len(branch.body) < 2:
+        if asked is None or not isinstance(branch, ast.If) or len(branch.body) < 2:
             continue
         again, combined = _asked(branch.body[0]), branch.body[1]
         if again is None or not isinstance(combined, ast.Assign) or not is_combination(combined.value):
             continue
-        if isinstance(combined.targets[0], ast.Name):
-            return _Pair(one, other, asked[0], again[0], asked[1], again[1], asked[2] and again[2], branch.test,
-                         combined, branch.body[2:])  # fmt: skip
+        target = ast.unparse(combined.targets[0])
+        if not isinstance(combined.targets[0], ast.Name) or not _leaves(branch.orelse, target, asked[0]):
+            continue
+        return _Pair(one, other, asked[0], again[0], asked[1], again[1], asked[2] and again[2], branch.test,
+                     combined, branch.body[2:], otherwise=bool(branch.orelse))  # fmt: skip
     return None
+
+
+def _leaves(orelse: Sequence[ast.stmt], target: str, answer: str) -> bool:
+    """Whether what happens without guidance leaves the first answer as it is."""
+    return [ast.unparse(one) for one in orelse] in ([], [f"{target} = {answer}"])
 
 
 def _asked(node: ast.stmt) -> tuple[str, ast.Subscript, bool] | None:
@@ -235,11 +244,13 @@ class _Change:
 
     def _combined(self, guider: str) -> Iterator[str]:
         pair, target = self.pair, ast.unparse(self.pair.combined.targets[0])
-        if not pair.rest and target == pair.answer:
-            yield f"{pair.answer} = {guider}(guider_state)[0]"
+        if not pair.rest and (target == pair.answer or pair.otherwise):
+            yield f"{target} = {guider}(guider_state)[0]"
             return
         yield f"guider_output = {guider}(guider_state)"
         yield f"{pair.answer} = guider_output.pred_cond"
+        if pair.otherwise:
+            yield f"{target} = {pair.answer}"
         yield f"if {ast.unparse(pair.test)}:"
         read = {one.id for node in pair.rest for one in ast.walk(node) if isinstance(one, ast.Name)}
         if pair.other in read:
