@@ -235,12 +235,23 @@ def test_a_guider_takes_over_from_a_branch_that_names_its_result(pipeline: str, 
     assert report.ok, report.levels
 
 
-def test_a_branch_without_guidance_that_does_more_keeps_its_statements(tmp_path: Path) -> None:
-    alone = "else:\n                    noise_pred = noise_pred_cond"
-    root = copied(tmp_path, "pipelines/cogview4/pipeline_cogview4.py", ((alone, f"{alone} * 2"),))
+ALONE = "else:\n                    noise_pred = noise_pred_cond"
+GUIDES = "\n                # perform guidance\n"
+COMBINES = "                    noise_pred = noise_pred_uncond + "
+
+
+@pytest.mark.parametrize(("changed", "choice"), [
+    (((ALONE, f"{ALONE} * 2"),), "the pipeline's own"),
+    (((GUIDES, f"                noise_pred_cond = noise_pred_cond[:, :2]\n{GUIDES}"),), "the pipeline's own"),
+    (((GUIDES, f"                noise_pred_cond = noise_pred_cond[:, :2]\n{GUIDES}"),
+      (COMBINES, f"                    noise_pred_uncond = noise_pred_uncond[:, :2]\n{COMBINES}")),
+     "ClassifierFreeGuidance"),
+])  # fmt: skip
+def test_both_outputs_are_treated_alike(changed: tuple[tuple[str, str], ...], choice: str, tmp_path: Path) -> None:
+    root = copied(tmp_path, "pipelines/cogview4/pipeline_cogview4.py", changed)
     made = new_model("named", "CogView4Pipeline", target="diffusers", kind="modular", into=tmp_path,
                      diffusers=root, dry_run=True)  # fmt: skip
-    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["the pipeline's own"]
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == [choice]
 
 
 JOINED = "prompt_embeds = torch.cat([negative_prompt_embeds, prompt_embeds], dim=0)"

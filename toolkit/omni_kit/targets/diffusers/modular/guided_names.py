@@ -11,17 +11,17 @@ from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE
 
 
 class Stead(cst.CSTTransformer):
-    """Puts statements instead of two others."""
+    """Puts statements instead of others."""
 
-    def __init__(self, pair: tuple[cst.CSTNode, cst.CSTNode], code: Sequence[cst.CSTNode]) -> None:
-        self.pair = pair
+    def __init__(self, others: Sequence[cst.CSTNode], code: Sequence[cst.CSTNode]) -> None:
+        self.others = others
         self.code = code
 
     def on_leave(self, original_node, updated_node):  # type: ignore[no-untyped-def]
-        """The statements for the first, and nothing for the second."""
-        if original_node is self.pair[0]:
+        """The statements for the first, and nothing for the rest."""
+        if original_node is self.others[0]:
             return cst.FlattenSentinel(self.code)
-        if original_node is self.pair[1]:
+        if any(original_node is one for one in self.others):
             return cst.RemoveFromParent()
         return super().on_leave(original_node, updated_node)
 

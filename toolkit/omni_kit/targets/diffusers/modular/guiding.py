@@ -5,7 +5,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import takewhile
 
 import libcst as cst
 
@@ -21,6 +21,8 @@ from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE, Guider, guider_for
 
 _CACHED = "cache_context"
+# An answer, where a guider's batch holds it.
+_HELD = ast.Attribute(ast.Name("guider_state_batch", ast.Load()), "noise_pred", ast.Load())
 _HOMES = {"FrozenDict": "diffusers.configuration_utils"}
 
 
@@ -77,7 +79,7 @@ def guided(opened: Opened) -> Guided:
     if pair is None:
         raise Unsupported("it does more between the two denoiser calls than call and combine")
     if single is not None:
-        pair = replace(pair, positive=single.positive, between=single.between)
+        pair = replace(pair, positive=single.positive, between=[*single.between, *pair.between])
     return _Change(opened, guider, told.scale, pair).made()
 
 
@@ -86,7 +88,7 @@ class _Pair:
     """Two calls, one after the other.
 
     Attributes:
-        first, second: the statements: one asks, the other asks again and combines.
+        statements: those that ask, and the last one, which asks again and combines.
         answer: the variable of the first answer; `other` that of the second.
         cached: the calls stand in contexts of a cache.
         rest: what else is done with the combined output.
@@ -95,12 +97,11 @@ class _Pair:
         otherwise: without guidance, the first answer is assigned to the combination's variable.
     """
 
-    first: cst.BaseStatement
-    second: cst.BaseStatement
+    statements: Sequence[cst.CSTNode]
     answer: str
     other: str
-    value: ast.Subscript
-    again: ast.Subscript
+    value: ast.Subscript | ast.Attribute
+    again: ast.Subscript | ast.Attribute
     cached: bool
     test: ast.expr
     combined: ast.Assign
@@ -118,21 +119,36 @@ def _blocks(node: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
 
 
 def _pair(block: Sequence[cst.CSTNode]) -> _Pair | None:
-    for one, other in pairwise(block):
-        if not isinstance(one, cst.BaseStatement) or not isinstance(other, cst.If):
+    for end, other in enumerate(block):
+        if not isinstance(other, cst.If):
             continue
-        asked, branch = _asked(tree(one).body[0]), tree(other).body[0]
-        if asked is None or not isinstance(branch, ast.If) or len(branch.body) < 2:
-            continue
-        again, combined = _asked(branch.body[0]), branch.body[1]
-        if again is None or not isinstance(combined, ast.Assign) or not is_combination(combined.value):
-            continue
-        target = ast.unparse(combined.targets[0])
-        if not isinstance(combined.targets[0], ast.Name) or not _leaves(branch.orelse, target, asked[0]):
-            continue
-        return _Pair(one, other, asked[0], again[0], asked[1], again[1], asked[2] and again[2], branch.test,
-                     combined, branch.body[2:], otherwise=bool(branch.orelse))  # fmt: skip
+        for start in range(end - 1, max(end - 4, -1), -1):
+            first = block[start:end]
+            if not all(isinstance(one, cst.BaseStatement) for one in first):
+                break
+            asked = _asked([tree(one).body[0] for one in first])
+            if asked is not None and asked.count == len(first):
+                found = _combining(asked, tree(other).body[0])
+                if found is not None:
+                    return replace(found, statements=[*first, other])
     return None
+
+
+def _combining(asked: "_Asked", branch: ast.stmt) -> _Pair | None:
+    """The pair, if a branch asks again, treats the answer as the first was treated, and combines both."""
+    again = _asked(branch.body) if isinstance(branch, ast.If) else None
+    if not isinstance(branch, ast.If) or again is None or again.count == len(branch.body):
+        return None
+    combined = branch.body[again.count]
+    if not isinstance(combined, ast.Assign) or not is_combination(combined.value):
+        return None
+    target = ast.unparse(combined.targets[0])
+    alike = asked.treated(ast.Name(asked.answer)) == again.treated(ast.Name(asked.answer))
+    if not alike or not isinstance(combined.targets[0], ast.Name) or not _leaves(branch.orelse, target, asked.answer):
+        return None
+    return _Pair((), asked.answer, again.answer, asked.call, again.call, asked.cached and again.cached, branch.test,
+                 combined, branch.body[again.count + 1 :], between=asked.between,
+                 otherwise=bool(branch.orelse))  # fmt: skip
 
 
 def _leaves(orelse: Sequence[ast.stmt], target: str, answer: str) -> bool:
@@ -140,18 +156,54 @@ def _leaves(orelse: Sequence[ast.stmt], target: str, answer: str) -> bool:
     return [ast.unparse(one) for one in orelse] in ([], [f"{target} = {answer}"])
 
 
-def _asked(node: ast.stmt) -> tuple[str, ast.Subscript, bool] | None:
-    """The variable that an answer becomes, the call, and whether it stands in the context of a cache."""
-    cached = False
-    if isinstance(node, ast.With) and len(node.body) == len(node.items) == 1:
-        head = node.items[0].context_expr
-        cached = isinstance(head, ast.Call) and (dotted(head.func) or "").endswith(_CACHED)
-        node = node.body[0] if cached else node
-    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+@dataclass(frozen=True)
+class _Asked:
+    """Statements that call the denoiser.
+
+    Attributes:
+        answer: the variable that its output becomes.
+        call: the call, and which of its outputs is taken.
+        cached: the call stands in the context of a cache.
+        between: what is done with the output next.
+        count: how many statements these are.
+    """
+
+    answer: str
+    call: ast.Subscript | ast.Attribute
+    cached: bool
+    between: Sequence[ast.Assign]
+    count: int
+
+    def treated(self, answer: ast.expr) -> list[str]:
+        """What is done with an output, as text."""
+        return [ast.unparse(_Held(self.answer, answer).visit(copy.deepcopy(one.value))) for one in self.between]
+
+
+def _asked(nodes: Sequence[ast.stmt]) -> _Asked | None:
+    head, cached = nodes[0], False
+    inner: Sequence[ast.stmt] = [head]
+    if isinstance(head, ast.With) and len(head.items) == 1:
+        context = head.items[0].context_expr
+        cached = isinstance(context, ast.Call) and (dotted(context.func) or "").endswith(_CACHED)
+        inner = head.body if cached else inner
+    call = inner[0]
+    if not isinstance(call, ast.Assign) or not isinstance(call.targets[0], ast.Name):
         return None
-    value = node.value
-    fits = isinstance(value, ast.Subscript) and isinstance(value.value, ast.Call)
-    return (node.targets[0].id, value, cached) if fits and isinstance(value, ast.Subscript) else None
+    if not isinstance(call.value, ast.Subscript | ast.Attribute) or not isinstance(call.value.value, ast.Call):
+        return None
+    answer = call.targets[0].id
+    between = list(takewhile(lambda one: _changes(one, answer), [*inner[1:], *nodes[1:]]))
+    if len(between) < len(inner) - 1:
+        return None
+    changes = [one for one in between if isinstance(one, ast.Assign)]
+    return _Asked(answer, call.value, cached, changes, len(between) - len(inner) + 2)
+
+
+def _changes(node: ast.stmt, name: str) -> bool:
+    """Whether a statement computes a variable from itself."""
+    if not isinstance(node, ast.Assign) or [ast.unparse(one) for one in node.targets] != [name]:
+        return False
+    return name in _names(ast.unparse(node.value)) and not is_combination(node.value)
 
 
 @dataclass(frozen=True)
@@ -167,7 +219,7 @@ class _Change:
         """The pipeline with the guider."""
         scales, chosen = self._scales()
         code = cst.parse_module("\n".join(self._lines(chosen)) + "\n").body
-        written = visited(self.opened.call.written, Stead((self.pair.first, self.pair.second), code))
+        written = visited(self.opened.call.written, Stead(self.pair.statements, code))
         function = ast.parse(cst.Module([written]).code).body[0]
         self._check(function, scales)
         renamed = visited(written, ByGuider(chosen, scales))
@@ -231,10 +283,10 @@ class _Change:
         if pair.cached:
             yield f'    with {denoiser}.{_CACHED}("cond" if {guider}.is_conditional else "uncond"):'
             inner *= 2
-        yield f"{inner}guider_state_batch.noise_pred = {ast.unparse(call)}"
+        yield f"{inner}{ast.unparse(_HELD)} = {ast.unparse(call)}"
         for node in pair.between:
-            value = _Held(pair.answer).visit(copy.deepcopy(node.value))
-            yield f"    guider_state_batch.noise_pred = {ast.unparse(value)}"
+            value = _Held(pair.answer, _HELD).visit(copy.deepcopy(node.value))
+            yield f"    {ast.unparse(_HELD)} = {ast.unparse(value)}"
         yield f"    {guider}.cleanup_models({denoiser})"
         yield from self._combined(guider)
 
@@ -303,17 +355,17 @@ def _names(text: str) -> set[str]:
 
 
 class _Held(ast.NodeTransformer):
-    """An answer, where a guider's batch holds it."""
+    """Puts an expression in the place of an answer."""
 
-    def __init__(self, answer: str) -> None:
+    def __init__(self, answer: str, instead: ast.expr) -> None:
         self.answer = answer
+        self.instead = instead
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Replace the name of the output by an attribute of the guider's state."""
-        held = ast.Attribute(ast.Name("guider_state_batch", ast.Load()), "noise_pred", ast.Load())
-        return held if node.id == self.answer else node
+        """Replace the variable of the output."""
+        return self.instead if node.id == self.answer else node
 
 
 def _is_around(loop: ast.For, call: ast.expr) -> bool:
     wanted = ast.unparse(call)
-    return any(ast.unparse(node) == wanted for node in ast.walk(loop) if isinstance(node, ast.Subscript))
+    return any(ast.unparse(node) == wanted for node in ast.walk(loop) if isinstance(node, type(call)))
