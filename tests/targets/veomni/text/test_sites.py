@@ -119,7 +119,7 @@ def test_what_differs_is_left_alone(model: Models, model_type: str, site: str, r
     assert re.search(reason, skipped[0].reason)
 
 
-@pytest.mark.parametrize("model_type", first(1, ["gemma2", "gemma3_text", "granitemoe", "cohere2"]))
+@pytest.mark.parametrize("model_type", first(1, ["gemma2", "gemma3_text"]))
 def test_changed_logits_are_only_adapted(model: Models, model_type: str) -> None:
     assert decisions(model(model_type))["causal-lm-loss"] == {"adapt"}
 
@@ -129,7 +129,8 @@ def mutated(library: Library, tmp_path: Path, old: str, new: str, **values: Any)
     import shutil
 
     root = tmp_path / "transformers"
-    for name in ("__init__.py", "activations.py", "conversion_mapping.py", "configuration_utils.py"):
+    for name in ("__init__.py", "activations.py", "conversion_mapping.py", "configuration_utils.py",
+                 "modeling_outputs.py"):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library.root / name, root / name)
     for folder in ("olmoe", "auto", "mixtral"):
@@ -232,10 +233,22 @@ def test_another_place_of_rounding_is_named(library: Library, tmp_path: Path) ->
     assert "`self.weight * hidden_states` (transformers/models/olmoe/" in site.reason
 
 
-def test_scaled_logits_are_seen(library: Library, tmp_path: Path) -> None:
-    old = "logits = self.lm_head(hidden_states[:, slice_indices, :])"
-    subject = mutated(library, tmp_path, old, f"{old}\n        logits = logits * 0.5")
-    assert decisions(subject)["causal-lm-loss"] == {"adapt"}
+HEAD = "logits = self.lm_head(hidden_states[:, slice_indices, :])"
+SCALED = f"{HEAD}\n        logits = logits / self.config.router_aux_loss_coef"
+
+
+@pytest.mark.parametrize(("new", "decision"), first(3, [
+    (SCALED, "patch"),
+    (f"{SCALED} / self.lm_head.weight.norm()", "adapt"),
+    (f"{HEAD}\n        if use_cache:\n            logits = logits * 0.5", "adapt"),
+    (f"{HEAD} * 0.5", "patch"),
+    (f"{HEAD} * self.top_k_of_a_layer", "adapt"),
+    (f"{HEAD}\n        shown = logits\n        logits = logits * 0.5\n        self.shown = shown", "adapt"),
+]))  # fmt: skip
+def test_a_fused_loss_takes_scaled_hidden_states(library: Library, tmp_path: Path, new: str, decision: str) -> None:
+    subject = mutated(library, tmp_path, HEAD, new)
+    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "causal-lm-loss")
+    assert site.decision == decision, site.reason
 
 
 def test_another_activation_is_seen(model: Models) -> None:

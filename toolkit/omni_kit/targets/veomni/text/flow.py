@@ -4,11 +4,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from omni_kit.pysource.eval import Domain, Frame, Function, Native, Scope, Unsupported
 from omni_kit.pysource.eval.python import BUILTINS
-from omni_kit.pysource.source import SourceFile
+from omni_kit.pysource.source import SourceFile, dotted
 
 _MOST = 512
 """Paths through one forward."""
@@ -33,9 +34,19 @@ class Term:
         """Return an attribute of it."""
         return Term("attribute", (self, name))
 
+    @property
+    def is_logits(self) -> bool:
+        """Whether it is the logits, scaled or not."""
+        return self.made == "logits"
+
     def holds(self, other: "Term") -> bool:
         """Return whether another value is part of how it is made."""
         return any(one == other for one in _within(self))
+
+    @property
+    def holds_logits(self) -> bool:
+        """Whether the logits are part of how it is made."""
+        return any(map(_is_logits, _within(self)))
 
 
 SELF = Term("parameter", ("self",))
@@ -59,6 +70,7 @@ class Path:
         losses: the calls of the loss function, each with its arguments.
         before: how many logits were computed before the first call of the loss function.
         uses: the expressions that take the logits, each with its result.
+        scales: the expressions that multiply or divide the logits by a number of the model.
         result: what is returned.
     """
 
@@ -67,7 +79,18 @@ class Path:
     losses: list[tuple[ast.Call, list[Any], dict[str, Any]]] = field(default_factory=list)
     before: int = 0
     uses: list[tuple[ast.AST, Any]] = field(default_factory=list)
+    scales: list[ast.BinOp] = field(default_factory=list)
     result: Any = None
+
+    @property
+    def logits(self) -> Term:
+        """What the loss function and the output take: the logits, or the scaled ones."""
+        return Term("logits", tuple(map(factor, self.scales)))
+
+
+def factor(scale: ast.BinOp) -> str:
+    """What follows the logits in an expression that scales them."""
+    return f"{'/' if isinstance(scale.op, ast.Div) else '*'} {ast.unparse(scale.right)}"
 
 
 def paths(source: SourceFile, forward: ast.FunctionDef) -> list[Path]:
@@ -79,12 +102,24 @@ def paths(source: SourceFile, forward: ast.FunctionDef) -> list[Path]:
     return [path for labels in (True, False) for path in _taken(source, forward, labels)]
 
 
+@cache
+def _numbers(source: SourceFile) -> frozenset[str]:
+    """The attributes that modules of a file take from their config, and from nowhere else."""
+    given: dict[str, set[bool]] = {}
+    for node in ast.walk(source.tree):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            name = dotted(target) or ""
+            if isinstance(node, ast.Assign) and name.startswith("self.") and name.count(".") == 1:
+                given.setdefault(name[5:], set()).add((dotted(node.value) or "").startswith("config."))
+    return frozenset(name for name, values in given.items() if values == {True})
+
+
 def _taken(source: SourceFile, forward: ast.FunctionDef, labels: bool) -> Iterator[Path]:
     open_ends: list[list[bool]] = [[]]
     for _ in range(_MOST):
         if not open_ends:
             return
-        domain = _Flow(Path(labels), open_ends.pop())
+        domain = _Flow(Path(labels), open_ends.pop(), _numbers(source))
         try:
             domain.path.result = _entered(source, forward, domain)
         except _Raised:
@@ -114,11 +149,13 @@ class _Flow(Domain):
 
     Args:
         prefix: the answers to the first conditions that nothing decides.
+        numbers: the attributes of modules that are values of the config.
     """
 
-    def __init__(self, path: Path, prefix: Sequence[bool]) -> None:
+    def __init__(self, path: Path, prefix: Sequence[bool], numbers: frozenset[str]) -> None:
         super().__init__()
         self.path = path
+        self.numbers = numbers
         self.prefix = prefix
         self.answers: dict[str, bool] = {}
 
@@ -132,7 +169,7 @@ class _Flow(Domain):
 
     def set_attribute(self, base: Any, name: str, value: Any, frame: Frame) -> None:
         """See `Domain`."""
-        if value == LOGITS:
+        if isinstance(value, Term) and value.is_logits:
             self.path.uses.append((frame.at, None))
 
     def item(self, base: Any, key: Any, frame: Frame) -> Any:
@@ -151,20 +188,33 @@ class _Flow(Domain):
             return self._is_none(next(one for one in operands if one is not None)) == (name == "is_")
         if name == "matmul" and operands[1] == _transposed() and isinstance(frame.at, ast.BinOp):
             return self._logits(frame.at, frame.at.left)
-        if name == "add" and any(isinstance(one, tuple) for one in operands) and LOGITS not in operands:
+        scales = name in {"mul", "truediv"} and operands[0] == self.path.logits and self._is_number(operands[1])
+        if scales and isinstance(frame.at, ast.BinOp):
+            self.path.scales.append(frame.at)
+            return self.path.logits
+        if name == "add" and any(isinstance(one, tuple) for one in operands) and not any(map(_is_logits, operands)):
             return Term("operation", (name, *operands))  # a longer tuple
         return self._seen(frame.at, Term("operation", (name, *operands)), *operands)
+
+    def _is_number(self, value: Any) -> bool:
+        """Whether a value is a constant, or an attribute of the model that its config gives."""
+        if isinstance(value, int | float):
+            return True
+        if not isinstance(value, Term) or value.made != "attribute":
+            return False
+        owner, name = value.parts
+        return owner == SELF.attribute("config") or (owner.holds(SELF) and name in self.numbers)
 
     def _is_none(self, value: Any) -> bool:
         if value == LABELS:
             return not self.path.labels
-        if not isinstance(value, Term) or value in (SELF, LOGITS, LOSS) or value.made == "operation":
+        if not isinstance(value, Term) or value in (SELF, LOSS) or value.is_logits or value.made == "operation":
             return False
         return self._decided(Term("operation", ("is_", value, None)))
 
     def truth(self, value: Any, frame: Frame) -> bool:
         """See `Domain`: what nothing decides is tried both ways, the same in every place of a path."""
-        if value in (LOGITS, LOSS, LABELS):
+        if _is_logits(value) or value in (LOSS, LABELS):
             raise Unsupported("depends on the numbers of a tensor")
         return self._decided(value)
 
@@ -211,7 +261,7 @@ class _Flow(Domain):
 
     def _called(self, function: Term, arguments: list[Any], keywords: dict[str, Any], node: ast.expr) -> Any:
         owner, name = function.parts if function.made == "attribute" else (None, function.parts[-1])
-        if name in _COPIES and not arguments and owner != LOGITS:
+        if name in _COPIES and not arguments and not _is_logits(owner):
             return owner
         if owner == LABELS and str(name).endswith("_"):
             raise Unsupported("changes labels in place")
@@ -235,7 +285,7 @@ class _Flow(Domain):
         """The result of an expression; where it takes the logits, that is noted."""
         if isinstance(result, Term) and _transposes_head(result):
             return _transposed()
-        if any(one == LOGITS for value in given for one in _within(value)):
+        if any(_is_logits(one) for value in given for one in _within(value)):
             self.path.uses.append((node, result))
         return result
 
@@ -253,6 +303,10 @@ def _transposes_head(result: Term) -> bool:
         return False
     (owner, name), arguments = result.parts[0].parts, result.parts[1]
     return owner == weight and _FUNCTIONS.get(str(name)) == len(arguments) and not result.parts[2]
+
+
+def _is_logits(value: Any) -> bool:
+    return isinstance(value, Term) and value.is_logits
 
 
 def _within(value: Any) -> Iterator[Any]:

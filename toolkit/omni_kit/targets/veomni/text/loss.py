@@ -13,7 +13,7 @@ from typing import Any
 
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.targets.veomni.text.flow import HEAD, LABELS, LOGITS, LOSS, REST, SELF, Path, Term, paths
+from omni_kit.targets.veomni.text.flow import HEAD, LABELS, LOSS, REST, SELF, Path, Term, factor, paths
 
 # upstream's output class -> VeOmni's, which also carries fused_linear_aux (veomni.utils.model_outputs)
 OUTPUTS = {
@@ -22,6 +22,7 @@ OUTPUTS = {
 }
 AUX = "FusedLinearAuxOutputMixin"
 """Base class of VeOmni's output classes, next to upstream's."""
+_ROUTED = "router_logits"
 _CONFIG = SELF.attribute("config")
 _SHIFTED = tuple(Term("item", (LABELS, (rows, slice(1, None)))) for rows in (..., slice(None)))
 _VOCABULARY = (
@@ -40,12 +41,14 @@ class Loss:
     Attributes:
         calls: the calls of the loss function.
         heads: the expressions that compute logits, each with that of the hidden states.
+        scales: the expressions that multiply or divide the logits by a number of the model.
         outputs: the calls that make the returned output.
         obstacle: why a fused kernel cannot replace head and loss; empty where it can.
     """
 
     calls: tuple[ast.Call, ...]
     heads: tuple[tuple[ast.expr, ast.expr], ...] = ()
+    scales: tuple[ast.BinOp, ...] = ()
     outputs: tuple[ast.Call, ...] = ()
     obstacle: str = ""
 
@@ -53,6 +56,11 @@ class Loss:
     def fusible(self) -> bool:
         """Whether a fused kernel can replace head and loss: nothing else takes the logits."""
         return bool(self.calls) and not self.obstacle
+
+    @property
+    def factor(self) -> str:
+        """What scales the logits, as code that follows them; empty where nothing does."""
+        return "".join(f" {factor(one)}" for one in self.scales)
 
     @property
     def output(self) -> str:
@@ -72,10 +80,12 @@ def read_loss(source: SourceFile, forward: ast.FunctionDef) -> Loss:
     calls = _once(call for path in found for call, *_ in path.losses)
     heads = tuple({id(node): (node, hidden) for path in found for node, hidden in path.heads}.values())
     outputs = _once(call for path in found for call in _outputs(forward, path))
+    scales = tuple({id(node): node for path in found for node in path.scales}.values())
     obstacles = (obstacle for path in found for obstacle in _obstacles(source, path))
     closed = "the forward takes no further arguments" if forward.args.kwarg is None else ""
-    shown = next(obstacles, None) or closed or _misplaced(forward, [node for node, _ in heads])
-    return Loss(calls, heads, outputs, shown or "")
+    sometimes = "the logits are scaled on some paths only" if any(len(p.scales) != len(scales) for p in found) else ""
+    shown = next(obstacles, None) or closed or sometimes or _misplaced(forward, [node for node, _ in heads])
+    return Loss(calls, heads, scales, outputs, shown or "")
 
 
 def _once(nodes: Iterator[ast.Call]) -> tuple[ast.Call, ...]:
@@ -95,11 +105,11 @@ def _obstacles(source: SourceFile, path: Path) -> Iterator[str]:
     for node, result in path.uses:
         if result is not path.result and id(node) not in called:
             yield f"`{ast.unparse(node)}` ({source.where(node)}) takes the logits"
-    fields = _fields(source, path.result)
+    fields = _fields(source, path.result, path.logits)
     if fields is None:
         yield "the forward does not return an output of transformers with known fields"
         return
-    if fields.get("logits") != LOGITS or any(_holds(one, LOGITS) for name, one in fields.items() if name != "logits"):
+    if fields.get("logits") != path.logits or any(_logits(one) for name, one in fields.items() if name != "logits"):
         yield "the output's logits are not those of lm_head"
     if not path.labels:
         if path.losses:
@@ -112,17 +122,22 @@ def _obstacles(source: SourceFile, path: Path) -> Iterator[str]:
     given = dict(zip(("logits", "labels", "vocab_size"), arguments, strict=False)) | keywords
     given.pop(REST, None)
     usual = given.keys() == {"logits", "labels", "vocab_size"} and len(arguments) <= len(given)
-    if not usual or given["logits"] != LOGITS or given["labels"] != LABELS or given["vocab_size"] not in _VOCABULARY:
+    if (
+        not usual
+        or given["logits"] != path.logits
+        or given["labels"] != LABELS
+        or given["vocab_size"] not in _VOCABULARY
+    ):
         yield f"`{ast.unparse(call)}` ({source.where(call)}) takes something else than logits, labels and vocabulary"
     if not _holds(fields.get("loss"), LOSS):
         yield "the output's loss is not that of the loss function"
 
 
-def _fields(source: SourceFile, result: Any) -> dict[str, Any] | None:
+def _fields(source: SourceFile, result: Any, logits: Term) -> dict[str, Any] | None:
     """The fields of an output, or of a tuple in its place; None where a value is something else."""
     if isinstance(result, tuple) or (isinstance(result, Term) and result.parts[0] == "add"):
         parts = tuple(_items(result))
-        return {"logits": LOGITS if LOGITS in parts else None, "loss": LOSS if LOSS in parts else None}
+        return {"logits": logits if logits in parts else None, "loss": LOSS if LOSS in parts else None}
     if not isinstance(result, Term) or result.made != "call" or not isinstance(result.parts[0], Term):
         return None
     function, arguments, keywords = result.parts
@@ -142,6 +157,10 @@ def _items(result: Any) -> Iterator[Any]:
     elif isinstance(result, Term) and result.parts[0] == "add":
         for one in result.parts[1:]:
             yield from _items(one)
+
+
+def _logits(value: Any) -> bool:
+    return isinstance(value, Term) and value.holds_logits
 
 
 def _holds(value: Any, other: Term) -> bool:
@@ -166,8 +185,11 @@ def statement_of(forward: ast.FunctionDef, node: ast.AST) -> ast.stmt:
 
 def standard_block(forward: ast.FunctionDef, loss: Loss) -> tuple[ast.stmt, ...]:
     """`logits = ...`, `loss = None`, `if labels is not None: loss = ...` where these follow each other; else none."""
-    for first, start, branch in zip(forward.body, forward.body[1:], forward.body[2:], strict=False):
-        begins = _assigned(first, "logits") is loss.heads[0][0] and ast.unparse(start) == "loss = None"
+    head = loss.heads[0][0]
+    made = [head, *(one for one in loss.scales if one.left is head)]
+    body = [one for one in forward.body if (value := _assigned(one, "logits")) in made or value not in loss.scales]
+    for first, start, branch in zip(body, body[1:], body[2:], strict=False):
+        begins = _assigned(first, "logits") in made and ast.unparse(start) == "loss = None"
         branches = isinstance(branch, ast.If) and ast.unparse(branch.test) == "labels is not None" and not branch.orelse
         inner = branch.body if isinstance(branch, ast.If) else []
         if begins and branches and len(inner) == 1 and _assigned(inner[0], "loss") is loss.calls[0]:
@@ -243,12 +265,21 @@ def balancing_calls(forward: ast.FunctionDef) -> list[ast.Call]:
     return [call for call in calls if dotted(call.func) == "load_balancing_loss_func"]
 
 
+def gives_router_logits(source: SourceFile, head: ast.FunctionDef) -> bool:
+    """Whether a model records router_logits, or makes an output with them outside of its head's forward."""
+    own = set(ast.walk(head))
+    names = (node for node in ast.walk(source.tree) if node not in own)
+    keys = (key for node in names if isinstance(node, ast.Dict | ast.Call)
+            for key in (node.keys if isinstance(node, ast.Dict) else node.keywords))  # fmt: skip
+    return any((key.value if isinstance(key, ast.Constant) else getattr(key, "arg", None)) == _ROUTED for key in keys)
+
+
 def recorded_logits(source: SourceFile) -> tuple[str, int] | None:
     """The class whose results a model records as router_logits, and which of them; None where that is not said."""
     for node in ast.walk(source.tree):
         pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
         for key, value in pairs:
-            named = isinstance(key, ast.Constant) and key.value == "router_logits"
+            named = isinstance(key, ast.Constant) and key.value == _ROUTED
             if named and isinstance(value, ast.Call) and dotted(value.func) == "OutputRecorder" and value.args:
                 index = next((one.value for one in value.keywords if one.arg == "index"), ast.Constant(0))
                 if isinstance(index, ast.Constant) and isinstance(index.value, int):

@@ -383,15 +383,18 @@ def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss, nes
     fused = fused.replace("self.config.vocab_size", vocabulary)
     if standard:
         hidden = ast.unparse(loss.heads[0][1])
-        block = fused.format(hidden=hidden, given="hidden_states", loss="loss", logits="logits", rest=rest)
+        names = {"given": "hidden_states", "loss": "loss", "logits": "logits"}
+        block = fused.format(hidden=hidden, rest=rest, factor=loss.factor, **names)
         block = block.replace("hidden_states = hidden_states\n", "")
         yield Edit.lines(source, standard[0], standard[-1], block)
         return
     names = {"given": "head_inputs", "loss": "head_loss", "logits": "head_logits"}
     for head, hidden_states in loss.heads:
-        block = fused.format(hidden=ast.unparse(hidden_states), rest=rest, **names)
+        block = fused.format(hidden=ast.unparse(hidden_states), rest=rest, factor=loss.factor, **names)
         yield Edit.before(source, statement_of(node, head), block)
         yield Edit.at(source, head, names["logits"])
+    for scale in loss.scales:
+        yield Edit(span(source, scale.left)[1], span(source, scale)[1], "")
     for call in loss.calls:
         yield Edit.at(source, call, names["loss"])
 
@@ -452,31 +455,31 @@ if labels is not None:
             logits={logits},
             labels=labels,
             vocab_size=self.config.vocab_size,
-            hidden_states={given},
+            hidden_states={given}{factor},
             weights=self.lm_head.weight,
             **{rest},
         )
     else:
-        {logits} = self.lm_head({given})
+        {logits} = self.lm_head({given}){factor}
         {loss}, _, fused_linear_aux = self.loss_function(
             logits={logits},
             labels=labels,
             vocab_size=self.config.vocab_size,
-            hidden_states={given},
+            hidden_states={given}{factor},
             weights=self.lm_head.weight,
             **{rest},
         )
         if fused_linear_aux is not None:
             {logits} = None
 else:
-    {logits} = self.lm_head({given})
+    {logits} = self.lm_head({given}){factor}
 """
 
 
 # For a head whose bias the config decides: kernels and VeOmni's own losses multiply hidden states by its weight alone.
 _BIASED = """
     if self.lm_head.bias is not None:  # which a fused loss would leave out
-        {logits} = self.lm_head({given})
+        {logits} = self.lm_head({given}){factor}
         {loss}, _, fused_linear_aux = self.loss_function(
             logits={logits}, labels=labels, vocab_size=self.config.vocab_size, **{rest}
         )

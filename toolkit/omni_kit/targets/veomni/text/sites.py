@@ -26,6 +26,7 @@ from omni_kit.targets.veomni.text.kernels import (
 )
 from omni_kit.targets.veomni.text.loss import (
     balancing_calls,
+    gives_router_logits,
     labels_of_codebooks,
     labels_passed_on,
     length_raised,
@@ -416,6 +417,8 @@ def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:
     has_bias = any(p.name == "lm_head.bias" for p in model.skeleton.parameters)
     if loss.fusible and not has_bias and output_with_aux(model.source, loss.output):
         reason = "logits come straight from lm_head, so the fused loss may skip them"
+        if loss.factor:
+            reason = f"logits are lm_head's{loss.factor}: the fused loss takes hidden states scaled so, and skips them"
         yield Site("causal-lm-loss", target, "patch", reason, model.source.where(loss.calls[-1]))
     elif loss.calls:
         reason = loss.obstacle
@@ -435,6 +438,10 @@ def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef, smal
     if not calls:
         return
     where = model.source.where(calls[0])
+    if not gives_router_logits(model.source, forward):
+        reason = "nothing in this file gives the model's output router_logits: upstream cannot compute it either"
+        yield Site("load-balancing-loss", target, "skip", reason, where)
+        return
     own = model.source.functions.get("load_balancing_loss_func")
     file = model.library.module_file("transformers.models.mixtral.modeling_mixtral")
     standard = read_source(model.library, file) if file is not None else None

@@ -28,6 +28,7 @@ class TrainingContext:
         model_path: directory of the checkpoint; `download`, the command that fetches it, `given`, that SOURCE names it.
         lora_modules: last names of the linear layers that adapters wrap.
         attention: what to compute attention with; empty for VeOmni's default, flash attention.
+        loss_of_logits: the loss function gets logits that no fused kernel makes, which VeOmni's default refuses.
         chat_template: "tokenizer" where the checkpoint's tokenizer brings one, VeOmni's "default" otherwise.
         max_seq_len: tokens of a row.
         checkpoints: the model can recompute activations, which VeOmni does by default.
@@ -38,6 +39,7 @@ class TrainingContext:
     given: bool
     lora_modules: list[str]
     attention: str
+    loss_of_logits: bool
     chat_template: str
     max_seq_len: int
     checkpoints: bool
@@ -67,6 +69,7 @@ def training_context(
         attention=_attention(*attending, flash=not ahead),
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
+        loss_of_logits=any(site.site == "causal-lm-loss" and site.decision == "adapt" for site in sites),
         checkpoints=re.search(r"supports_gradient_checkpointing\s*=\s*True", model.source.text) is not None,
     )
 
