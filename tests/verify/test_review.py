@@ -7,7 +7,7 @@ import pytest
 
 from omni_kit.parity.candidate import find_owned
 from omni_kit.resources import resource_dir
-from omni_kit.verify.review import Remark, Review, remarks_of, review
+from omni_kit.verify.review import Remark, Review, explained, remarks_of, review
 
 CONFIG = "olmoe_gpu_patch_gen_config.py"
 
@@ -27,7 +27,7 @@ def edit(file: Path, old: str, new: str) -> int:
 
 def reviewed(path: Path, *remarks: Remark, source: str | None = None) -> Review:
     owner, candidate = find_owned(path)
-    return review(candidate, owner.name, source, remarks)
+    return explained(review(candidate, owner.name, source), candidate, remarks)
 
 
 def test_a_fresh_scaffold_does_not_differ(olmoe: Path) -> None:

@@ -173,8 +173,7 @@ def _show_review(console: Console, review: "Review") -> None:
         soft_wrap=True,
     )
     for hunk in review.hunks:
-        place = f"{hunk.path}:{hunk.line}{f' in {hunk.functions[0]}' if hunk.functions else ''}"
-        console.print(f"[bold]{escape(place)}[/]: {escape(hunk.by)}", soft_wrap=True)
+        console.print(f"[bold]{escape(hunk.place)}[/]: {escape(hunk.by)}", soft_wrap=True)
         for line in hunk.diff.splitlines():
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
             console.print(f"[{colour}]{escape(line)}[/]", soft_wrap=True, highlight=False)

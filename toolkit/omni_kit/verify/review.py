@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -62,6 +62,11 @@ class Hunk:
     remarks: tuple[Remark, ...] = ()
 
     @property
+    def place(self) -> str:
+        """File, line and function."""
+        return f"{self.path}:{self.line}{f' in {self.functions[0]}' if self.functions else ''}"
+
+    @property
     def by(self) -> str:
         """Return the rule or level that made the remark."""
         return ", ".join(dict.fromkeys(one.by for one in self.remarks)) or "unexplained"
@@ -97,13 +102,12 @@ class Review:
         return {"source": self.source, "hunks": hunks, **files, "elsewhere": elsewhere}
 
 
-def review(candidate: Candidate, owner: str, source: str | None, remarks: Sequence[Remark]) -> Review:
+def review(candidate: Candidate, owner: str, source: str | None) -> Review:
     """Compare an integration with a scaffold that is made now, in memory.
 
     Args:
         owner: the target's name.
         source: SOURCE of the scaffold; None for the recorded one or, without a record, what the toy is made from.
-        remarks: what rules and levels said.
 
     Raises:
         BadInput: no source is known, or none can be scaffolded from it.
@@ -113,16 +117,21 @@ def review(candidate: Candidate, owner: str, source: str | None, remarks: Sequen
     own = {file.relative_to(root).as_posix() for file in _files(root)}
     generated = {path: text for path, text in fresh.items() if path not in (ANSWERS, BASE)}
     hunks = [hunk for path, text in sorted(generated.items()) if path in own for hunk in _hunks(root, path, text)]
-    written = _targets(root)
-    spoken = [_spoken(hunk, root, remarks, written) for hunk in hunks]
-    heard = {id(one) for hunk in spoken for one in hunk.remarks}
     return Review(
         taken,
-        spoken,
+        hunks,
         sorted(path for path in generated if path not in own),
         sorted(path for path in own - generated.keys() if path.endswith(".py") and not _is_generated(root / path)),
-        [one for one in remarks if id(one) not in heard],
     )
+
+
+def explained(found: Review, candidate: Candidate, remarks: Sequence[Remark]) -> Review:
+    """The review with what rules and levels said about each difference, and about none."""
+    root = candidate.path.resolve()
+    written = _targets(root)
+    spoken = [_spoken(hunk, root, remarks, written) for hunk in found.hunks]
+    heard = {id(one) for hunk in spoken for one in hunk.remarks}
+    return replace(found, hunks=spoken, elsewhere=[one for one in remarks if id(one) not in heard])
 
 
 def _fresh(root: Path, owner: str, source: str, toy: str) -> tuple[str, dict[str, str]]:
