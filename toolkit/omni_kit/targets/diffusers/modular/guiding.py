@@ -175,7 +175,7 @@ class _Asked:
     count: int
 
     def treated(self, answer: ast.expr) -> list[str]:
-        """What is done with an output, as text."""
+        """The changes of an output, as text."""
         return [ast.unparse(_Held(self.answer, answer).visit(copy.deepcopy(one.value))) for one in self.between]
 
 
@@ -355,7 +355,7 @@ def _names(text: str) -> set[str]:
 
 
 class _Held(ast.NodeTransformer):
-    """Puts an expression in the place of an answer."""
+    """Replaces an answer by an expression."""
 
     def __init__(self, answer: str, instead: ast.expr) -> None:
         self.answer = answer

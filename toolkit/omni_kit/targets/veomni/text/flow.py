@@ -84,12 +84,12 @@ class Path:
 
     @property
     def logits(self) -> Term:
-        """What the loss function and the output take: the logits, or the scaled ones."""
+        """The logits, scaled or not, that the loss function and the output have to take."""
         return Term("logits", tuple(map(factor, self.scales)))
 
 
 def factor(scale: ast.BinOp) -> str:
-    """What follows the logits in an expression that scales them."""
+    """The code that follows the logits in an expression that scales them."""
     return f"{'/' if isinstance(scale.op, ast.Div) else '*'} {ast.unparse(scale.right)}"
 
 

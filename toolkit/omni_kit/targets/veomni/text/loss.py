@@ -59,7 +59,7 @@ class Loss:
 
     @property
     def factor(self) -> str:
-        """What scales the logits, as code that follows them; empty where nothing does."""
+        """The scaling of the logits, as code that follows them; empty for none."""
         return "".join(f" {factor(one)}" for one in self.scales)
 
     @property
