@@ -104,6 +104,18 @@ class Denoising:
         return evaluate(value, step, self._assigned, constants, self.call.lineno)
 
     @cached_property
+    def changing(self) -> list[str]:
+        """The conditions that the loop computes anew from its counter or step."""
+        loop = next((node for node in ast.walk(self._function) if self.call and _holds(node, self.call)), None)
+        if not isinstance(loop, ast.For):
+            return []
+        counters = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+        inside = {node.lineno for node in ast.walk(loop) if isinstance(node, ast.Assign)}
+        computed = {name for line, name, value in self._assigned if line in inside and _names(value) & counters}
+        handed = {name: _names(value) for name, value in self.handed.items()}
+        return [name for name in self.conditions if handed.get(name, set()) & (computed | counters)]
+
+    @cached_property
     def _assigned(self) -> Sequence[tuple[int, str, ast.expr]]:
         """Line, name and value of every assignment to a name."""
         found = [
@@ -120,8 +132,7 @@ class Denoising:
             return 1
         held, sign = set(_targets(self._function, self.call)), 1
         for line, name, value in self._assigned:
-            used = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
-            if line > self.call.lineno and used & held:
+            if line > self.call.lineno and _names(value) & held:
                 held.add(name)
                 sign = -sign if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) else sign
         return sign
@@ -171,6 +182,10 @@ def denoiser_calls(function: ast.FunctionDef, denoiser: str) -> list[ast.Call]:
             names.add(node.targets[0].id)
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and dotted(node.func) in names)
     return sorted(calls, key=lambda call: call.lineno)
+
+
+def _names(value: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
 def _holds(node: ast.AST, call: ast.Call) -> bool:
