@@ -181,9 +181,12 @@ def test_codes_that_an_encoder_writes_are_as_many_as_patches_and_their_channels_
 
 
 @pytest.mark.sweep
-def test_an_encoder_with_the_config_of_its_decoder_is_saved_with_that(tmp_path: Path) -> None:
+def test_an_encoder_is_saved_with_the_config_of_its_decoder_and_its_package(tmp_path: Path) -> None:
     parts.save(made("PRXPipeline"), tmp_path)
     assert {"encoder", "decoder"} <= json.loads((tmp_path / "text_encoder" / "config.json").read_text()).keys()
+    index = json.loads((tmp_path / "model_index.json").read_text())
+    assert index["text_encoder"] == ["prx", "T5GemmaEncoder"]
+    assert index["vae"][0] == "diffusers"
 
 
 def test_the_encoder_that_reads_images_numbers_their_mark_whichever_comes_first() -> None:
@@ -206,3 +209,9 @@ def test_a_processor_has_the_patches_of_the_encoder_that_reads_them() -> None:
 def test_where_texts_end_with_a_token_none_is_empty() -> None:
     assert parts.tokenizer(16, ends=True)("").input_ids == [parts.tokenizer(16).eos_token_id]
     assert parts.tokenizer(16)("").input_ids == []
+
+
+def test_a_small_autoencoder_of_sounds_makes_a_latent_of_few_samples() -> None:
+    sounds = made("StableAudioPipeline").vae
+    assert sounds.hop_length == 8
+    assert sounds.config.sampling_rate < 100

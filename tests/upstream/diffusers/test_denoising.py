@@ -42,6 +42,10 @@ def test_the_plainest_pipeline_of_a_class(name: str, pipeline: str, diffusers: L
     assert denoising(diffusers, name).pipeline.cls.node.name == pipeline
 
 
+def test_a_scale_that_is_read_with_a_default(diffusers: Library) -> None:
+    assert denoising(diffusers, "PRXTransformer2DModel").scale.convention == "shift and scale"
+
+
 @pytest.mark.parametrize(
     "name", ["WanAnimateTransformer3DModel", "T5FilmDecoder", "PriorTransformer", "Transformer2DModel"]
 )

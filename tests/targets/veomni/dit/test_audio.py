@@ -1,4 +1,4 @@
-"""Conditions of a pipeline of sounds: its media, and noise levels of a scheduler that needs torchsde."""
+"""Conditions of a pipeline of sounds: its media and lengths, and noise levels of a scheduler that needs torchsde."""
 
 import importlib.util
 import json
@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from omni_kit.scaffold import new_model
+from tests.targets.veomni.dit.test_overfit_check import asked, changed
 
 ROOT = Path(__file__).parents[4]
 PROBE = "tests.targets.veomni.dit.audio_probe"
@@ -44,3 +47,15 @@ def test_a_sound_is_as_long_as_the_pipeline_draws_it(found: dict[str, Any]) -> N
     """Longer ones are cut, and shorter ones end in silence."""
     assert found["latents"] == [1, 8, 64]
     assert all(0.018 < one <= 0.032 for one in found["seconds"]), found["seconds"]
+
+
+@pytest.mark.sweep
+def test_the_conditions_of_sounds_are_compared(tmp_path: Path) -> None:
+    """Of two lengths, next to what diffusers' pipeline passes its transformer for them."""
+    new_model("sounds", "StableAudioDiTModel", target="veomni", into=tmp_path)
+    assert asked(tmp_path / "sounds").status == "pass"
+    file = tmp_path / "sounds" / "sounds_condition" / "modeling_sounds_condition.py"
+    changed(file, "pixels.shape[-1] / self.vae.config.sampling_rate", "2 * pixels.shape[-1] / 44100")
+    found = asked(tmp_path / "sounds")
+    assert found.status == "fail"
+    assert "differs from what the pipeline passes to its transformer" in found.reason

@@ -79,6 +79,14 @@ def test_a_name_alone_leaves_the_path_open(tmp_path: Path) -> None:
     assert "Set `model.model_path`" in (written(tmp_path) / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_readme_has_the_command_of_every_training_file(tmp_path: Path) -> None:
+    package = written(tmp_path)
+    text, name = (package / "README.md").read_text(encoding="utf-8"), package.name
+    files = sorted(file.name for file in package.glob("train*.yaml"))
+    assert files == ["train.yaml", "train_lora.yaml"]
+    assert all(f"torchrun --nproc_per_node=8 -m {name}.train {name}/{file}\n" in text for file in files)
+
+
 def test_the_maker_of_data_writes_conversations(tmp_path: Path) -> None:
     package, made = written(tmp_path), tmp_path / "data.jsonl"
     with patch.object(sys, "argv", ["make_data", str(made), "--samples", "3"]):

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import inspect
+import json
 import math
 import re
 import sys
@@ -17,6 +18,7 @@ import diffusers
 import torch
 import transformers
 
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
@@ -25,7 +27,7 @@ from omni_kit.toys.weights import fill
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.outside import file_outside
-from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline
 from omni_kit.upstream.profile import Component
 
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
@@ -62,6 +64,9 @@ _UNDECLARED: Mapping[str, Any] = {
     "layers_per_block": 1, "spatial_compression_ratio": 2 ** (LEVELS - 1), "sample_size": 64, "scaling_factor": 0.5,
 }  # fmt: skip
 _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
+_WIDTHS = ("base_dim", "decoder_base_dim", "dim", "decoder_channels")
+_LEVELS_OF_SOUNDS = ("downsampling_ratios", "channel_multiples")
+_RATE = 32  # samples a second: a short sound lasts seconds, so that its length shows in what a denoiser receives
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
@@ -187,11 +192,19 @@ def _built(cls: Any, config: Any) -> Any:
 
 
 def save(pipeline: Any, out: Path) -> None:
-    """Save a pipeline as it would be published: encoders with the config that they share with their decoders."""
+    """Save a pipeline as it would be published: encoders with the config that they share with their decoders.
+
+    diffusers writes its own name for classes that one of its pipelines' packages defines, and does not find them there.
+    """
     pipeline.save_pretrained(out)
+    index = read_mapping(out / INDEX)
     for name, part in pipeline.components.items():
         if (shared := getattr(part, _SHARED, None)) is not None:
             shared.save_pretrained(out / name)
+        package, _, last = type(part).__module__.rpartition(".")
+        if package == diffusers.pipelines.__name__ and index[name][0] == diffusers.__name__:
+            index[name][0] = last
+    (out / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
@@ -420,7 +433,11 @@ def _shrunk(name: str, value: Any, channels: int) -> Any:
         return tuple(1 for _ in value) if isinstance(value, (list, tuple)) else 1
     if name.endswith("norm_num_groups") or name == "attention_head_dim":
         return 2
-    return _WIDTH if name in ("base_dim", "decoder_base_dim", "dim") and isinstance(value, int) else value
+    if name in _LEVELS_OF_SOUNDS:
+        return value[:LEVELS]
+    if name == "sampling_rate":
+        return _RATE
+    return _WIDTH if name in _WIDTHS and isinstance(value, int) else value
 
 
 def _level(values: dict[str, Any], levels: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.affine import Affine, evaluate
 from omni_kit.upstream.diffusers.models import ComponentModel
@@ -141,11 +142,7 @@ class Denoising:
     def scale(self) -> LatentScale:
         """Scaling of latents, by the values that the pipeline reads of its autoencoder."""
         prefix = f"self.{self.autoencoder}."
-        read = {
-            name.removeprefix("self."): node
-            for node in self._nodes()
-            if (name := dotted(node) or "").startswith(prefix)
-        }
+        read = {name.removeprefix("self."): node for node in self._nodes() if (name := _read(node)).startswith(prefix)}
         last = {name.rpartition(".")[2]: name for name in read}
         where = {name: self.pipeline.cls.source.where(read[last[name]]) for name in last}
         if norm := next((name for name in read if name.startswith(f"{self.autoencoder}.{_NORM}.")), None):
@@ -172,6 +169,13 @@ class Denoising:
         for entry in self.pipeline.cls.mro:
             if isinstance(entry, ClassRef) and entry.source.path == self.pipeline.cls.source.path:
                 yield from ast.walk(entry.node)
+
+
+def _read(node: ast.AST) -> str:
+    """The dotted name of a read attribute, also of `getattr(self.vae.config, "scaling_factor", 1.0)`."""
+    if isinstance(node, ast.Call) and dotted(node.func) == "getattr" and len(node.args) > 1:
+        return f"{dotted(node.args[0])}.{literal(node.args[1])}"
+    return dotted(node) or ""
 
 
 def denoiser_calls(function: ast.FunctionDef, denoiser: str) -> list[ast.Call]:

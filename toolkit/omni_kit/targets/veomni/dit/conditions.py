@@ -10,6 +10,8 @@ from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.dit.transformer import TransformerContext
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import FRAMES, frames_of, seconds_of
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import ComponentModel
@@ -26,6 +28,7 @@ class ConditionContext:
     Attributes:
         name, class_name, upstream, veomni: as those of the transformer; `key`, as which it is registered.
         pipeline, denoiser, vae: the class of the pipeline, and two of its components; empty without a pipeline.
+        tiles: the autoencoder works in tiles alone.
         asks_early: the pipeline reads its denoiser while it is made.
         parts: the components that have a folder of their own, save the denoiser.
         latents, step, conditions: the arguments of the transformer's forward; `listed`, that latents come in a list.
@@ -48,6 +51,7 @@ class ConditionContext:
     pipeline: str
     denoiser: str
     vae: str
+    tiles: bool
     asks_early: bool
     parts: Sequence[str]
     latents: str
@@ -110,6 +114,7 @@ class Conditions:
             pipeline=self.pipeline.cls.node.name if self.pipeline is not None else "",
             denoiser=self.pipeline.denoiser.name if self.pipeline is not None else "",
             vae=denoising.autoencoder if denoising is not None else "",
+            tiles=self._tiles,
             asks_early=self._asks_early,
             parts=self._parts,
             latents=first,
@@ -138,6 +143,12 @@ class Conditions:
     def _parts(self) -> list[str]:
         components = self.pipeline.components if self.pipeline is not None else ()
         return [one.name for one in components if one.role not in _WITHOUT_FILES]
+
+    @property
+    def _tiles(self) -> bool:
+        components = self.pipeline.components if self.pipeline is not None else ()
+        found = (find_class(self.model.library, one.class_name) for one in components if one.role == "autoencoder")
+        return any(one is not None and decodes_in_tiles_alone(one) for one in found)
 
     @property
     def _asks_early(self) -> bool:

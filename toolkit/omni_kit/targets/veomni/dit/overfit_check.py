@@ -13,19 +13,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from diffusers.schedulers.scheduling_utils import SchedulerOutput
 
 from omni_kit.targets.references.pipelines import read_pipeline
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.veomni.dit.small_pipeline import (
-    FRAME_COUNT,
-    SIZES,
     STEPS,
+    Size,
+    asked_shape,
     call_arguments,
     decoded_latents,
     drawn_shape,
     draws_own_size,
     encoding,
     media,
+    sizes_of,
 )
 from omni_kit.toys.batches.pipeline import PROMPTS
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES
@@ -66,10 +68,15 @@ class TrainingBatch:
     given: Mapping[str, Any]
     ready: Sequence[Mapping[str, Any]]
 
-    def media(self, sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        """A sample of each size, as the pipeline draws it."""
-        shapes = [drawn_shape(self.pipeline, size) if self.own_size else (FRAME_COUNT, *size) for size in sizes]
-        return media(self.pipeline, shapes)
+    @cached_property
+    def sizes(self) -> Sequence[Size]:
+        """Of its samples."""
+        return sizes_of(self.pipeline)
+
+    def media(self, sizes: Sequence[Size]) -> dict[str, Any]:
+        """A sample of each size, as the pipeline draws it: arguments of `get_condition`."""
+        shape = drawn_shape if self.own_size else asked_shape
+        return {"outputs": None, **media(self.pipeline, [shape(self.pipeline, size) for size in sizes])}
 
     @cached_property
     def arguments(self) -> list[str]:
@@ -95,9 +102,9 @@ def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
     """Asks a model of conditions for two samples of different sizes, as a trainer does."""
     encoded: list[torch.Tensor] = []
     taught = TrainingBatch(pipeline, draws_own_size(pipeline), encoded, {}, [])
-    given = taught.media(SIZES)
+    given = taught.media(taught.sizes)
     with encoding(type(pipeline.vae), encoded):
-        taught.given = condition.get_condition(inputs=list(PROMPTS), outputs=None, **given)
+        taught.given = condition.get_condition(inputs=list(PROMPTS), **given)
     taught.ready = _draws(taught, condition, taught.given, _DRAWS)
     return taught
 
@@ -169,8 +176,9 @@ def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
     that a model is trained with, are the trainer's choice. What the pipeline draws itself differs from call to call.
     """
     settings = {name: getattr(condition.config, name, None) for name in ("guidance_scale", "max_sequence_length")}
-    expected = _passed(taught.pipeline, SIZES[0], STEPS, settings)
-    drawn = _passed(taught.pipeline, SIZES[0], STEPS, {**settings, "generator": torch.Generator().manual_seed(1)})
+    expected = _passed(taught.pipeline, taught.sizes[0], STEPS, settings)
+    again = {**settings, "generator": torch.Generator().manual_seed(1)}
+    drawn = _passed(taught.pipeline, taught.sizes[0], STEPS, again)
     ready = taught.ready[0]
     latents = taught.arguments[0]
     whole, theirs, clean = (_first(one) for one in (ready[latents], [expected[latents]], ready[_CLEAN]))
@@ -243,8 +251,8 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
 
     Looked at where clean latents and noise are mixed by a noise level, as in flow matching.
     """
-    for size in (*SIZES, _LARGE):
-        given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **taught.media([size]))
+    for size in (*taught.sizes, *([_LARGE] if len(taught.sizes[0]) == len(_LARGE) else [])):
+        given = condition.get_condition(inputs=[PROMPTS[0]], **taught.media([size]))
         drawn = [_weights(taught, one) for one in _draws(taught, condition, given, _DRAWS)]
         if not all(abs(noisy + clean) < _CLOSE * abs(noisy) for _, noisy, clean in drawn):
             return ""
@@ -252,14 +260,13 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
         for time, noisy, _ in drawn:
             level, expected = 1 / abs(noisy), float(np.interp(time, times, levels))
             if abs(level - expected) > _LEVEL:
-                rows, columns = size
                 return (
-                    f"at {columns}x{rows} noise level {level:.3f} has time {time:.4g}, and in the pipeline's loop "
+                    f"at {_named(size)} noise level {level:.3f} has time {time:.4g}, and in the pipeline's loop "
                     f"{expected:.3f} has it"
                 )
         said = "" if chosen_distribution(condition) else _off_distribution(taught, condition, given, times, levels)
         if said:
-            return f"at {size[1]}x{size[0]} {said}; name a distribution that is set in the config"
+            return f"at {_named(size)} {said}; name a distribution that is set in the config"
     return "" if chosen_distribution(condition) else _never_drawn(taught, condition)
 
 
@@ -268,15 +275,20 @@ def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
     if not hasattr(condition.config, _LENGTH):
         return ""
     with replaced(condition.config, _LENGTH, _FEW_STEPS), torch.no_grad():
-        given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **taught.media(SIZES[:1]))
+        given = condition.get_condition(inputs=[PROMPTS[0]], **taught.media(taught.sizes[:1]))
         drawn = [condition.process_condition(**given)[taught.step][0] for _ in range(_MANY)]
     found = {float(torch.as_tensor(one).flatten()[0]) for one in drawn}
-    _, levels = _schedule_of(taught.pipeline, SIZES[0], _FEW_STEPS)
+    _, levels = _schedule_of(taught.pipeline, taught.sizes[0], _FEW_STEPS)
     noisy = int((levels > _NO_NOISE).sum())
     return f"of a schedule of {noisy} steps, {len(found)} are drawn" if len(found) < noisy else ""
 
 
-def _schedule_of(pipeline: Any, size: tuple[int, int], most: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+def _named(size: Size) -> str:
+    """A size for reports: columns and rows, or samples."""
+    return "x".join(map(str, reversed(size))) if len(size) > 1 else f"{size[0]} samples"
+
+
+def _schedule_of(pipeline: Any, size: Size, most: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """Times as the transformer is told them, ascending, and the noise levels there, of a long run of the pipeline."""
     steps = min(most, int(pipeline.scheduler.config.num_train_timesteps))
     passed = _passed(pipeline, size, steps)
@@ -294,9 +306,7 @@ def _schedule_of(pipeline: Any, size: tuple[int, int], most: int = 1000) -> tupl
 
 
 @torch.no_grad()
-def _passed(
-    pipeline: Any, size: tuple[int, int], steps: int, settings: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def _passed(pipeline: Any, size: Size, steps: int, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The arguments of the first call of a pipeline's transformer, by name.
 
     Args:
@@ -344,7 +354,7 @@ def _learned(
         weighed += [_weights(taught, one) for one in _draws(taught, condition, taught.given, _MORE_DRAWS)]
     times, noisy, clean = np.array(sorted(weighed)).T
     sign = float(np.sign(noisy.mean()))
-    on_schedule = _schedule_of(taught.pipeline, SIZES[0]) if flows else (times, noisy)
+    on_schedule = _schedule_of(taught.pipeline, taught.sizes[0]) if flows else (times, noisy)
     first = taught.ready[0][_CLEAN][0]
 
     def answer(given: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
@@ -396,8 +406,8 @@ def _answering(
 def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
     """Every step of the pipeline's scheduler ends at these latents."""
 
-    def step(output: Any, time: Any, sample: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor]:
-        return (clean.reshape(sample.shape).to(sample.dtype),)
+    def step(output: Any, time: Any, sample: torch.Tensor, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        return SchedulerOutput(clean.reshape(sample.shape).to(sample.dtype))
 
     return lambda pipeline: replaced(pipeline.scheduler, "step", step)
 

@@ -14,7 +14,6 @@ import yaml
 from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, EMBEDDED, OFFLINE, RESUMED, WHOLE, TrainingRun
-from omni_kit.targets.veomni.dit.small_pipeline import Shape
 from omni_kit.targets.veomni.runtime.trainer import (
     ONE_GPU,
     SAVED,
@@ -40,7 +39,7 @@ class DitRuns:
         pipeline: a small pipeline on disk; `denoiser`, the folder of its transformer.
         signed: what VeOmni's config of the transformer says next to diffusers' own: the keys of the registry.
         where: for data and what the trainer writes.
-        shape: frames, rows and columns of the media that the pipeline draws.
+        media: options of the data maker, for media that the pipeline draws.
     """
 
     path: Path
@@ -50,7 +49,7 @@ class DitRuns:
     denoiser: str
     signed: Mapping[str, str]
     where: Path
-    shape: Shape
+    media: Mapping[str, object]
 
     def planned(self) -> tuple[list[TrainingRun], list[str]]:
         """The runs, in order; and what is wrong with the training files."""
@@ -65,8 +64,7 @@ class DitRuns:
         """A data set by the integration's own maker."""
         made = self.where / "data.jsonl"
         made.parent.mkdir(parents=True, exist_ok=True)
-        frames, rows, _ = self.shape
-        options = {"--samples": _SAMPLES, "--size": rows, "--frames": frames}
+        options = {"--samples": _SAMPLES, **self.media}
         text = (self.path / "make_data.py").read_text(encoding="utf-8")
         told = [part for name, value in options.items() if name in text for part in (name, str(value))]
         with replaced(sys, "argv", ["make_data", str(made), *told]):

@@ -27,7 +27,7 @@ from omni_kit.targets.veomni.dit.overfit_check import (
     training_batch,
 )
 from omni_kit.targets.veomni.dit.runs import DitRuns
-from omni_kit.targets.veomni.dit.small_pipeline import SIZES, ConditionsNotTested, drawn_shape, toy
+from omni_kit.targets.veomni.dit.small_pipeline import ConditionsNotTested, data_options, sizes_of, toy
 from omni_kit.targets.veomni.dit.train import processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
@@ -182,7 +182,8 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         if (read := _pipeline(built)) is None:
             raise MissingRequirement(_NO_PIPELINE)
         try:
-            shape = drawn_shape(toy(read.cls.node.name, where / "pipeline"), SIZES[0])
+            pipeline = toy(read.cls.node.name, where / "pipeline")
+            media = data_options(pipeline, sizes_of(pipeline)[0])
         except ConditionsNotTested as reason:
             raise MissingRequirement(f"no small pipeline could be made: {reason}") from reason
         trainer.prepare(f"{self._import_name}.train")
@@ -198,7 +199,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             read.denoiser.name,
             signed,
             where,
-            shape,
+            media,
         )
         found = runs.planned()
         self._notes = trainer.said()

@@ -2,10 +2,12 @@
 
 import contextlib
 import inspect
+import io
 import json
 import math
 import re
 import shutil
+import wave
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.batches.pipeline import PROMPTS, PipelineBatchBuilder, Scenario
-from omni_kit.toys.pipelines.parts import told
-from omni_kit.upstream.diffusers.calling import FRAMES
+from omni_kit.toys.pipelines.parts import let_decode, told
+from omni_kit.upstream.diffusers.calling import FRAMES, seconds_of
 from omni_kit.upstream.diffusers.defaults import images_needed
 
 SIZES, STEPS = ((64, 64), (64, 96)), 3
@@ -27,8 +29,11 @@ SIZES, STEPS = ((64, 64), (64, 96)), 3
 FRAME_COUNT = 5
 """Of films: as many frames as small pipelines are fitted to."""
 _SHIFTS = "use_dynamic_shifting"
-Shape = tuple[int, int, int]
-"""Frames, rows and columns of a medium."""
+_SOUND = (64,)
+Size = tuple[int, ...]
+"""Rows and columns of a picture or film; samples of a sound."""
+Shape = tuple[int, ...]
+"""Frames, rows and columns of a medium; samples of a sound."""
 
 
 class _Sizes(PipelineBatchBuilder):
@@ -67,7 +72,7 @@ def _fitting_toy(pipeline_class: str, root: Path) -> Any:
         file.write_text(json.dumps({"class": pipeline_class, "changed": {"vae": levels}}), encoding="utf-8")
         shutil.rmtree(root)
         pipeline = _toy(str(file), root)
-    drawn_shape(pipeline, SIZES[0])
+    drawn_shape(pipeline, sizes_of(pipeline)[0])
     return pipeline
 
 
@@ -83,31 +88,48 @@ def _toy(source: str, root: Path) -> Any:
     pipeline = _loaded(root)
     if not hasattr(getattr(pipeline, "vae", None), "encode"):
         raise ConditionsNotTested(f"{type(pipeline).__name__} has no autoencoder with an encoder")
-    if "height" not in inspect.signature(pipeline.__call__).parameters:
-        raise ConditionsNotTested(f"{type(pipeline).__name__} draws neither images nor videos")
+    if "height" not in inspect.signature(pipeline.__call__).parameters and not _seconds(pipeline):
+        raise ConditionsNotTested(f"{type(pipeline).__name__} generates neither images, nor videos, nor sounds")
     return pipeline
+
+
+def sizes_of(pipeline: Any) -> Sequence[Size]:
+    """Return two sizes to ask a pipeline for; of sounds, the longest where it has one, and a shorter one."""
+    if not _seconds(pipeline):
+        return SIZES
+    (longest,) = drawn_shape(pipeline, _SOUND)
+    return (longest,), (longest * 3 // 4,)
 
 
 def draws_own_size(pipeline: Any) -> bool:
     """Whether a pipeline draws other sizes than it is asked for: pictures of a fixed area, or chunks of frames."""
-    return drawn_shape(pipeline, SIZES[0]) != (FRAME_COUNT, *SIZES[0])
+    size = sizes_of(pipeline)[0]
+    return drawn_shape(pipeline, size) != asked_shape(pipeline, size)
 
 
-def drawn_shape(pipeline: Any, size: tuple[int, int]) -> Shape:
+def asked_shape(pipeline: Any, size: Size) -> Shape:
+    """Return the shape of a medium of a size."""
+    return size if _seconds(pipeline) else (FRAME_COUNT, *size)
+
+
+def drawn_shape(pipeline: Any, size: Size) -> Shape:
     """Return the shape of a medium of which the autoencoder makes as many latents as the pipeline decodes for a size.
 
     Raises:
         ConditionsNotTested: no such shape follows from those latents.
     """
-    asked = (FRAME_COUNT, *size)
+    asked = asked_shape(pipeline, size)
     found, encoded = decoded_latents(pipeline, size=size).shape, _encoded_shape(pipeline, asked)
     if math.prod(found) == math.prod(encoded):
         return asked
     if len(found) == len(encoded):
-        frames = FRAME_COUNT
-        if len(found) == 5 and 1 < encoded[2] != found[2]:  # the first frame has latents of its own
-            frames = 1 + (found[2] - 1) * (FRAME_COUNT - 1) // (encoded[2] - 1)
-        drawn = (frames, size[0] * found[-2] // encoded[-2], size[1] * found[-1] // encoded[-1])
+        axes = range(-len(size), 0)
+        drawn = tuple(length * found[axis] // encoded[axis] for length, axis in zip(size, axes, strict=True))
+        if not _seconds(pipeline):
+            frames = FRAME_COUNT
+            if len(found) == 5 and 1 < encoded[2] != found[2]:  # the first frame has latents of its own
+                frames = 1 + (found[2] - 1) * (FRAME_COUNT - 1) // (encoded[2] - 1)
+            drawn = (frames, *drawn)
         if drawn != asked and math.prod(found) == math.prod(_encoded_shape(pipeline, drawn)):
             return drawn
     raise ConditionsNotTested(
@@ -117,10 +139,12 @@ def drawn_shape(pipeline: Any, size: tuple[int, int]) -> Shape:
 
 def _encoded_shape(pipeline: Any, shape: Shape) -> torch.Size:
     """The shape of what a pipeline's autoencoder makes of a medium, frame by frame where it knows pictures alone."""
-    frames, rows, columns = shape
-    pixels = torch.zeros(frames if films(pipeline) else 1, 3, rows, columns)
-    if _deep(pipeline):
-        pixels = pixels.transpose(0, 1)[None]
+    if _seconds(pipeline):
+        pixels = torch.zeros(1, pipeline.vae.config.audio_channels, *shape)
+    else:
+        frames, rows, columns = shape
+        pixels = torch.zeros(frames if films(pipeline) else 1, 3, rows, columns)
+        pixels = pixels.transpose(0, 1)[None] if _deep(pipeline) else pixels
     made: list[torch.Tensor] = []
     with encoding(type(pipeline.vae), made), torch.no_grad():
         pipeline.vae.encode(pixels)
@@ -165,12 +189,13 @@ def _shift_by_size(root: Path) -> None:
 def decoded_latents(
     pipeline: Any,
     changed: Callable[[Any], Any] = lambda _: contextlib.nullcontext(),
-    size: tuple[int, int] = SIZES[0],
+    size: Size | None = None,
 ) -> torch.Tensor:
     """Return what a pipeline passes its autoencoder.
 
     Args:
         changed: a context in which the pipeline differs.
+        size: by default the first of its sizes.
     """
     seen: list[torch.Tensor] = []
 
@@ -182,29 +207,34 @@ def decoded_latents(
         raise Seen
 
     with changed(pipeline), replaced(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
-        pipeline(**call_arguments(pipeline, size, STEPS))
+        pipeline(**call_arguments(pipeline, size or sizes_of(pipeline)[0], STEPS))
     return seen[0]
 
 
-def call_arguments(
-    pipeline: Any, size: tuple[int, int], steps: int, settings: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def call_arguments(pipeline: Any, size: Size, steps: int, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the arguments of a pipeline's call.
 
     Args:
         settings: other arguments; those that are None are left to the pipeline.
     """
-    rows, columns = size
     asked = {
-        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_inference_steps": steps,
-        "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
-        **dict.fromkeys(FRAMES, FRAME_COUNT),
+        "prompt": PROMPTS[0], "num_inference_steps": steps, "guidance_scale": 1.0, "use_resolution_binning": False,
+        "generator": torch.Generator().manual_seed(0),
     }  # fmt: skip
-    pictures = images_needed(read_pipeline(type(pipeline).__name__))
-    asked |= dict(zip(pictures, _sources(pipeline, (FRAME_COUNT, rows, columns), len(pictures)), strict=True))
+    if seconds := _seconds(pipeline):
+        asked[seconds] = size[0] / pipeline.vae.config.sampling_rate
+    else:
+        asked |= {"height": size[0], "width": size[1], **dict.fromkeys(FRAMES, FRAME_COUNT)}
+        pictures = images_needed(read_pipeline(type(pipeline).__name__))
+        asked |= dict(zip(pictures, _sources(pipeline, (FRAME_COUNT, *size), len(pictures)), strict=True))
     asked |= {name: value for name, value in (settings or {}).items() if value is not None}
     taken = inspect.signature(pipeline.__call__).parameters
     return {name: value for name, value in asked.items() if name in taken}
+
+
+def _seconds(pipeline: Any) -> str:
+    """The argument for the length of a sound; empty for pipelines of pictures and films."""
+    return seconds_of(read_pipeline(type(pipeline).__name__))
 
 
 def films(pipeline: Any) -> bool:
@@ -237,14 +267,38 @@ def encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
 def media(pipeline: Any, shapes: Sequence[Shape]) -> dict[str, Any]:
     """Return a sample of each shape, as the data pipeline passes them: pictures, or frames of bytes.
 
-    Before a picture come those that the pipeline starts from; films start from their first frame.
+    Before a picture come those that the pipeline starts from; films start from their first frame. Sounds are files.
     """
+    if _seconds(pipeline):
+        return {"outputs": [_sound(length, pipeline.vae.config.sampling_rate) for (length,) in shapes]}
     made = [_frames(shape) for shape in shapes]
     if films(pipeline):
         return {"images": [[] for _ in made], "videos": [[torch.from_numpy(one).permute(3, 0, 1, 2)] for one in made]}
     count = len(images_needed(read_pipeline(type(pipeline).__name__)))
     images = [[*_sources(pipeline, shape, count), _still(one)] for shape, one in zip(shapes, made, strict=True)]
     return {"images": images, "videos": [[] for _ in made]}
+
+
+def data_options(pipeline: Any, size: Size) -> Mapping[str, object]:
+    """Return the options of a data maker for media that the pipeline draws for a size."""
+    shape = drawn_shape(pipeline, size)
+    if _seconds(pipeline):
+        rate = pipeline.vae.config.sampling_rate
+        return {"--seconds": shape[0] / rate, "--rate": rate}
+    return {"--size": shape[1], "--frames": shape[0]}
+
+
+def _sound(samples: int, rate: int) -> bytes:
+    """A tone that fades out, as a file of 16 bits."""
+    time = np.linspace(0, 1, samples)
+    values = np.sin(40 * time) * np.exp(-2 * time) * 2**14
+    file = io.BytesIO()
+    with wave.open(file, "wb") as made:
+        made.setnchannels(1)
+        made.setsampwidth(2)
+        made.setframerate(rate)
+        made.writeframes(values.astype("<i2").tobytes())
+    return file.getvalue()
 
 
 def _frames(shape: Shape) -> np.ndarray:
@@ -269,4 +323,6 @@ def _loaded(root: Path) -> Any:
 
     pipeline = DiffusionPipeline.from_pretrained(root)
     pipeline.set_progress_bar_config(disable=True)
+    if hasattr(pipeline, "vae"):
+        let_decode(pipeline.vae)
     return pipeline
