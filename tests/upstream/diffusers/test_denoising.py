@@ -8,6 +8,7 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.diffusers.affine import Affine, evaluate
 from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
+from omni_kit.upstream.diffusers.calling import guidance_argument
 from omni_kit.upstream.diffusers.choosing import pipeline_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.denoising import Denoising
@@ -115,3 +116,16 @@ def test_the_order_in_which_streams_are_joined(diffusers: Library) -> None:
     assert joined_streams(cls(diffusers, "QwenImageTransformer2DModel"), STREAMS) == STREAMS[::-1]
     assert joined_streams(cls(diffusers, "WanTransformer3DModel"), STREAMS) == ()
     assert joined_streams(cls(diffusers, "FluxTransformer2DModel"), STREAMS) is None
+
+
+@pytest.mark.parametrize(("name", "changing", "guidance"), [
+    ("HunyuanImageTransformer2DModel", ["timestep_r"], "distilled_guidance_scale"),
+    ("FluxTransformer2DModel", [], "guidance_scale"),
+    ("QwenImageTransformer2DModel", [], "guidance_scale"),
+])  # fmt: skip
+def test_conditions_of_a_step_and_the_argument_of_guidance(
+    name: str, changing: list[str], guidance: str, diffusers: Library
+) -> None:
+    read = denoising(diffusers, name)
+    assert read.changing == changing
+    assert guidance_argument(read.pipeline) == guidance

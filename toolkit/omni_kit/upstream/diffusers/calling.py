@@ -17,6 +17,8 @@ _MEDIA = (
 FRAMES = ("num_frames", "frames", "video_length")
 """Names of the argument for the number of frames."""
 _SECONDS = ("audio_end_in_s", "audio_length_in_s", "audio_duration", "audio_duration_s")
+GUIDANCE = "guidance_scale"
+"""Name of the argument for the guidance scale, in most pipelines."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
 _NO_PICTURES = ("adapter", "latents", "embeds", "video")
 
@@ -24,6 +26,12 @@ _NO_PICTURES = ("adapter", "latents", "embeds", "video")
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
     """Return the arguments of `__call__`, by name, in order."""
     return arguments(pipeline.cls, "__call__")
+
+
+def guidance_argument(pipeline: Pipeline) -> str:
+    """The argument for the guidance scale: of this name, or the only one whose name ends with it."""
+    names = [name for name in call_arguments(pipeline) if name.endswith(GUIDANCE)]
+    return names[0] if len(names) == 1 else GUIDANCE
 
 
 def media_of(pipeline: Pipeline) -> list[str]:

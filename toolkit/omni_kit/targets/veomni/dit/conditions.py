@@ -9,7 +9,7 @@ from functools import cached_property
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.dit.transformer import TransformerContext
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import FRAMES, frames_of, seconds_of
+from omni_kit.upstream.diffusers.calling import FRAMES, GUIDANCE, frames_of, guidance_argument, seconds_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.defaults import images_needed
@@ -35,6 +35,8 @@ class ConditionContext:
         convention, convention_where, mean_of, deviation_of, scaled: how latents are scaled; see `LatentScale`.
         scale, step_text, step_where: how the transformer is told a step of the scheduler, as Python text; `known_step`,
             that it could be read.
+        guidance: the argument of its call for the guidance scale.
+        changing: the conditions that its loop computes at each step.
         frames: what the pipeline calls the number of frames; `films`, that it makes films.
         pictures: the arguments of its call that are the pictures it starts from.
         sees: the pipeline has a processor of pictures or videos.
@@ -67,6 +69,8 @@ class ConditionContext:
     step_text: str
     step_where: str
     known_step: bool
+    guidance: str
+    changing: Sequence[str]
     frames: str
     films: bool
     pictures: Sequence[str]
@@ -130,6 +134,8 @@ class Conditions:
             step_text=_text(unit),
             step_where=denoising.where if denoising is not None else "",
             known_step=self.unit is not None,
+            guidance=guidance_argument(self.pipeline) if self.pipeline is not None else GUIDANCE,
+            changing=denoising.changing if denoising is not None else [],
             frames=frames or FRAMES[0],
             films=bool(frames),
             pictures=images_needed(self.pipeline) if self.pipeline is not None else [],
