@@ -112,7 +112,7 @@ class Proposal:
     def plan(self) -> IntegrationPlan:
         """Files, decisions and what comes next."""
         placed = self.placed
-        around = tuple(self._in_tree(placed)) if placed is not None else (self._file("README.md", "README.md.jinja"),)
+        around = tuple(self._in_tree(placed) if placed is not None else self._beside())
         place = self.request.into / self.base
         return IntegrationPlan(
             self.base,
@@ -123,6 +123,11 @@ class Proposal:
             decisions=tuple(self._decisions()),
             next=tuple(shlex.join(["omni-kit", command, str(place)]) for command in ("check", "parity")),
         )
+
+    def _beside(self) -> Iterator[NewFile]:
+        """A README and the test of a package."""
+        yield self._file("README.md", "README.md.jinja")
+        yield self._file(f"tests/test_{self.request.name}_parity.py", "test_parity.py.jinja")
 
     def _in_tree(self, placed: Placed) -> Iterator[NewFile]:
         """Tests and a page."""
