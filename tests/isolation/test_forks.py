@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.servers import can_fork, close_servers
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.candidate import find_candidate
@@ -250,3 +251,10 @@ def test_a_fork_does_not_name_who_started_it(logs: Path, monkeypatch: pytest.Mon
         told = one.ask(Evaluate(tells))
     told = told.replace(sys.prefix, "")  # a checkout may have the project's name
     assert "omni_kit" not in told.lower().replace("-", "_")
+
+
+def test_a_process_can_be_the_server_of_its_own_workers(logs: Path) -> None:
+    expression = "[hasattr(sys.modules['colorsys'], name) for name in ('here', 'later')]"
+    request = {"logs": str(logs), "expression": expression}
+    function = "tests.isolation.services:forked_from_here"
+    assert run_worker(function, request, timeout=60.0, modules=("colorsys",), path=[ROOT]) == [True, False]

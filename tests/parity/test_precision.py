@@ -1,12 +1,15 @@
 """Low precision is judged by what upstream loses in it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from omni_kit.parity import ParityReport, run_parity
-from omni_kit.parity.compare.precision import RATIO, RATIO_OF_CHAOS, module_loss, total_loss
+from omni_kit.parity.compare.precision import RATIO, RATIO_OF_CHAOS, Replays, module_loss, total_loss
+from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.toys.weights import shuffled_ramp
 from tests.conftest import first
@@ -162,3 +165,36 @@ def test_a_dtype_in_which_upstream_itself_does_not_run_proves_nothing(veomni_mod
     assert report.level("dtype").status == "error"
     assert report.exit_code == 3
     assert any("upstream itself does not run in bfloat16" in note for note in report.notes)
+
+
+class _Part(nn.Module):
+    def forward(self, weights: torch.Tensor) -> torch.Tensor:
+        return weights
+
+
+class _Whole(nn.Module):
+    """Its own output is its part's."""
+
+    def __init__(self, early: bool) -> None:
+        super().__init__()
+        self.part, self.early = _Part(), early
+
+    def forward(self, scores: torch.Tensor) -> Any:
+        scores = scores.to(torch.bfloat16) if self.early else scores.float()
+        return self.part((scores / scores.sum(-1, keepdim=True)).to(torch.bfloat16).view(40, 30))
+
+
+def _recording(module: nn.Module, script: Script | None = None, counted: bool = False) -> Recording:
+    with recorded(module, script, counted=counted, always=True) as recording, torch.no_grad():
+        module(EXACT.abs())
+    return recording
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_what_a_module_passes_to_its_parts_is_compared(early: bool) -> None:
+    exact = _recording(_Whole(False))
+    numbers = {(call.module, call.occurrence): call.number for call in exact.calls}
+    reference, candidate = (_recording(_Whole(is_early), Script(exact, numbers), True) for is_early in (False, early))
+    replays = Replays(exact, reference, candidate, torch.ones(1, 1))
+    found = [one.wrong for one in replays.roundings("bfloat16") if one.wrong]
+    assert [said.partition(" rounds elsewhere")[0] for said in found] == ["the model"] * early

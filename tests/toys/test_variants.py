@@ -9,7 +9,7 @@ from omni_kit.pysource.reads import attributes_read
 from omni_kit.toys.configs.rope import PARTIAL, ROPE
 from omni_kit.toys.configs.values import Declared
 from omni_kit.toys.configs.variants import LAYERS, MOVED, SWITCHED, TIED, TOGETHER, Extent, Source, Variants, chosen
-from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead, fields_read
+from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead, Use, fields_read
 
 TOY: dict[str, Any] = {
     "model_type": "toy", "num_hidden_layers": 2, "num_experts": 10, "num_experts_per_tok": 3, "head_dim": 16,
@@ -185,3 +185,13 @@ def test_numbers_come_with_partial_rotary_embeddings_where_a_rope_reads_them() -
     assert [PARTIAL in name for name in names] == [False, True]
     plain = {name: value for name, value in TOY.items() if name != ROPE}
     assert [*chosen(Source(plain, READ, DECLARED, {}), lambda _: "", Extent.numbers).configs] == [MOVED]
+
+
+def test_a_number_a_layer_is_another_one_in_each() -> None:
+    toy = {"model_type": "lit", "num_hidden_layers": 2, "top_k": 3, "wide": [8, 8], "rope": [1, 1], "places": [1, 2, 3]}
+    fields = {name: ConfigField(name) for name in toy if name != "model_type"}
+    fields["top_k"].uses.add(Use.by_layer)
+    declared = Declared({"top_k": frozenset({int, list})})
+    found = chosen(Source(toy, FieldsRead(fields, frozenset(), frozenset()), declared), lambda config: "").configs
+    assert {"top_k=[2, 3]", "top_k=4", "wide=[7, 8]", "rope=[0, 1]"} <= found.keys()
+    assert not any(name.startswith("places") for name in found)

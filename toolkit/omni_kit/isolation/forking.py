@@ -79,7 +79,7 @@ def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | _S
         if not message:
             return None
         request = json.loads(message)
-        serves = imported and _may_fork()
+        serves = imported and may_fork()
         pid = os.fork()
         if not pid:
             forget_children(*wake)
@@ -104,7 +104,8 @@ def _received(control: socket.socket) -> tuple[bytes, list[int]]:
     return message, files
 
 
-def _may_fork() -> bool:
+def may_fork() -> bool:
+    """Return whether imports have started neither threads nor an accelerator here, which a fork would lack."""
     names = []
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/comm", encoding="utf-8") as file:

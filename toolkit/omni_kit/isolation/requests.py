@@ -30,6 +30,7 @@ def run_worker(
     confined: bool = True,
     writes: bool = True,
     limits: Limits | None = None,
+    threads: int | None = 1,
 ) -> Any:
     """Return a function's result for a request, from a process that ends with all its descendants.
 
@@ -41,13 +42,14 @@ def run_worker(
         confined: it runs code of an integration, which must not change omni-kit's own state and code.
         writes: False lets one that is confined write nothing but its own temporary files.
         limits: what it may use; without, one that is confined gets those of the machine.
+        threads: see `Worker`.
 
     Raises:
         StepError: the function raised, the time is up, or the process ended.
     """
     (result,) = run_workers(
         function, [request], timeout=timeout, modules=modules, path=path, confined=confined, writes=writes,
-        limits=limits,
+        limits=limits, threads=threads,
     )  # fmt: skip
     if isinstance(result, StepError):
         raise result
@@ -64,11 +66,12 @@ def run_workers(
     confined: bool = True,
     writes: bool = True,
     limits: Limits | None = None,
+    threads: int | None = 1,
 ) -> Generator[Any, None, None]:
     """Yield what `run_worker` returns or raises for each request, in order; as many run at a time as there are cores.
 
     Args:
-        function, modules, path, confined, writes, limits: see `run_worker`.
+        function, modules, path, confined, writes, limits, threads: see `run_worker`.
         timeout: in seconds, for each request.
     """
     confinement = Confinement.of_candidate(writes=writes) if confined else None
@@ -79,7 +82,7 @@ def run_workers(
             if len(running) == cores():
                 yield _result(*running.popleft())
             worker = Worker(
-                "worker", logs / str(number), timeout=timeout, threads=1,
+                "worker", logs / str(number), timeout=timeout, threads=threads,
                 confinement=confinement, limits=limits, service=CALLING, argument=function, modules=modules, path=path,
             )  # fmt: skip
             stack.callback(worker.close, at_once=True)

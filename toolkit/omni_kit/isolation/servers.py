@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import omni_kit
-from omni_kit.isolation.forking import LENGTH, main
+from omni_kit.isolation.forking import LENGTH, main, may_fork
 from omni_kit.isolation.limits import Limits
 
 ROOT = Path(omni_kit.__file__).resolve().parents[1]
@@ -153,11 +153,21 @@ def start_server(how: Start) -> None:
             _server(how)
 
 
-def _server(how: Start) -> "_Server":
+def fork_server(how: Start) -> None:
+    """Make this process's fork the server that such a process will be a fork of: it imports only what is missing.
+
+    To be called before anything but imports has happened here; no fork has more than one thread.
+    """
+    if how.modules and can_fork() and may_fork():
+        with _lock:
+            _server(how, lambda: _Server.here(how.modules))
+
+
+def _server(how: Start, make: "Callable[[], _Server] | None" = None) -> "_Server":
     modules = how.modules if can_fork() else ()
     stable = tuple(sorted((name, value) for name, value in how.environment.items() if name not in _VOLATILE))
     key = (os.getpid(), modules, stable if modules else ())  # a fork of this process starts its own
-    server = base = _kept(key, lambda: _Server.fresh(modules, dict(stable)))
+    server = base = _kept(key, make or (lambda: _Server.fresh(modules, dict(stable))))
     if modules and how.beyond:
         server = _kept((*key, how.beyond), lambda: base.fork(how.beyond))
     for other in [one for one in _servers if one[0] == os.getpid()][:-_MOST]:
@@ -203,6 +213,16 @@ class _Server:
             with suppress(BrokenPipeError), process.stdin as program:
                 program.write(f"from {main.__module__} import main\nmain({theirs.fileno()}, {[*modules]!r})\n".encode())
         return cls(control, process)
+
+    @classmethod
+    def here(cls, modules: Sequence[str]) -> "_Server":
+        """Start a server as a fork of this process."""
+        control, theirs = socket.socketpair()
+        if not os.fork():
+            control.close()
+            main(theirs.fileno(), modules)
+        theirs.close()
+        return cls(control)
 
     def fork(self, modules: Sequence[str]) -> "_Server":
         """Start a server that has imported what this one has, and also these modules."""

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from omni_kit.isolation.worker import StepError
@@ -12,6 +13,7 @@ from omni_kit.parity.faults.sharing import kinds_between
 from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
 from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE
+from omni_kit.parity.processes.training import Trained
 from omni_kit.parity.prove_calls import prove_calls
 from omni_kit.parity.prove_stages import prove_stages
 from omni_kit.parity.report.report import InjectionResult, Proof, proof_of
@@ -59,7 +61,20 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
         if found.status != "pass":
             case.note(f"no fault was injected: {level} already fails without a fault ({found.reason})")
             return None
-    planted, idle = [], []
+    between = ThreadPoolExecutor(1)  # in processes of its own, which nobody else asks for anything
+    try:
+        later = [between.submit(_try_between, case, level, kind) for level in shared for kind in kinds_between(level)]
+        planted, idle = _inside(case, say)
+        planted += filter(None, (one.result() for one in later))
+    finally:
+        between.shutdown(wait=False, cancel_futures=True)
+    return proof_of(planted, idle)
+
+
+def _inside(case: Case, say: Callable[[str], None]) -> tuple[list[InjectionResult], list[str]]:
+    """The faults of the model and of its calls, and the names of those that change nothing."""
+    planted: list[InjectionResult] = []
+    idle: list[str] = []
     faults = [_Fault(**{**place, "holders": tuple(place["holders"])}) for place in case.pair.places()]
     for done, fault in enumerate(faults, 1):
         judged = _try(case, fault)
@@ -74,9 +89,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
         for judged in prove_calls(case, say):
             idle += [judged.name] if judged.idle else []
             planted += [] if judged.idle else [judged]
-    for level in shared:
-        planted += filter(None, (_try_between(case, level, kind) for kind in kinds_between(level)))
-    return proof_of(planted, idle)
+    return planted, idle
 
 
 def _needed(case: Case) -> list[str]:
@@ -85,19 +98,26 @@ def _needed(case: Case) -> list[str]:
 
 
 def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
-    """A fault that no module has: it is where it belongs when the level of that kind of sharing fails."""
-    name = f"{kind} between the processes of {level}"
-    try:
-        trained, changed = case.pair.trained_with(level, kind)
-    except StepError as error:
-        # The level, which passes without the fault, fails by what a process raises or waits for in vain.
-        by = (level,) if error.blames_candidate else ("error",)
-        return InjectionResult(name, kind, level, by, str(error), located=error.blames_candidate)
-    if not changed:
-        return None
-    verdict = judge_trained(case, trained)
-    noticed = bool(verdict.reason) and not verdict.skip
-    return InjectionResult(name, kind, level, (level,) if noticed else (), level if noticed else "", located=noticed)
+    """A fault that no module has: it is where it belongs when the level of that kind of sharing fails.
+
+    None where it changes nothing; the first mesh that shows it is enough.
+    """
+    name, changed = f"{kind} between the processes of {level}", False
+    trained = [one for one in case.pair.trained(level) if isinstance(one, Trained)]
+    alone = [one for one in trained if one.alone]
+    for one in trained:
+        if one.alone:
+            continue
+        try:
+            found, reached = case.pair.trained_wrongly(level, one, alone[0], kind)
+        except StepError as error:
+            # The level, which passes without the fault, fails by what a process raises or waits for in vain.
+            by = (level,) if error.blames_candidate else ("error",)
+            return InjectionResult(name, kind, level, by, str(error), located=error.blames_candidate)
+        if reached and judge_trained(case, [*alone, found]).reason:
+            return InjectionResult(name, kind, level, (level,), level, located=True)
+        changed |= reached
+    return InjectionResult(name, kind, level) if changed else None
 
 
 def _try(case: Case, fault: _Fault) -> InjectionResult | None:

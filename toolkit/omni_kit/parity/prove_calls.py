@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.comparison import Comparison
-from omni_kit.parity.compare.files import load_tensors, same_tensors
+from omni_kit.parity.compare.files import same_bytes
 from omni_kit.parity.faults.calling import CALL_FAULTS, CallFault
 from omni_kit.parity.levels.scenarios import Scenarios, compared_way
 from omni_kit.parity.processes.outcomes import CANDIDATE, ScenarioOutcome
@@ -27,8 +27,9 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
         place = f"{CANDIDATE}/mistaken ways"
         failures = case.pair.called_wrongly(name, place)
         try:
-            seen = list(_showing(case, right, place, failures))
-            idle = not seen and not any(one.name in failures and _changed(case, one, place) for one in right)
+            changed = [one for one in right if failures.get(one.name) or _changed(case, one, place)]
+            seen = list(_showing(case, changed, place, failures))
+            idle = not seen and not any(one.name in failures for one in changed)
         finally:
             shutil.rmtree(case.pair.folder(place), ignore_errors=True)
         located = bool(seen) and all(_shown(way, fault) for way in seen)
@@ -42,15 +43,15 @@ def _shown(way: str, fault: CallFault) -> bool:
     return way.startswith(fault.shown_by) or way.partition(", ")[2].startswith(fault.shown_by)
 
 
-def _showing(case: Case, right: list[ScenarioOutcome], place: str, failures: dict[str, str]) -> Iterator[str]:
+def _showing(case: Case, changed: list[ScenarioOutcome], place: str, failures: dict[str, str]) -> Iterator[str]:
     """The ways that show it: an answer is another one, or there is none."""
-    for one in right:
+    for one in changed:
         if failures.get(one.name) or compared_way(case, one, Comparison(), place).status == "fail":
             yield one.name
 
 
 def _changed(case: Case, one: ScenarioOutcome, place: str) -> bool:
-    before, after = (
-        load_tensors(case.pair.folder(folder) / one.folder / _OUTPUTS) for folder in (f"{CANDIDATE}/ways", place)
+    """Whether a way answers, bit for bit, something else than without the mistake."""
+    return not same_bytes(
+        *(case.pair.folder(folder) / one.folder / _OUTPUTS for folder in (f"{CANDIDATE}/ways", place))
     )
-    return not same_tensors(before, after)

@@ -7,12 +7,14 @@ replayed.
 import math
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 import torch
 from torch import nn
 
 _SPREAD = 0.2  # of norms and biases around their initial value
 _EMBEDDING_SCALE = 0.5
+_SMALL = 2**15  # elements of a ramp that is kept
 
 
 def fill(model: nn.Module, salt: int = 0) -> None:
@@ -77,8 +79,16 @@ def shuffled_ramp(name: str, shape: torch.Size | tuple[int, ...]) -> torch.Tenso
     count = math.prod(shape)
     if count > 2**23:
         raise ValueError(f"{name} has {count} elements, more than float32 has distinct values for")
+    shuffled = _kept if count <= _SMALL else _shuffled
+    return shuffled(name, count).clone().reshape(shape)
+
+
+def _shuffled(name: str, count: int) -> torch.Tensor:
     order = torch.randperm(count, generator=generator(name))
-    return torch.linspace(-1.0, 1.0, count)[order].reshape(shape)
+    return torch.linspace(-1.0, 1.0, count)[order]
+
+
+_kept = lru_cache(maxsize=1024)(_shuffled)  # variants of a toy have most tensors in common
 
 
 def nudged(name: str, tensor: torch.Tensor) -> torch.Tensor:

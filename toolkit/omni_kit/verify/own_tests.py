@@ -1,8 +1,10 @@
 """An integration's own tests and its remaining to-dos."""
 
 import io
+import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +13,9 @@ from typing import Any
 from omni_kit.errors import MissingRequirement
 from omni_kit.files import files_matching
 from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.servers import Start, fork_server
+from omni_kit.isolation.worker import environment
+from omni_kit.parity.processes.workers import SERVICE
 from omni_kit.targets.protocol import TODO_MARK
 
 _TIMEOUT = 900.0
@@ -23,8 +28,11 @@ def own_tests(directory: Path) -> list[Path]:
     return [*files_matching(directory, f"{_FOLDER}/**/test_*.py")]
 
 
-def run_own_tests(directory: Path) -> dict[str, Any]:
+def run_own_tests(directory: Path, modules: Sequence[str] = ()) -> dict[str, Any]:
     """Run them in a process of their own; the counts by outcome, and as `last` the first failure in one line.
+
+    Args:
+        modules: what the sides of a comparison import in any case: tests that compare find it imported.
 
     Raises:
         MissingRequirement: pytest is not installed.
@@ -32,14 +40,18 @@ def run_own_tests(directory: Path) -> dict[str, Any]:
     """
     if find_spec("pytest") is None:
         raise MissingRequirement("its tests need pytest, which is not installed", "pip install pytest")
-    found: dict[str, Any] = run_worker(
-        f"{__name__}:ran", str(directory.resolve()), timeout=_TIMEOUT, path=[directory.resolve().parent]
-    )
+    request = {"directory": str(directory.resolve()), "modules": [*modules]}
+    found: dict[str, Any] = run_worker(f"{__name__}:ran", request, timeout=_TIMEOUT, modules=modules, threads=None)
     return found
 
 
-def ran(directory: str) -> dict[str, Any]:
-    """Run the tests of a directory in this process."""
+def ran(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the tests of a directory in this process, which finds its package."""
+    modules, directory = tuple(request["modules"]), request["directory"]
+    above = str(Path(directory).parent)
+    sys.path.insert(0, above)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH")]))
+    fork_server(Start((), environment(SERVICE, (), None), "", modules))
     import pytest
 
     said = io.StringIO()

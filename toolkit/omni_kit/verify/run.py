@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from omni_kit.files import files_matching
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import find_owned
 from omni_kit.parity.levels import BY_NAME, parse_levels
-from omni_kit.parity.processes.workers import Sides, begin
+from omni_kit.parity.processes.workers import Sides, begin, preloaded
 from omni_kit.parity.report.branches import NOT_MEASURED, BranchReport, branch_report
 from omni_kit.parity.report.report import LevelResult, ParityReport, fields_said
 from omni_kit.parity.run import run_parity
@@ -184,8 +185,11 @@ class _Run:
         yield self._timed(self._generated)
         yield self._timed(self._check)
         yield self._timed(self._todo)
-        yield self._timed(self._tests)
-        yield from self._parity()
+        with ThreadPoolExecutor(1) as beside:
+            tests = beside.submit(self._timed, self._tests)
+            levels = [*self._parity()]
+        yield tests.result()
+        yield from levels
         if self.min_branches is not None:
             yield self._timed(self._branched)
 
@@ -278,7 +282,7 @@ class _Run:
         if self.quick:
             return Stage(TESTS, "not tested", LEFT_OUT, command=command, left_out=True)
         try:
-            found = run_own_tests(self.candidate.path)
+            found = run_own_tests(self.candidate.path, preloaded(self.candidate.reference))
         except StepError as error:
             return Stage(TESTS, "failed", str(error), command=command)
         figure = ", ".join(

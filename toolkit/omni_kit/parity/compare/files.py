@@ -1,5 +1,6 @@
 """Tensors in files: how the two processes hand each other what they computed."""
 
+import filecmp
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
@@ -105,6 +106,16 @@ def stored_dtypes(directory: Path) -> dict[str, torch.dtype]:
 def same_tensors(one: Tensors, other: Tensors) -> bool:
     """Whether two sets of tensors have the same names and the same bits."""
     return one.keys() == other.keys() and all(tensor.equal(other[name]) for name, tensor in one.items())
+
+
+def same_bytes(one: Path, other: Path) -> bool:
+    """Whether two files have the same content.
+
+    Raises:
+        StepError: as `load_tensors`.
+    """
+    with own_file(one) as first, own_file(other) as second:
+        return filecmp.cmp(first, second, shallow=False)
 
 
 def state_of(model: torch.nn.Module) -> Tensors:

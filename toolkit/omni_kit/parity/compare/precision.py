@@ -14,8 +14,8 @@ import torch
 from omni_kit.parity.compare.comparison import NothingToCompare
 from omni_kit.parity.compare.modules import without_padding
 from omni_kit.parity.compare.pairing import pair_calls
-from omni_kit.parity.compare.rounding import Rounding, rounding
-from omni_kit.parity.compare.trace import Recording, fits
+from omni_kit.parity.compare.rounding import ENOUGH, Rounding, rounding
+from omni_kit.parity.compare.trace import ModuleCall, Recording, fits
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.tensors import Tensors
@@ -139,7 +139,7 @@ class Replays:
         """Yield the error that each module adds itself, in the order in which the modules are called."""
         for call in self._exact.calls:
             numbers = [partners.get(call.number) for partners in self._partners]
-            found = (self._three(call.number, numbers, name) for name in call.outputs)
+            found = (self._three(call.number, numbers, f"out.{name}") for name in call.outputs)
             if tensors := [three for three in found if three is not None]:
                 yield module_loss(call.module, tensors, dtype)
 
@@ -150,16 +150,35 @@ class Replays:
             if None in numbers:
                 continue
             mine, theirs = (replay.calls[cast(int, n)] for replay, n in zip(self._replays, numbers, strict=True))
-            outputs = {name: three[1:] for name in call.outputs if (three := self._three(call.number, numbers, name))}
-            yield rounding(mine, theirs, outputs, dtype)
+            outputs = {name: self._three(call.number, numbers, f"out.{name}") for name in call.outputs}
+            found = rounding(mine, theirs, {name: three[1:] for name, three in outputs.items() if three}, dtype)
+            yield found
+            if not found.wrong:
+                yield from self._passed_on(call, mine, theirs, dtype)
+
+    def _passed_on(self, call: ModuleCall, mine: ModuleCall, theirs: ModuleCall, dtype: str) -> Iterator[Rounding]:
+        """Yield what is wrong with the tensors that a module computes for its parts, whose outputs are upstream's."""
+        for part in self._exact.calls:
+            numbers = [partners.get(part.number) for partners in self._partners]
+            if part.parent != call.number or None in numbers:
+                continue
+            both = (replay.calls[cast(int, n)] for replay, n in zip(self._replays, numbers, strict=True))
+            if [one.parent for one in both] != [mine.number, theirs.number]:
+                continue
+            for name in part.inputs:
+                three = self._three(part.number, numbers, f"in.{name}")
+                if three is None or three[1].dtype != three[2].dtype or three[1].numel() < ENOUGH:
+                    continue
+                if (found := rounding(mine, theirs, {name: three[1:]}, dtype)).wrong:
+                    yield found
 
     def _three(self, number: int, numbers: list[int | None], name: str) -> Three | None:
-        """One output of a call on all sides; None where a side lacks it or it holds no finite numbers."""
-        exact = self._exact.tensors.get(f"{number}.out.{name}")
+        """One tensor of a call on all sides, as "out.NAME"; None where a side lacks it or it has no finite numbers."""
+        exact = self._exact.tensors.get(f"{number}.{name}")
         if exact is None or not exact.is_floating_point() or not exact.numel() or not bool(exact.isfinite().all()):
             return None
         others = [
-            replay.tensors.get(f"{partner}.out.{name}") for replay, partner in zip(self._replays, numbers, strict=True)
+            replay.tensors.get(f"{partner}.{name}") for replay, partner in zip(self._replays, numbers, strict=True)
         ]
         reference, candidate = (
             other.reshape(exact.shape) if other is not None and fits(exact.shape, other.shape) else None

@@ -13,6 +13,7 @@ from omni_kit.parity.compare.trace import ModuleCall
 
 # Additions in another order change fewer of the rounded numbers; a rounding more or less changes a fifth or more.
 _SHARE = 0.02
+ENOUGH = 50  # of fewer numbers, a single one is more than that
 # What float32 results may differ by: less than a rounding to bfloat16 on the way makes.
 _FINE = 2.0**-13
 _SUM, _CAST = "sum ", "to "

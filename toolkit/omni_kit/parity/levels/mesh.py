@@ -28,19 +28,19 @@ def judge_trained(case: "Case", trained: "list[Trained] | str") -> LevelVerdict:
     if isinstance(trained, str):
         return LevelVerdict(Comparison(), trained, skip=True)
     alone, *others = trained
-    measures = {one.dtype: one for one in reversed(trained) if one.alone}
+    measures = {one.mesh.dtype: one for one in reversed(trained) if one.alone}
     found, reasons = Comparison(), []
     for other in (one for one in others if not one.alone):
-        exact = other.dtype == alone.dtype
-        for index, pair in enumerate(zip(alone.steps, measures[other.dtype].steps, other.steps, strict=True)):
+        exact = other.mesh.dtype == alone.mesh.dtype
+        for index, pair in enumerate(zip(alone.steps, measures[other.mesh.dtype].steps, other.steps, strict=True)):
             about = f" ({other.about[index]})" if other.about[index] else ""
             batch = f", batch {index + 1} of {len(alone.steps)}{about}" if len(alone.steps) > 1 else ""
-            compared = _exactly(pair[0], pair[2], case) if exact else _by_ratio(*pair, other.dtype)
+            compared = _exactly(pair[0], pair[2], case) if exact else _by_ratio(*pair, other.mesh.dtype)
             for what, comparison in compared.items():
                 found.absorb(comparison)
                 if not comparison.ok:
-                    reasons.append(f"{other.mesh}{batch}: {comparison.reason(what.removesuffix('s'))}")
-    said = f"{', '.join(other.mesh for other in others if not other.alone)} as one process"
+                    reasons.append(f"{other.mesh.name}{batch}: {comparison.reason(what.removesuffix('s'))}")
+    said = f"{', '.join(other.mesh.name for other in others if not other.alone)} as one process"
     return LevelVerdict(found, "; ".join(reasons), found.tolerance, said)
 
 

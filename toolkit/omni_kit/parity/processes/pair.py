@@ -152,11 +152,13 @@ class Pair(SideResults):
             self.taken[f"trained {level}"] = self._training.on(level, *places, self._batches, self._note)
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
-    def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
-        """Return the results of `trained` with a fault between the processes, and whether that changed anything."""
-        where = self.where / "ranks" / f"{level} with {fault}"
-        found = self._training.on(level, self.checkpoint, where, self._batches, lambda line: None, fault)
-        return found, any(where.glob("*/planted"))
+    def trained_wrongly(self, level: str, one: Trained, first: Trained, fault: str) -> tuple[Trained, bool]:
+        """A mesh of `trained` with a fault between its processes, and whether that changed anything.
+
+        Args:
+            first: that of one process.
+        """
+        return self._training.wrongly(one, self.checkpoint, self.where / "ranks" / level, first, fault)
 
     def _batches(self, parts: int, place: Path) -> list[str]:
         """Batches for several processes, made by upstream's side: what each is about."""

@@ -23,17 +23,20 @@ class Trained:
     """Results of training on one mesh.
 
     Attributes:
-        dtype: in which the weights were.
-        alone: in one process.
         steps: for each batch, the loss and the norm of the gradients, and the gradients.
         about: what is special about each batch; empty where nothing is.
+        seconds: how long it took.
     """
 
-    mesh: str
-    dtype: str
-    alone: bool
+    mesh: Mesh
     steps: Sequence[TrainedStep]
     about: Sequence[str]
+    seconds: float
+
+    @property
+    def alone(self) -> bool:
+        """Whether one process did it all."""
+        return self.mesh.processes == 1
 
 
 class Training:
@@ -63,7 +66,6 @@ class Training:
         where: Path,
         batches: Callable[[int, Path], list[str]],
         note: Callable[[str], None],
-        fault: str = "",
     ) -> list[Trained] | str:
         """One step on each mesh of a level, or why the level makes no sense for this model.
 
@@ -71,7 +73,6 @@ class Training:
             where: the directory for batches and results.
             batches: writes those of so many parts below a directory, and says what each is about.
             note: is told what was stood in for, and what was left out.
-            fault: one to plant between the processes.
 
         Raises:
             StepError: the integration cannot be imported, or a process failed.
@@ -81,16 +82,46 @@ class Training:
         if isinstance(meshes, str):
             return meshes
         about = batches(int(meshes[0]["parts"]), where / "batches")
-        timeout = launcher.timeout - GRACE
-        trained = []
+        trained: list[Trained] = []
         for mesh in meshes:
-            out = where / str(mesh["name"]).replace(" ", "-")
-            step = Launch(mesh, self._device, checkpoint, where / "batches", out, timeout, fault)
-            started = time.monotonic()
-            trained.append(_launched(launcher, step, about, note))
-            if not trained[1:]:
-                timeout = min(timeout, _PATIENCE + _TIMES * (time.monotonic() - started))
+            trained.append(self._launched(Mesh(**mesh), checkpoint, where, about, trained[:1], note))
         return trained
+
+    def wrongly(self, one: Trained, checkpoint: Path, where: Path, first: Trained, fault: str) -> tuple[Trained, bool]:
+        """A mesh once more, with a fault between its processes; and whether that changed anything.
+
+        Args:
+            where: the directory of `on`, whose batches are taken.
+            first: of one process.
+
+        Raises:
+            StepError: a process failed.
+        """
+        found = self._launched(one.mesh, checkpoint, where, one.about, [first], lambda line: None, fault)
+        return found, any(_folder(where, one.mesh, fault).glob("planted"))
+
+    def _launched(
+        self,
+        mesh: Mesh,
+        checkpoint: Path,
+        where: Path,
+        about: Sequence[str],
+        before: Sequence[Trained],
+        note: Callable[[str], None],
+        fault: str = "",
+    ) -> Trained:
+        """Run one launch, and read what it left; where one was `before`, it gets no more time than that suggests."""
+        launcher, out, started = self._ready(), _folder(where, mesh, fault), time.monotonic()
+        timeout = min([launcher.timeout - GRACE, *(_PATIENCE + _TIMES * one.seconds for one in before)])
+        step = Launch(asdict(mesh), self._device, checkpoint, where / "batches", out, timeout, fault)
+        for line in launcher.ask(step):
+            note(line)
+        steps = [
+            tuple(load_tensors(out / f"{index}.{what}.safetensors") for what in ("figures", "gradients"))
+            for index in range(len(about))
+        ]
+        taken = [(figures, gradients) for figures, gradients in steps]
+        return Trained(mesh, taken, about, time.monotonic() - started)
 
     def plan(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """The runs of the framework's own trainer, and what is wrong with the training files.
@@ -142,14 +173,6 @@ class Training:
         return self._launcher
 
 
-def _launched(launcher: Worker, step: Launch, about: Sequence[str], note: Callable[[str], None]) -> Trained:
-    """Runs one launch, and reads what it left."""
-    for line in launcher.ask(step):
-        note(line)
-    mesh = Mesh(**step.mesh)
-    steps = [
-        tuple(load_tensors(step.out / f"{index}.{what}.safetensors") for what in ("figures", "gradients"))
-        for index in range(len(about))
-    ]
-    taken = [(figures, gradients) for figures, gradients in steps]
-    return Trained(mesh.name, mesh.dtype, mesh.processes == 1, taken, about)
+def _folder(where: Path, mesh: Mesh, fault: str) -> Path:
+    """Return the folder of a mesh's results."""
+    return where / f"{mesh.name}{f' with {fault}' if fault else ''}".replace(" ", "-")

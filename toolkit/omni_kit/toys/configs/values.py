@@ -73,9 +73,8 @@ def alternatives(
     """
     value = toy.get(one.name, None if one.default is UNKNOWN else one.default)
     types = declared.types.get(one.name, frozenset())
-    found = [*_by_use(one, value, toy, declared, strings)]
-    if not found:
-        found = [*_by_type(one, value, types)]
+    found = [*_by_use(one, value, toy, declared, strings)] or [*_by_type(one, value, types)]
+    found = [*_by_layer(one, value, types, _layers(toy)), *found]
     tested = Use.optional in one.uses or Use.switch in one.uses
     if value is not None and tested and type(None) in types and not isinstance(value, (bool, dict, list)):
         found.append([None])
@@ -85,7 +84,7 @@ def alternatives(
 def _by_use(
     one: ConfigField, value: Any, toy: Mapping[str, Any], declared: Declared, strings: Collection[str]
 ) -> Iterator[list[Any]]:
-    layers = next((toy[key] for key in COUNTS if isinstance(toy.get(key), int)), 0)
+    layers = _layers(toy)
     if Use.looked_up in one.uses and isinstance(value, str):
         entries = [entry for table in one.tables for entry in declared.tables.get(table, ())]
         yield from ([entry] for entry in [*(e for e in _ENTRIES if e in entries and e != value), *entries][:1])
@@ -107,6 +106,23 @@ def _by_use(
         yield from _mixes(value, one, declared, strings)
     elif one.constants and (value is None or isinstance(value, str)):
         yield from ([other] for other in sorted(one.constants) if other != value)
+
+
+def _layers(toy: Mapping[str, Any]) -> int:
+    return next((toy[key] for key in COUNTS if isinstance(toy.get(key), int)), 0)
+
+
+def _by_layer(one: ConfigField, value: Any, types: frozenset[type], layers: int) -> Iterator[list[Any]]:
+    """Two numbers in turn, where a list has a number for each layer, or one number may be such a list."""
+    held = value if isinstance(value, list) else [value] * layers
+    numbers = all(isinstance(number, (int, float)) for number in held)
+    listed = isinstance(value, list) or (Use.by_layer in one.uses and list in types)
+    if listed and numbers and Use.contains not in one.uses and len(held) == layers > 1:
+        first = held[0]
+        others = [first - 1, first + 1] if first > 1 else [first + 1]
+        if isinstance(value, list) and set(value) <= {0, 1}:  # they are switches
+            others = [type(first)(1 - first)]
+        yield [[first if number % 2 else other for number in range(layers)] for other in others]
 
 
 def _mixes(value: list[str], one: ConfigField, declared: Declared, strings: Collection[str]) -> Iterator[list[Any]]:
