@@ -9,8 +9,10 @@ from omni_kit.patchgen.run import run_configs
 from omni_kit.pysource.library import find_library
 from omni_kit.upgrade import upgrade
 from omni_kit.upgrade.older import OlderLevels, older_levels
+from omni_kit.upgrade.result import Bump, ModelUpgrade
 from omni_kit.verify.card import Card, Stage
 from omni_kit.verify.pins import pins
+from tests.cli.test_schemas import validate
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,3 +57,9 @@ def test_an_old_fault_is_named_as_one(plugin: Path) -> None:
     assert "forward" in parity.reason
     assert f"failed on transformers {find_library('transformers').version}, too" in parity.reason
     assert model.as_json()["levels_before"]["source"] == "parity"
+
+
+def test_the_schema_has_the_older_levels() -> None:
+    older = OlderLevels({"forward": "failed"}, "card.md")
+    answer = Bump("a 1", "a 2", [ModelUpgrade("olmoe", older=older)]).as_json()
+    validate({"schema": "omni-kit/upgrade/1", "ok": False, "omni_kit": "0", "notes": [], **answer})
