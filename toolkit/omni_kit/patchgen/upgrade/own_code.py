@@ -66,7 +66,7 @@ def makes_already(base: str, mine: str, theirs: str, newer: ast.AST | None) -> b
 
 
 def _result(body: Sequence[ast.stmt]) -> ast.expr | None:
-    """What assignments and a return compute, written out; None for other code."""
+    """Return what assignments and a return compute, written out; None for other code."""
     values: dict[str, ast.expr] = {}
     for one in without_docstring(body):
         match one:
