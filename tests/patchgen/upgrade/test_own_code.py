@@ -1,11 +1,13 @@
 """Methods that only patches call: carried where upstream drops them, or changes what the patch leaves out."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import PatchOutcome
+from omni_kit.patchgen.upgrade.own_code import makes_already
 
 from .libraries import write_libraries
 
@@ -138,3 +140,38 @@ def test_a_patch_follows_the_method_to_the_part_that_has_it_now(tmp_path: Path) 
 def test_a_method_that_passes_something_else_on_stays(tmp_path: Path) -> None:
     found, _ = upgraded(tmp_path, DELEGATED.replace("mask(ids, embeds)\n", "mask(ids, None)\n"), CONFIG)
     assert "Tower.mask" in found
+
+
+GATED = "def forward(self, x):\n    return self.down(self.act(self.gate(x)) * self.up(x))\n"
+CAPPED = """\
+def forward(self, x):
+    gate = self.gate(x).clamp(max=self.limit)
+    return self.down(self.act(gate) * self.up(x))
+"""
+OWN_CAP = """\
+def forward(self, x):
+    gate = quantized(self.gate, x).float().clamp(max=self.config.cap)
+    if fused:
+        return fused(gate, self.up(x))
+    return quantized(self.down, self.act(gate) * self.up(x))
+"""
+KEEPS = ast.parse("class A:\n    def __init__(self, config):\n        self.limit = config.cap\n")
+
+
+def test_a_patch_that_makes_upstreams_change_stays() -> None:
+    assert makes_already(GATED, OWN_CAP, CAPPED, KEEPS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("max=self.config.cap", "max=self.config.other"),
+        (".clamp(max=self.config.cap)", ""),
+        ("fused(gate,", "fused(self.gate(x),"),
+        ("quantized(self.gate, x)", "quantized(self.up, x)"),
+    ],
+    ids=["other limit", "not made", "not everywhere", "other part"],
+)
+def test_a_patch_that_makes_another_change_does_not(old: str, new: str) -> None:
+    assert not makes_already(GATED, OWN_CAP.replace(old, new), CAPPED, KEEPS)
+    assert not makes_already(GATED, OWN_CAP, GATED, KEEPS)

@@ -3,7 +3,7 @@
 import pytest
 
 from omni_kit.patchgen.upgrade.merging import merge_definition
-from omni_kit.patchgen.upgrade.renames import split_locals
+from omni_kit.patchgen.upgrade.renames import keep_apart, split_locals
 from omni_kit.patchgen.upgrade.values import follow_values
 
 BASE = """\
@@ -125,3 +125,51 @@ def test_a_helper_local_in_the_branch_is_followed() -> None:
     assert same is not None
     assert "indices" not in same[1]
     assert "self.head(kept(hidden, keep))" in same[1]
+
+
+def test_the_first_field_of_a_result_is_its_index() -> None:
+    base, theirs = (
+        one.replace("hidden = self.model(x)", "hidden = self.model(x)\n    hidden = out[0]") for one in (BASE, THEIRS)
+    )
+    ours = OURS.replace("hidden = self.model(x)", "hidden = self.model(x)\n    hidden = out.last_hidden_state")
+    assert follow_values(base, ours, theirs) is not None
+    assert follow_values(base, ours.replace("out.last_hidden_state", "out.logits"), theirs) is None
+
+
+LIMIT = """\
+def forward(self, x, cu{more}):
+    if self.fast:
+        limit = {value}
+        return attend(x, limit=limit)
+    return slow(x)
+"""
+OWN = """\
+def forward(self, x, cu, **kwargs):
+    if self.fast:
+        # Precomputed.
+        limit = kwargs.pop("own", None)
+        if limit is None:
+            limit = cu.max()
+        return attend(x, limit=limit)
+    return slow(x)
+"""
+
+
+def test_a_new_parameter_of_a_locals_name_reaches_the_fallback_of_the_patch() -> None:
+    base = LIMIT.format(more="", value="cu.max()")
+    theirs = LIMIT.format(more=", limit=None", value="longest(cu, limit)")
+    assert merge_definition(base, OWN, theirs).clashes
+    same = keep_apart(base, OWN, theirs)
+    assert same is not None
+    result = merge_definition(*same)
+    assert not result.clashes
+    assert "            own_limit = longest(cu, limit)\n        return attend(x, limit=own_limit)" in result.text
+    assert 'own_limit = kwargs.pop("own", None)' in result.text
+    assert "limit=None, **kwargs" in result.text
+
+
+def test_a_parameter_that_upstream_reads_elsewhere_keeps_its_name() -> None:
+    base = LIMIT.format(more="", value="cu.max()")
+    theirs = LIMIT.format(more=", limit=None", value="longest(cu, limit)").replace("slow(x)", "slow(x, limit)")
+    assert keep_apart(base, OWN, theirs) is None
+    assert keep_apart(base, OWN, base) is None

@@ -48,7 +48,8 @@ def upgrade_command(
 
     Each model's patches are merged three ways, its modeling file is generated again, its rules run, and it is compared
     with the newer upstream. A scaffold without patch configs is rendered again and merged with what people changed.
-    What the framework's own code has to change is listed with file and line.
+    What the framework's own code has to change is listed with file and line. Levels that failed before the upgrade are
+    named: each model is compared with the older upstream first, unless a card next to it has its levels.
 
     Exit 0 only when every model is verified; 1 when something failed or needs a decision; 3 when something was not
     tested. Saved checkpoints follow with `omni-kit patchgen drift --apply`.

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from omni_kit.counting import counted
 from omni_kit.patchgen.upgrade.outcome import PATCH_STATUSES, ConfigOutcome, PatchOutcome, PatchStatus
+from omni_kit.upgrade.older import OlderLevels
 
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
-HEAD = ("model", "carried", "merged", "dropped", "conflicts", "stages", "levels", "seconds")
+HEAD = ("model", "carried", "merged", "dropped", "conflicts", "stages", "levels before", "levels", "seconds")
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,14 @@ class Leftover:
 
 @dataclass
 class ModelUpgrade:
-    """One integration: its configs, what else of it changed or is left, and how far it is proven."""
+    """One integration: its configs, what else of it changed or is left, how far it is proven, and was before."""
 
     path: str
     configs: list[ConfigOutcome] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     left: list[Leftover] = field(default_factory=list)
     stages: list[StageResult] = field(default_factory=list)
+    older: OlderLevels = field(default_factory=OlderLevels)
 
     def count(self, status: PatchStatus) -> int:
         """Return the number of patches with a status."""
@@ -80,6 +82,7 @@ class ModelUpgrade:
             "proven": self.proven,
             "patches": counts,
             "stages": [one.as_json() for one in self.stages],
+            "levels_before": self.older.as_json(),
             "conflicts": [
                 {"target": one.target, "path": str(one.path or ""), "line": one.line, "reason": one.reason}
                 for config in self.configs
@@ -96,7 +99,7 @@ class ModelUpgrade:
         asked = sum(one.status != "not applicable" for one in self.stages)
         counts = [str(self.count(name)) if self.configs else "-" for name in PATCH_STATUSES]
         levels = next((one.levels for one in self.stages if one.levels), "-")
-        return [self.path, *counts, f"{passed} of {asked}", levels, f"{self.seconds:.1f}"]
+        return [self.path, *counts, f"{passed} of {asked}", self.older.cell(), levels, f"{self.seconds:.1f}"]
 
 
 @dataclass

@@ -28,6 +28,7 @@ from omni_kit.record import ANSWERS, record_version
 from omni_kit.scaffold import update
 from omni_kit.targets.registry import find_integrations
 from omni_kit.upgrade.companions import follow_names
+from omni_kit.upgrade.older import OlderLevels, older_levels
 from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult, StageStatus
 from omni_kit.upgrade.runtime import broken_uses, own_files
 from omni_kit.upgrade.toys import follow_toys
@@ -84,8 +85,10 @@ class _Run:
         folders = [one.path for _, one in owned]
         configs = find_configs(self.path)
         if self.write and not self._findings.is_file():
+            if self.compare:
+                self._remember_levels(folders)
             self._remember_findings(folders)
-        self._kept = self._state() if self.resume else {}
+        self._kept = _read_json(self._file) if self.resume else {}
         merged = self._merged(configs)
         names = [
             f"{self.library} {one.version}"
@@ -93,7 +96,7 @@ class _Run:
         ]
         result = Bump(names[0], names[1], root=self.path)
         for folder in folders:
-            model = ModelUpgrade(self._shown(folder))
+            model = ModelUpgrade(self._shown(folder), older=self._older(folder))
             model.configs = [one for one in merged if one.path.is_relative_to(folder)]
             self.say(f"{model.path} ...")
             self._model(model, folder)
@@ -138,7 +141,7 @@ class _Run:
             ran.append(_timed("patchgen", partial(self._generated, model, folder)))
         ran.append(_timed("check", partial(self._checked, folder)))
         blocked = any(one.status == "failed" for one in ran if one.stage == "patchgen")
-        ran.append(_timed("parity", partial(self._compared, folder, blocked)))
+        ran.append(_timed("parity", partial(self._compared, model, folder, blocked)))
         model.stages += ran
         stages = [one.as_json() for one in ran]
         models[str(folder)] = {"digest": self._digest(folder), "stages": stages, "notes": self._notes[before:]}
@@ -189,6 +192,20 @@ class _Run:
         ]
         run_program(program, timeout=_CHECKING, directory=Path.cwd(), environment={**os.environ, "PYTHONPATH": path})
 
+    def _remember_levels(self, folders: Sequence[Path]) -> None:
+        """Write which levels pass with the older version, one integration after another."""
+        known = _read_json(self._levels)
+        library = find_library(self.library, self.old)
+        for folder in (one for one in folders if str(one) not in known):
+            self.say(f"{self._shown(folder)} on {self.old_version} ...")
+            found = older_levels(folder, (self.path, Path.cwd()), library)
+            known[str(folder)] = found.as_json()
+            write_atomic(self._levels, json.dumps(known, indent=1))
+
+    def _older(self, folder: Path) -> OlderLevels:
+        found = _read_json(self._levels).get(str(folder))
+        return OlderLevels(**found) if found else OlderLevels()
+
     def _checked(self, folder: Path) -> StageResult:
         """The rules; findings that the integration had before the upgrade do not count, and are reported."""
         report = run_check([folder], baseline=self._findings)
@@ -198,7 +215,7 @@ class _Run:
             why = f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}"
         return StageResult("check", "passed" if report.ok else "failed", why)
 
-    def _compared(self, folder: Path, blocked: bool) -> StageResult:
+    def _compared(self, model: ModelUpgrade, folder: Path, blocked: bool) -> StageResult:
         if blocked or not self.compare:
             why = "the modeling file was not generated" if blocked else "parity was left out"
             return StageResult("parity", "not tested", why)
@@ -207,7 +224,10 @@ class _Run:
         passed = f"{sum(one.status == 'pass' for one in report.levels)} of {len(report.levels)}"
         failed = [one for one in report.levels if one.status == "fail"]
         others = [one for one in report.levels if one.status not in ("pass", "fail")]
+        failed.sort(key=lambda one: model.older.levels.get(one.level) == "failed")  # what the upgrade broke comes first
         why = next((f"{one.level}: {one.reason}" for one in (*failed, *others)), "")
+        before = model.older.remark([one.level for one in (*failed, *others)], self.old_version)
+        why = "; ".join(filter(None, [why, before]))
         status: StageStatus = "failed" if failed else "not tested" if others else "passed"
         return StageResult("parity", status, why, levels=passed)
 
@@ -249,16 +269,23 @@ class _Run:
         """The findings before the first run of this upgrade: a later run starts from what the first one wrote."""
         return self._file.with_suffix(".findings.json")
 
-    def _state(self) -> dict[str, Any]:
-        try:
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+    @property
+    def _levels(self) -> Path:
+        """The levels before the first run of this upgrade."""
+        return self._file.with_suffix(".levels.json")
 
     def _keep(self) -> None:
         if self.write:
             write_atomic(self._file, json.dumps(self._kept, indent=1))
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Return the mapping that an earlier run wrote; empty without one."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _timed(name: str, run: Callable[[], StageResult]) -> StageResult:

@@ -148,10 +148,11 @@ class Upstream:
 
     def home(self, name: str) -> tuple[str, str] | None:
         """(module, name there) of a name that the module imports from its own library."""
-        return self._homes.get(name)
+        return self.homes.get(name)
 
     @cached_property
-    def _homes(self) -> dict[str, tuple[str, str]]:
+    def homes(self) -> dict[str, tuple[str, str]]:
+        """(module, name there) of each name that the module imports from its own library."""
         found: dict[str, tuple[str, str]] = {}
         for _, node in self.module.nodes[ast.ImportFrom]:
             module = absolute(node, self.module.name, self.module.path.name == "__init__.py")
@@ -277,7 +278,7 @@ def _gone_attributes(merged: FunctionNode, old: Upstream, new: Upstream) -> Iter
     for node in ast.walk(merged):
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or node.attr not in gone - seen:
             continue
-        if not _inherited(node.attr, new):
+        if not _inherited(node.attr, new) and not _is_field(node.attr, new):
             seen.add(node.attr)
             text = ast.unparse(node)
             yield Clash(f"the patch uses {text}, which upstream no longer has", text, "", text)
@@ -292,6 +293,19 @@ def _inherited(name: str, new: Upstream) -> bool:
             path = new.libraries.file_of(home[0]) if home else None
             if home and path and name in defined(read_module(home[0], path)):
                 return True
+    return False
+
+
+def _is_field(name: str, new: Upstream) -> bool:
+    """Whether a class of results that the newer module imports declares the field."""
+    for module, original in new.homes.values():
+        path = new.libraries.file_of(module)
+        definition = read_module(module, path).get(original) if path else None
+        if definition is not None and any(
+            isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.target.id == name
+            for one in definition.node.body
+        ):
+            return True
     return False
 
 

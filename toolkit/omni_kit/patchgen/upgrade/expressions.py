@@ -264,26 +264,27 @@ def _goes_on(b: Any, one: Any, other: Any) -> bool:
     """Whether an expression is another one with methods, which the old one does not call, called on parts of it."""
     if not isinstance(one, ast.expr) or size(one) < _WRAPPED:
         return False
-    more = _added_methods(one, other)
-    return more is not None and not more & {one.attr for one in ast.walk(b) if isinstance(one, ast.Attribute)}
+    more = added_methods(one, other)
+    known = {one.attr for one in ast.walk(b) if isinstance(one, ast.Attribute)}
+    return more is not None and not known & {call.func.attr for call in more if isinstance(call.func, ast.Attribute)}
 
 
-def _added_methods(one: Any, other: Any) -> set[str] | None:
-    """The methods that one of two expressions calls in addition; None where they differ in more."""
+def added_methods(one: Any, other: Any) -> list[ast.Call] | None:
+    """Return the calls of methods that one of two expressions has in addition; None where they differ in more."""
     if dump(one) == dump(other):
-        return set()
+        return []
     match one:
-        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if isinstance(other, ast.expr):
-            if (more := _added_methods(inner, other)) is not None:
-                return more | {name}
+        case ast.Call(func=ast.Attribute(value=inner)) if isinstance(other, ast.expr):
+            if (more := added_methods(inner, other)) is not None:
+                return [*more, one]
     here, there = list(ast.iter_child_nodes(one)), list(ast.iter_child_nodes(other))
     plain = [name for name, value in ast.iter_fields(one) if not isinstance(value, (list, ast.AST))]
     if type(one) is not type(other) or len(here) != len(there) or not here:
         return None
     if any(getattr(one, name) != getattr(other, name) for name in plain):
         return None
-    found = [_added_methods(*pair) for pair in zip(here, there, strict=True)]
-    return None if None in found else set().union(*(more for more in found if more))
+    found = [added_methods(*pair) for pair in zip(here, there, strict=True)]
+    return None if None in found else [call for more in found for call in more or ()]
 
 
 def _occurrences(part: ast.expr, whole: ast.expr) -> list[ast.expr]:

@@ -139,7 +139,8 @@ class _Merger(Heads):
                 there = index, in_ours[index], in_theirs[index]
                 was, mine, now = (side[a:z] for side, a, z in zip((bs, os, ts), start, there, strict=True))
                 self.stretch(was, mine, now, os, start[1], parent)
-                self.stmt(bs[index], os[there[1]], ts[there[2]])
+                if not self._fallback(bs[index], os[there[1]], ts[there[2]], os[there[1] + 1 :]):
+                    self.stmt(bs[index], os[there[1]], ts[there[2]])
                 start = there[0] + 1, there[1] + 1, there[2] + 1
         self.stretch(bs[start[0] :], os[start[1] :], ts[start[2] :], os, start[1], parent)
 
@@ -166,6 +167,21 @@ class _Merger(Heads):
             or self._beside(bs, os, ts, block, at, parent)
         ):
             self.clash(both(bs, ts), *map(list, (bs, os, ts)))
+
+    def _fallback(self, b: ast.stmt, o: ast.stmt, t: ast.stmt, behind: Sequence[ast.stmt]) -> bool:
+        """The patch sets a local in its own way, and in a block behind as upstream did: upstream's change goes there.
+
+        The patch must not set what upstream's newer statement reads.
+        """
+        targets = {pair and dump(pair[0]) for pair in map(assignment, (b, o, t))}
+        found = [home for top in behind for home in homes(top, [dump(b)])]
+        if len(targets) > 1 or None in targets or dump(b) in (dump(o), dump(t)) or len(found) != 1:
+            return False
+        if read([t]) & written([o]):
+            return False
+        inner, first = found[0]
+        self.put([inner[first]], [t], inner, first, None)
+        return True
 
     def _inlined(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Upstream's statements; where it only moved some to a new helper and the patch changes them, the old ones."""

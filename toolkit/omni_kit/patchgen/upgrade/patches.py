@@ -24,8 +24,8 @@ from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definitio
 from omni_kit.patchgen.upgrade.neighbours import follow_members
 from omni_kit.patchgen.upgrade.order import without_unread
 from omni_kit.patchgen.upgrade.outcome import Clash
-from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, refuses
-from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
+from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, makes_already, refuses
+from omni_kit.patchgen.upgrade.renames import Renames, keep_apart, module_renames, rename_locals, split_locals
 from omni_kit.patchgen.upgrade.results import ResultClass, annotated, replaced_results, result_class
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
@@ -306,14 +306,19 @@ def _merged(
         by_line = "\n".join(lines.lines) + "\n"
         if lines.clean and compiles(by_line, place.target) is None:
             text, clashes = by_line, []
-    for follow in (follow_values, follow_everywhere):
+    for follow in (follow_values, follow_everywhere, keep_apart):
         if clashes and (same := follow(base, mine, theirs)) is not None:
             followed = merge_definition(*same, lambda one: _moved(one, versions, place.target))
             if len(followed.clashes) < len(clashes):
                 text, clashes = followed.text, followed.clashes
                 base, mine, theirs = same
     sides = versions.before, versions.after
-    if clashes and (refuses(mine) or (leaves_out(base, mine, theirs) and is_private(place.target, *sides, patched))):
+    newer = versions.after.module.get(owners[1])
+    if clashes and (
+        refuses(mine)
+        or (leaves_out(base, mine, theirs) and is_private(place.target, *sides, patched))
+        or makes_already(base, mine, theirs, newer.node if newer is not None else None)
+    ):
         merged = merge_definition(base, mine, theirs, heads=True)
         text, clashes = merged.text, merged.clashes
     if not clashes:

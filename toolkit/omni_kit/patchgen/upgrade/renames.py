@@ -4,12 +4,13 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, stored
+from omni_kit.patchgen.upgrade.heads import parameter_names
 from omni_kit.pysource.nodes import without_docstring
 
 _SAME = 0.75  # how like the bodies of a renamed definition are
@@ -124,6 +125,55 @@ def split_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
         other = _named_for(one, t.node, known)
         return base, theirs if other is None else splice(t.text, _edits(t, t.node, Renames(names={other: own}), set()))
     return base, theirs
+
+
+def keep_apart(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None:
+    """Three versions in which a local has a name of its own, where upstream has a new parameter of the local's name.
+
+    Upstream's newer code sets the local from the parameter: what is read behind that, in the same block, is the local.
+    None where there is no such parameter, or the newer code reads it behind.
+    """
+    codes = b, o, t = Code(base), Code(ours), Code(theirs)
+    if any(isinstance(one.node, ast.ClassDef) for one in codes):
+        return None
+    params = [set(parameter_names(one.node)) for one in codes]
+    every = set().union(*(stored(one.node) for one in codes))
+    for name in sorted((params[2] - params[0] - params[1]) & stored(b.node) & stored(o.node)):
+        sets = [(block, at) for block, at in _blocks(t.node) if _target(block[at]) == name]
+        own = f"own_{name}"
+        if len(sets) != 1 or own in every:
+            continue
+        block, at = sets[0]
+        assert isinstance(block[at], ast.Assign)
+        local = [*block[at].targets, *block[at + 1 :]]  # type: ignore[attr-defined]
+        last = block[at].end_lineno or 0
+        behind = [one for one in ast.walk(t.node) if _is_named(one, name) and one.lineno > last]
+        inside = {id(one) for top in local for one in ast.walk(top)}
+        if all(id(one) in inside for one in behind):
+            parts: list[Sequence[ast.AST]] = [[b.node], [o.node], local]
+            return tuple(  # type: ignore[return-value]
+                splice(code.text, _reads(code, nodes, name, own)) for code, nodes in zip(codes, parts, strict=True)
+            )
+    return None
+
+
+def _blocks(node: ast.AST) -> Iterator[tuple[list[ast.stmt], int]]:
+    """Every statement below a node, as its block and its place there."""
+    for one in ast.walk(node):
+        for block in (getattr(one, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list):
+                yield from ((block, at) for at in range(len(block)))
+
+
+def _target(one: ast.stmt) -> str | None:
+    match one:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+    return None
+
+
+def _is_named(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _updates(one: ast.stmt) -> str | None:

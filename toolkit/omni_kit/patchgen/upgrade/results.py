@@ -60,14 +60,20 @@ def result_class(base: str, mine: str, theirs: str, config: SourceModule, librar
 
 
 def replaced_results(old: SourceModule, new: SourceModule) -> dict[str, str]:
-    """Return classes of results that a newer module no longer defines, each with the one that it returns instead."""
+    """Return classes of results that a newer module no longer defines, each with the one that it returns instead.
+
+    Functions return what they make or, if they pass a result on, what their annotations name.
+    """
     found: dict[str, set[str]] = {}
     for path, definitions in old.definitions.items():
         now = new.get(path)
         if now is not None and not definitions[-1].is_class and not now.is_class:
-            for was in _made(definitions[-1].node):
+            nodes = definitions[-1].node, now.node
+            made, noted = [_made(one) for one in nodes], [_noted(one) for one in nodes]
+            before, after = made if all(made) else (noted[0] - noted[1], noted[1] - noted[0])
+            for was in before:
                 if old.get(was) is not None and new.get(was) is None:
-                    found.setdefault(was, set()).update(_made(now.node))
+                    found.setdefault(was, set()).update(after)
     return {was: made.pop() for was, made in found.items() if len(made) == 1}
 
 
@@ -82,6 +88,12 @@ def annotated(text: str, newer: Callable[[str], str | None]) -> str:
     names = [one for note in notes if note is not None for one in ast.walk(note) if isinstance(one, ast.Name)]
     edits = [Edit(code.start_of(one), code.end_of(one), name) for one in names if (name := newer(one.id))]
     return splice(code.text, edits) if edits else text
+
+
+def _noted(node: ast.AST) -> set[str]:
+    """The names in the annotation of what a function returns."""
+    returns = getattr(node, "returns", None)
+    return {one.id for one in ast.walk(returns) if isinstance(one, ast.Name)} if returns is not None else set()
 
 
 def _made(node: ast.AST) -> set[str]:
