@@ -62,7 +62,7 @@ class Page:
 
     @cached_property
     def front_matter(self) -> str | None:
-        """The text between the first two lines of hyphens; None where the page does not begin with one."""
+        """The text between the first two lines of hyphens; None if the page does not begin with one."""
         match = _FRONT_MATTER.match(self.text)
         return (match[1] or "") if match else None
 

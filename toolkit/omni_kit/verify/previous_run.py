@@ -74,7 +74,7 @@ class Earlier:
         """Remember what passed, and forget what no longer does; without a writable cache the next run starts over.
 
         Args:
-            loaded: the files that the stages which ran hang on; None where that is unknown, so none is remembered.
+            loaded: the files that the stages which ran hang on; None if that is unknown, so none is remembered.
             executed: see `executed`; of all stages, those of earlier runs included.
         """
         ran = {stage.stage: stage for stage in stages if not (stage.resumed or stage.left_out)}

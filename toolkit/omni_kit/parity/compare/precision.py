@@ -154,7 +154,7 @@ class Replays:
             yield rounding(mine, theirs, outputs, dtype)
 
     def _three(self, number: int, numbers: list[int | None], name: str) -> Three | None:
-        """One output of a call on all sides; None where a side lacks it or it holds no finite numbers."""
+        """One output of a call on all sides; None if a side lacks it or it holds no finite numbers."""
         exact = self._exact.tensors.get(f"{number}.out.{name}")
         if exact is None or not exact.is_floating_point() or not exact.numel() or not bool(exact.isfinite().all()):
             return None

@@ -26,7 +26,7 @@ class Trained:
         dtype: in which the weights were.
         alone: in one process.
         steps: for each batch, the loss and the norm of the gradients, and the gradients.
-        about: what is special about each batch; empty where nothing is.
+        about: what is special about each batch; empty if nothing is.
     """
 
     mesh: str
@@ -40,7 +40,7 @@ class Training:
     """Starts processes of a candidate from one that has imported it.
 
     Args:
-        launcher: that process; None where no level needs it.
+        launcher: that process; None if no level needs it.
         device: "cpu" or "cuda".
         measured: see `Open`.
     """

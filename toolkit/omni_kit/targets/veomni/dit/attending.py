@@ -1,4 +1,4 @@
-"""Whether the kernel that a wrapper gives its processors computes what diffusers' own does, however it is asked."""
+"""Determine whether the kernel that a wrapper gives its processors computes what diffusers' own does, however it is asked."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

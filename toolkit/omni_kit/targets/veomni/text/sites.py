@@ -78,7 +78,7 @@ class Site:
             (VeOmni's functions take its place without a patch) or "skip".
         epsilon: the attribute of a norm that the kernel takes as its epsilon.
         router: of a choice of experts, the class of the module that makes the logits, and the module as its code says.
-        read: what reading it next to the kernel found; empty where the decision rests on something else.
+        read: what reading it next to the kernel found; empty if the decision rests on something else.
     """
 
     site: str
@@ -155,7 +155,7 @@ def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
 
 
 def _is_known(norm: Module) -> bool:
-    """Whether a norm that was made of a size alone has a weight of that size."""
+    """Return whether a norm that was made of a size alone has a weight of that size."""
     weight = norm.attributes.get("weight", [None])[0]
     return isinstance(weight, Tensor) and bool(weight.shape) and None not in (weight.shape or ())
 
@@ -307,7 +307,7 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
         return
     for owner, method in routing_methods(model.source, owners):
         held = next((name for name, found in block.module.attributes.items() if block.router in found), "")
-        # A router of torch's own class cannot be told from other layers by its class, as VeOmni tells it.
+        # A router of torch's own class cannot be distinguished from other layers by its class, as VeOmni tells it.
         apart = owner != block.router.class_name and held and block.router.class_name in model.source.classes
         name, known = (f"self.{held}", block.router.class_name) if apart else ("self", owner)
         where = model.source.where(choices(method)[0].statement)
