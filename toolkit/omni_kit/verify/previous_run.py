@@ -32,7 +32,7 @@ class Earlier:
 
     @cached_property
     def _kept(self) -> tuple[dict[str, Stage], dict[str, str], dict[str, list[tuple[int, int]]]]:
-        """Return the stages by name, the digests of the files that they hang on, and what they executed; nothing where
+        """Return the stages by name, the digests of the files that they hang on, and what they executed; nothing if
         one has changed.
         """
         if not can_confine():

@@ -1,4 +1,5 @@
-"""Determine whether a merged patch still fits the upstream around it: its names, the attributes it reads, the functions it calls.
+"""Check whether a merged patch still fits the upstream around it: its names, the attributes it reads, the functions
+it calls.
 
 Text that merges without a clash can be wrong all the same: a patch's own line continues reading what upstream no longer
 sets, or reads one thing for another. Each check here finds such a line and names it.

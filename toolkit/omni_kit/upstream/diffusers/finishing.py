@@ -1,4 +1,4 @@
-"""Determine whether a pipeline does with its last latents what every pipeline does, unpack, scale and decode, or more."""
+"""Check whether a pipeline does with its last latents what every pipeline does, unpack, scale and decode, or more."""
 
 import ast
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Determine whether a pipeline's loop over steps does what every loop does, ask, guide and step, and where it does more."""
+"""Check whether a pipeline's loop over steps does what every loop does, ask, guide and step, and where it does more."""
 
 import ast
 from collections.abc import Iterator

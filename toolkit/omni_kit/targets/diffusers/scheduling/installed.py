@@ -1,4 +1,6 @@
-"""Determine whether a scheduler that diffusers has goes where the authors' loop goes: both with the same stand-in for a model."""
+"""Check whether a scheduler that diffusers has goes where the authors' loop goes: both with the same stand-in for a
+model.
+"""
 
 import inspect
 import io

@@ -106,7 +106,8 @@ def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
 def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
     """Return `count` draws of noise for the same conditions, without those that hardly change the first sample.
 
-    Such a sample's target cannot be distinguished from its latents: schedules that end at noise level 0 draw it now and then.
+    Such a sample's target cannot be distinguished from its latents: schedules that end at noise level 0 draw it now
+    and then.
     """
     drawn = [condition.process_condition(**given) for _ in range(count)]
     noised = [one for one in drawn if not _near(taught.noisy(one).flatten(), _first(one[_CLEAN]).flatten())]

@@ -1,4 +1,4 @@
-"""Determine whether each class that an integration registers can be trained, and gives the outputs of upstream's class."""
+"""Check whether each class that an integration registers can be trained, and gives the outputs of upstream's class."""
 
 import copy
 import json
