@@ -131,8 +131,9 @@ def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
     lines = [
         "# Found in released frameworks",
         "",
-        f"Written on {day:%Y-%m-%d} by `make found` with omni-kit {__version__} and {versions}. Each command and",
-        "script ran on that day and showed the fault. PACKAGE stands for the directory of the installed package.",
+        f"Written on {day:%Y-%m-%d} by `make found` with omni-kit {__version__} and {versions}.",
+        "Each command and script ran on that day and showed the fault. PACKAGE stands for the directory of the",
+        "installed package; scripts about SGLang need its own environment (`make sglang-env`).",
         "",
     ]
     for entry, outcome in outcomes:

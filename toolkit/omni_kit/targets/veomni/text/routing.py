@@ -55,10 +55,10 @@ class Scheme:
 
 
 SCHEMES = (
-    Scheme("the largest softmax scores, as they are", "softmax", True, False),
-    Scheme("the largest softmax scores, divided by their sum", "softmax", True, True),
-    Scheme("the sigmoid scores of the largest logits, as they are", "sigmoid", True, False),
-    Scheme("the sigmoid scores of the largest logits, divided by their sum", "sigmoid", True, True),
+    Scheme("the largest softmax scores, not renormalised", "softmax", True, False),
+    Scheme("the largest softmax scores, renormalised", "softmax", True, True),
+    Scheme("the sigmoid scores of the largest logits, not renormalised", "sigmoid", True, False),
+    Scheme("the sigmoid scores of the largest logits, renormalised", "sigmoid", True, True),
 )
 
 

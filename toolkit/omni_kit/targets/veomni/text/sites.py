@@ -263,7 +263,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
         yield Site("experts", name, "skip", *other, read="different")
     else:
         kernel = "weight * down(silu(gate(x)) * up(x)) per expert"
-        computes = "adds up weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
+        computes = "sums weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
         computes += ", clamped at its limit" if "limit" in experts.attributes else ""
         yield _decided("experts", name, where, computes, kernel, partial(experts_difference, experts))
 
@@ -302,7 +302,7 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
     decision, reason = "adapt", "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
     if not is_installed():
         decision = "skip"
-        reason = "VeOmni is not installed, which tells whether it replays choices of experts: upstream's code is kept"
+        reason = "VeOmni is not installed, so its support for router replay is unknown: upstream's code is kept"
     elif REPLAY not in known_features():
         return
     for owner, method in routing_methods(model.source, owners):
@@ -331,7 +331,7 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
             continue
         target, where = f"{name}.forward", model.source.where(forward)
         if asks_registry(node):
-            computes = "attends the same with a function from transformers' registry"
+            computes = "computes the same attention through transformers' attention interface"
             kernel = "what VeOmni's attention functions compute"
             compare = partial(attention_difference, built[name])
             site = _decided("attention", target, where, computes, kernel, compare)
