@@ -1,4 +1,4 @@
-"""Time and memory of convert, beside `cp -r` of the same bytes and beside transformers' load and save, as ratios.
+"""Time and memory of convert, compared with `cp -r` of the same bytes and with transformers' load and save, as ratios.
 
     python bench/convert.py [--gb G] [--runs N] [--dir DIR]
 

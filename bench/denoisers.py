@@ -1,4 +1,4 @@
-"""A training step of a generated wrapper beside diffusers' own, at a real width: time and peak memory.
+"""A training step of a generated wrapper compared with diffusers' own, at a real width: time and peak memory.
 
     omni-kit new-model wan --target veomni --from WanTransformer3DModel --into packages
     python bench/denoisers.py packages wan

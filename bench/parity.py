@@ -1,4 +1,5 @@
-"""Time of parity: a sweep over VeOmni's text, vision and omni types, and what locating modules costs beside running.
+"""Time of parity: a sweep over VeOmni's text, vision and omni types, and what locating modules costs compared with
+running.
 
     python bench/parity.py [--runs N] [--models NAME ...]
 

@@ -1,4 +1,5 @@
-"""Train a scaffold at a realistic width on one GPU, with VeOmni's trainer and kernels, beside upstream's plain loop.
+"""Train a scaffold at a realistic width on one GPU, with VeOmni's trainer and kernels, compared with upstream's plain
+loop.
 
 python bench/train_on_gpu.py SOURCE: writes the integration as new-model does, a model of four layers that is 1024 wide,
 and a data set; trains four steps in bfloat16, resumes after the second, and loads the export with upstream's loader.

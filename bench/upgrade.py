@@ -1,4 +1,4 @@
-"""A real bump, made by `patchgen upgrade`, beside what the maintainers made of it.
+"""A real bump, made by `patchgen upgrade`, compared with what the maintainers made of it.
 
     python bench/upgrade.py PARENT THEIRS --from OLD [--to NEW] [--list] [--parity] [--only MODEL]
 

@@ -6,13 +6,12 @@ entry as confirmed only if that, run now, prints the text. An entry that is no l
 
 import argparse
 import datetime
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +69,31 @@ def entries(text: str) -> list[Entry]:
     ]
 
 
+def environment(package: str) -> tuple[str, Path]:
+    """Return an interpreter that imports a package, and the directory that it is installed in.
+
+    The package is in the running environment, or in one next to it (`.venv-sglang`) if its pins differ.
+
+    Raises:
+        ModuleNotFoundError: it is in none of them.
+    """
+    here = [(sys.executable, Path(entry)) for entry in sys.path if entry]
+    next_to = sorted(Path(sys.prefix).parent.glob(".venv-*/lib/python3.*/site-packages"))
+    for python, site in here + [(str(site.parents[2] / "bin" / "python"), site) for site in next_to]:
+        if (site / package / "__init__.py").is_file():
+            return python, site
+    raise ModuleNotFoundError(package)
+
+
 def folder(package: str) -> Path:
     """Return the directory of an installed package; ModuleNotFoundError if it is not installed."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(package)
-    return Path(next(iter(spec.submodule_search_locations)))
+    return environment(package)[1] / package
+
+
+def version(package: str) -> str:
+    """Return the version of an installed package."""
+    site = str(environment(package)[1])
+    return next((found.version for found in distributions(name=package, path=[site])), "")
 
 
 def line_of(entry: Entry) -> str:
@@ -93,7 +111,7 @@ def tried(entry: Entry, seconds: float = 600) -> Outcome:
     code = entry.script or "import sys; from omni_kit.cli import main; sys.exit(main())"
     before = os.times()
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments],
+        [environment(entry.package)[0] if entry.script else sys.executable, "-W", "ignore", "-c", code, *arguments],
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -113,8 +131,9 @@ def page(outcomes: list[tuple[Entry, Outcome]], day: datetime.date) -> str:
     lines = [
         "# Found in released frameworks",
         "",
-        f"Written on {day:%Y-%m-%d} by `make found` with omni-kit {__version__} and {versions}. Each command and",
-        "script ran on that day and showed the fault. PACKAGE stands for the directory of the installed package.",
+        f"Written on {day:%Y-%m-%d} by `make found` with omni-kit {__version__} and {versions}.",
+        "Each command and script ran on that day and showed the fault. PACKAGE stands for the directory of the",
+        "installed package; scripts about SGLang need its own environment (`make sglang-env`).",
         "",
     ]
     for entry, outcome in outcomes:

@@ -75,7 +75,10 @@ class Mistake:
 
     @property
     def in_generated(self) -> bool:
-        """Whether it edits generated code; the difference from what the patch config generates then does not count."""
+        """Return whether it edits generated code.
+
+        The difference from what the patch config generates then does not count.
+        """
         return any(Path(name).parts[0] == "generated" for name in self.edits)
 
     def inject(self, integration: Path) -> None:

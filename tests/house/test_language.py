@@ -50,10 +50,11 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->", re.DOTALL)
 # Docstrings: the figures of speech that no docstring has, public or not. A colon after one is an attribute's name.
 _IN_DOCSTRINGS = re.compile(
     r"\b(?:besides?|likewise|anew|mend(?:s|ed|ing)?|goes on|otherwise than|in the place of|handed (?:on|over)"
-    r"|hands (?:it|them|on|over|to|an?|the))\b(?!:)", re.IGNORECASE
+    r"|hands (?:it|them|on|over|to|an?|the)|cannot be told|comes? along|(?:none|empty|nothing) where)\b(?!:)",
+    re.IGNORECASE,
 )  # fmt: skip
 # Docstrings begin with a verb or a noun, and not with a clause or a pronoun without one.
-_HEADLESS = re.compile(r"(?:What|Whose|Who|Where|Which|How|Why|Those|It|So|As|The same)\b")
+_HEADLESS = re.compile(r"(?:What|Whose|Who|Whether|Where|Which|How|Why|Those|It|So|As|The same)\b")
 # Attributes that had a coined name, and the field's names.
 _COINED = {
     "feed": "batch_builder",

@@ -147,7 +147,7 @@ def test_a_person_sees_status_and_reason(world: World, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert "written" in said
     assert "injected" in said
-    assert "1 checked, 1 fine, 0 not" in said
+    assert "1 checked: 1 passed, 0 failed" in said
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list", "drift"])

@@ -57,7 +57,7 @@ class DemoReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every step passed and the injected fault was caught."""
+        """Return whether every step passed and the injected fault was caught."""
         passed = all(step.status == "pass" for steps in self.models.values() for step in steps)
         return passed and bool(self.planted_fault.caught_by)
 

@@ -168,14 +168,14 @@ def inside(root: Path, relative: str) -> Path:
 def files_matching(root: Path, pattern: str) -> list[Path]:
     """Return the regular files below a directory that match a pattern of `Path.glob`, ordered, without bytecode.
 
-    Pipes and devices are left out: what lies in a directory of somebody else may have any name, and reading a pipe
+    Pipes and devices are left out: what is in a directory of somebody else may have any name, and reading a pipe
     never ends.
     """
     return sorted(path for path in root.glob(pattern) if "__pycache__" not in path.parts and path.is_file())
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file: no directory, no pipe, no device; and a name that can be one."""
+    """Return whether there is a regular file: no directory, no pipe, no device; and a name that can be one."""
     try:
         return path.is_file()
     except (OSError, ValueError):

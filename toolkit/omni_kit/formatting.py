@@ -25,7 +25,7 @@ def format_python(text: str, name: str, rules: Path | None = None) -> str:
         compile(text, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise BadInput(f"{name} is not valid Python: {error}") from error
-    # What is an import of one's own must not depend on what lies in the working directory.
+    # What is an import of one's own must not depend on what is in the working directory.
     style = [f"--config={rules}"] if rules else ["--isolated", "--line-length=120", "--target-version=py311"]
     for arguments in (
         ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),

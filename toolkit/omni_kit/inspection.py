@@ -29,7 +29,7 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
     plans, notes = {}, []
     for name, target in targets().items():
         if subject.library.name not in target.reads:
-            notes.append(f"{name}: it supports models of {', '.join(target.reads)}")
+            notes.append(f"{name} is not shown: it reads models of {' and '.join(target.reads)}")
             continue
         has = target.has(subject) if isinstance(target, ReportsSupport) else ()
         notes += [f"{name}: it has {one.choice} itself ({one.evidence})" for one in has]

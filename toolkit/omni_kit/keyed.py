@@ -1,7 +1,7 @@
 """Files of the cache that nobody else can forge: each carries a code made with the user's key.
 
-The key lies in the user's configuration directory, which is closed to processes that run an integration. It protects
-nothing where the system cannot close it; see `isolation.confinement.can_confine`.
+The key is in the user's configuration directory, which is closed to processes that run an integration. It protects
+nothing if the system cannot close it; see `isolation.confinement.can_confine`.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _BYTES = 32
 
 
 def write_keyed(file: Path, text: str) -> None:
-    """Write a text with its code; nothing where the file or the key cannot be written."""
+    """Write a text with its code; nothing if the file or the key cannot be written."""
     if key := own_key():
         with suppress(BadInput):
             write_atomic(file, f"{_code(key, file, text)}\n{text}")
@@ -39,7 +39,7 @@ def read_keyed(file: Path) -> str:
 
 
 def own_key() -> bytes:
-    """Return the user's key, made when it is first needed; empty where it cannot be kept."""
+    """Return the user's key, made when it is first needed; empty if it cannot be kept."""
     file = config_directory() / "key"
     with suppress(OSError, ValueError):
         if len(key := bytes.fromhex(file.read_text(encoding="ascii"))) == _BYTES:

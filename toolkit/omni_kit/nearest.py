@@ -79,7 +79,7 @@ def _comparable(subject: Subject) -> Iterator[tuple[Nearest, ModelProfile | None
 
 
 def _profile(path: Path) -> ModelProfile | None:
-    """Of the model that a reference integrates; None where the installed library does not have it."""
+    """Of the model that a reference integrates; None if the installed library does not have it."""
     file = path / ANSWERS
     source = load_answers(file).answers.get("source", "") if file.is_file() else path.name
     try:

@@ -34,7 +34,7 @@ def stoppable() -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Whether such a signal came."""
+    """Return whether such a signal came."""
     return _asked.is_set()
 
 

@@ -59,7 +59,7 @@ class Statement:
 
     @cached_property
     def long(self) -> bool:
-        """Whether it says so much that it is recognised wherever it stands."""
+        """Return whether it says so much that it is recognised wherever it stands."""
         return size_of(self.node) >= _LONG
 
     @cached_property
@@ -74,7 +74,7 @@ class Statement:
 
     @property
     def assigns(self) -> bool:
-        """Whether it is an assignment that is recognised wherever it stands."""
+        """Return whether it is an assignment that is recognised wherever it stands."""
         return self.kind is ast.Assign and self.long
 
 

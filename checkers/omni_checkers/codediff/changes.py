@@ -189,7 +189,9 @@ def _first(found: Iterator[Edit | None]) -> list[Edit | None]:
 
 
 def _in_place(pair: ClonePair, here: Statement, there: Statement) -> bool:
-    """Whether two statements do the same: blocks share a statement, and short ones are in a function that is kept."""
+    """Return whether two statements do the same: blocks share a statement, and short ones are in a function that is
+    kept.
+    """
     if here.inside or there.inside:
         return bool({*here.inside} & {*there.inside})
     return pair.likeness >= 0.5 or there.long
@@ -204,7 +206,7 @@ def _aliases(statements: Sequence[Statement]) -> Iterator[tuple[str, str]]:
 
 
 def _changes_a_value(pair: ClonePair, one: Statement) -> bool:
-    """Whether a statement of the original changes what the copy continues with."""
+    """Return whether a statement of the original changes what the copy continues with."""
     match one.node:
         case ast.Assign([_], ast.Call(ast.Attribute(_, method))) if method in _SAME_VALUE:
             return False

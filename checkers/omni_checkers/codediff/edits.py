@@ -115,7 +115,7 @@ class TreeDiff:
                 yield from self.edits(value, original)
 
     def _small(self, ours: ast.AST, theirs: ast.AST) -> list[Edit | None] | None:
-        """The edits of two trees that are judged as a whole; None where their parts have to be."""
+        """The edits of two trees that are judged as a whole; None if their parts have to be."""
         if _is_literal(ours) and _is_literal(theirs):
             return [] if _same_number(ours, theirs) else [_replaced(ours, theirs)]
         match ours, theirs:
@@ -160,7 +160,7 @@ def _makes_output(call: ast.Call) -> bool:
 
 
 def _moved(ours: Sequence[ast.expr], theirs: Sequence[ast.expr]) -> bool:
-    """Whether a name takes another of the values than before."""
+    """Return whether a name takes another of the values than before."""
     places = {fingerprint(name): place for place, name in enumerate(theirs)}
     return len(ours) == len(theirs) and any(
         places.get(fingerprint(name), place) != place for place, name in enumerate(ours)
@@ -175,7 +175,7 @@ def _is_literal(node: ast.AST) -> bool:
 
 
 def _same_number(ours: ast.AST, theirs: ast.AST) -> bool:
-    """Whether two literals are one number, such as 0 and 0.0; a truth value is none."""
+    """Return whether two literals are one number, such as 0 and 0.0; a truth value is none."""
     values = [getattr(node, "value", None) for node in (ours, theirs)]
     return all(type(value) in (int, float) for value in values) and values[0] == values[1]
 

@@ -227,7 +227,7 @@ def _aligned(ours: Any, theirs: Any) -> Any:
 
 
 def _same_axis(one: ast.expr, other: ast.expr) -> bool:
-    """Whether there is a number of axes, two or more, with which both are the same one."""
+    """Return whether there is a number of axes, two or more, with which both are the same one."""
     first, second = _integer(one), _integer(other)
     if first is None or second is None:
         return False
@@ -236,7 +236,7 @@ def _same_axis(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _same_tensors(one: ast.expr, other: ast.expr) -> bool:
-    """Whether one is a list and the other a tuple of the same."""
+    """Return whether one is a list and the other a tuple of the same."""
     match one, other:
         case (ast.List(ours), ast.Tuple(theirs)) | (ast.Tuple(ours), ast.List(theirs)):
             return [*map(fingerprint, ours)] == [*map(fingerprint, theirs)]

@@ -72,7 +72,9 @@ def _between(first: Twin, second: Twin, known: set[str]) -> Iterator[Forgotten]:
 
 
 def _crossed(first: Twin, second: Twin, words: set[tuple[str, str] | None]) -> bool:
-    """Whether each of two statements makes its own of what the other is about: `q_out = f(k)` and `k_out = f(q)`."""
+    """Return whether each of two statements makes its own of what the other is about: `q_out = f(k)` and `k_out =
+    f(q)`.
+    """
     if len(words) != 2 or None in words:
         return False
     one, other = (word for word in words if word is not None)
@@ -100,7 +102,7 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def _change(old: str, new: str) -> tuple[str, str] | None:
-    """The one word by which two names differ; None where they differ by more."""
+    """The one word by which two names differ; None if they differ by more."""
     one, other = _words(old), _words(new)
     differing = [(a, b) for a, b in zip(one, other, strict=False) if a != b]
     return differing[0] if len(one) == len(other) and len(set(differing)) == 1 else None

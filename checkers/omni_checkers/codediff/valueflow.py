@@ -74,7 +74,7 @@ def _value_of(node: ast.AST, named: Collection[str | None] = ()) -> Number:
 
 
 def _says_twice(one: ast.keyword) -> bool:
-    """Whether an argument is given by the name that it has: `mask=mask`."""
+    """Return whether an argument is given by the name that it has: `mask=mask`."""
     return isinstance(one.value, ast.Name) and one.arg == one.value.id
 
 
@@ -118,7 +118,7 @@ class Flow:
         self._names: dict[Number, str] = {}
 
     def text(self, value: Number) -> str | None:
-        """The first name of a value, or the expression that made it; None where the function has no such value."""
+        """The first name of a value, or the expression that made it; None if the function has no such value."""
         made = self.made.get(value)
         return self._names.get(value) or (unparse_cached(made) if made is not None else None)
 
@@ -377,7 +377,7 @@ def _in_words(use: Use, instead: str, wanted: str) -> str:
 
 
 def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) -> tuple[Number, Number] | None:
-    """The only values in which two uses differ; None where there is not exactly one.
+    """The only values in which two uses differ; None if there is not exactly one.
 
     A value that is the other's under some condition does not differ.
     """
@@ -392,7 +392,7 @@ def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) ->
 
 
 def _reordered(given: Number, due: Number, shared: Collection[Number]) -> tuple[Number, Number] | None:
-    """The innermost values that are made of the same steps in another order; None where there are none."""
+    """The innermost values that are made of the same steps in another order; None if there are none."""
     while True:
         one, other = _made_of[given], _made_of[due]
         pairs = list(zip(_values(one), _values(other), strict=False))

@@ -53,7 +53,7 @@ class Report:
         return [one for rule in self.rules for one in rule.reported()]
 
     def as_json(self, base: Path | None = None) -> dict[str, Any]:
-        """The command's fields of the contract; paths are relative to `base` where they lie below it."""
+        """The command's fields of the contract; paths are relative to `base` where they are below it."""
         return {
             "findings": [finding_json(finding, base) for finding in self.findings],
             "checked": {"models": len(self.models), "files": self.files, "rules": len(self.rules)},

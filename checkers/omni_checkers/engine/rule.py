@@ -66,7 +66,7 @@ class Rule:
     since: ClassVar[str] = "0.1"
     status: ClassVar[str] = "stable"
     staleness: ClassVar[bool] = False
-    """Whether its findings are stale files. An example that shows part of a generated file without its source is stale
+    """True if its findings are stale files. An example that shows part of a generated file without its source is stale
     by definition."""
     example_of: ClassVar[str] = ""
     """The model whose directory the examples are laid over; files that they do not name stay as they are, and so does

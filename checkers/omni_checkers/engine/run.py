@@ -79,7 +79,7 @@ def _settle(report: Report, settings: Settings, known: Baseline | None) -> None:
 
 
 def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
-    """The model directories that files lie in, such as those that a commit touches; files elsewhere are left out."""
+    """The model directories that files are in, such as those that a commit touches; files elsewhere are left out."""
     known = chosen(target)
     found: dict[Path, None] = {}
     for file in files:

@@ -53,7 +53,7 @@ class Diagnostic:
 
 
 def available() -> bool:
-    """Whether the type checker is installed."""
+    """Return whether the type checker is installed."""
     return importlib.util.find_spec(PACKAGE) is not None
 
 

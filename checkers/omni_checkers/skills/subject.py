@@ -46,7 +46,7 @@ class Snippet:
 
     @cached_property
     def tree(self) -> ast.Module | None:
-        """The code of Python; None where it is none."""
+        """The code of Python; None if it is none."""
         try:
             return ast.parse(python_of(self.plain))
         except (SyntaxError, ValueError, RecursionError, MemoryError):

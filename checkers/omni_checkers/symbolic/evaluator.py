@@ -113,7 +113,7 @@ class Evaluator(Domain):
 
     @property
     def importing(self) -> bool:
-        """Whether the code that is gone through stands in no function."""
+        """Return whether the code that is gone through stands in no function."""
         return self.depth == _DEPTH
 
     def frame(self, module: Module, scope: Scope) -> PathFrame:

@@ -79,7 +79,10 @@ class PathFrame(Frame):
         return self.domain.operation(OPERATORS[type(op)], operands, self)
 
     def may_hold(self, node: ast.expr) -> bool:
-        """Whether a filter lets an item pass, or an assertion holds; no path of its own where that is not known."""
+        """Return whether a filter lets an item pass, or an assertion holds.
+
+        No path of its own where that is not known.
+        """
         value = self.value(node)
         return not isinstance(value, (type(None), bool, int, str)) or bool(value)
 

@@ -86,12 +86,12 @@ def _compared(name: str, left: Value, right: Value) -> Value:
 
 
 def is_own(value: Value) -> bool:
-    """Whether a value is an object that is known to be there, and to be true."""
+    """Return whether a value is an object that is known to be there, and to be true."""
     return isinstance(value, (Function, Class, Module, Record, Partial, Bound, Tiny, re.Pattern, re.Match))
 
 
 def known(value: Value) -> bool:
-    """Whether a value is made of constants alone."""
+    """Return whether a value is made of constants alone."""
     if isinstance(value, dict):
         return all(known(item) for pair in value.items() for item in pair)
     return is_constant(value) or (isinstance(value, CONTAINERS) and all(map(known, value)))

@@ -66,7 +66,7 @@ class Program:
         return Module(name, base, True) if base.is_dir() else None
 
     def contains(self, name: str) -> bool:
-        """Whether a dotted name would have to be a module of this package."""
+        """Return whether a dotted name would have to be a module of this package."""
         return name == self.name or name.startswith(f"{self.name}.")
 
     def absolute(self, module: Module, node: ast.ImportFrom) -> str:
@@ -74,7 +74,7 @@ class Program:
         return absolute_module(module.package, node)
 
     def body(self, module: Module) -> list[ast.stmt]:
-        """The statements of a module; none where it has no file that can be read."""
+        """The statements of a module; none if it has no file that can be read."""
         tree = self.parse(module.path) if module.path.is_file() else None
         return tree.body if tree is not None else []
 

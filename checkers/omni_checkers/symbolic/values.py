@@ -102,7 +102,7 @@ class Call:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def calls(self, name: str) -> bool:
-        """Whether the callee is a library symbol, or a class, of this last name."""
+        """Return whether the callee is a library symbol, or a class, of this last name."""
         return last_name(self.function) == name
 
     def __str__(self) -> str:
@@ -162,12 +162,12 @@ def show(value: Value) -> str:
 
 
 def is_constant(value: Value) -> bool:
-    """Whether a value is a Python constant."""
+    """Return whether a value is a Python constant."""
     return value is None or isinstance(value, (str, bytes, int, float, complex))
 
 
 def is_key(key: Value) -> bool:
-    """Whether a value is a key of a dict whose identity is known."""
+    """Return whether a value is a key of a dict whose identity is known."""
     return is_constant(key) or (isinstance(key, tuple) and all(is_key(item) for item in key))
 
 

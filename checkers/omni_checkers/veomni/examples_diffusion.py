@@ -188,7 +188,7 @@ WITH_PATCH = REGISTERS.replace(
     "import WanTransformer3DModel, apply_veomni_wan_transformer_patch",
     "import WanTransformer3DModel\n    from .parallel import apply_veomni_wan_transformer_patch",
 )
-"""`wan_transformer/__init__.py` of a model whose patch lies in a file of its own."""
+"""`wan_transformer/__init__.py` of a model whose patch is in a file of its own."""
 
 PROCESSOR = """\
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

@@ -33,7 +33,7 @@ class Attempt:
         commands: how often it called omni-kit.
         minutes: how long it worked.
         stopped: it was ended, because its time was over.
-        why: why it has not solved the task; empty where it has.
+        why: why it has not solved the task; empty if it has.
     """
 
     claimed: bool
@@ -74,7 +74,7 @@ def _install(skills: str, place: Workplace) -> None:
 
 
 def _work(command: str, prompt: str, place: Workplace, seconds: float) -> bool:
-    """Whether the agent had to be ended, with everything that it started."""
+    """True if the agent had to be ended, with everything that it started."""
     words = [word.replace("{prompt}", prompt) for word in shlex.split(command)]
     with (place.root / "agent.log").open("w", encoding="utf-8") as log:
         agent = subprocess.Popen(

@@ -25,7 +25,7 @@ def grade(file: Path, grader: Grader) -> str:
 
 
 def write(logs: Path, why: str) -> None:
-    """The reward, 1 or 0, and beside it the reason."""
+    """The reward, 1 or 0, and the reason."""
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "reward.txt").write_text(f"{int(not why)}\n", encoding="utf-8")
     (logs / "why.json").write_text(json.dumps({"solved": not why, "why": why}, indent=1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`python -m omni_evals.run`: an agent over the tasks, without and with the skills; goes on where it was ended."""
+"""`python -m omni_evals.run`: an agent over the tasks, without and with the skills; resumes an interrupted run."""
 
 import argparse
 import json

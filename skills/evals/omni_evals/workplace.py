@@ -57,7 +57,7 @@ class Workplace:
         )
 
     def why_not(self, task: Task) -> str:
-        """Grades the project: why it does not meet the task; empty where it does."""
+        """Grades the project: why it does not meet the task; empty if it does."""
         done = self.script(task.test)
         reward = self.root / "logs" / "reward.txt"
         if not reward.is_file():

@@ -340,7 +340,7 @@ def _render(results: Sequence["ConfigResult"], fine: Sequence[str], console: Con
             if found.severity != "info" or len(results) == 1:
                 console.print(f"  {_diagnostic_line(found)}", soft_wrap=True)
     good = sum(result.ok or result.status in fine for result in results)
-    console.print(f"{len(results)} checked, {good} fine, {len(results) - good} not")
+    console.print(f"{len(results)} checked: {good} passed, {len(results) - good} failed")
 
 
 def _result_line(result: "ConfigResult", fine: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ _KEPT = (
 
 
 def casts(name: str, dtype: str, buffer: bool) -> bool:
-    """Whether `--dtype` touches a tensor: floating, of 16 bits or more, no scale, no buffer, no routing bias."""
+    """Return whether `--dtype` touches a tensor: floating, of 16 bits or more, no scale, no buffer, no routing bias."""
     return dtype in _FLOATING and not buffer and not name.endswith(_KEPT)
 
 

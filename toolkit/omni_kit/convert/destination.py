@@ -22,7 +22,7 @@ _LOCK = ".omni-kit-convert.lock"
 _PARTIAL = ".partial"
 # where a config says in what dtype its weights are
 _DTYPES = frozenset({"dtype", "torch_dtype"})
-# what loading or reading a checkpoint needs beside its weights; scripts and pickles do not come along
+# what loading or reading a checkpoint needs beside its weights; scripts and pickles are not copied
 _COMPANIONS = frozenset({".json", ".txt", ".model", ".jinja", ".md", ".tiktoken"})
 
 
@@ -73,7 +73,7 @@ class Destination:
                     folder.rmdir()
 
     def _refuse_place(self) -> None:
-        """Raises where the directory is, or lies in, the source, or where something else is."""
+        """Raises where the directory is, or is in, the source, or where something else is."""
         if self.path == self.source:
             raise BadInput(f"{self.path} is the source", "pass a new directory")
         if self.path.is_relative_to(self.source):
@@ -163,7 +163,7 @@ class Destination:
             raise BadInput(f"{self.path / wrong.name} differs from the written file", "start again in a new directory")
 
     def _complete(self) -> bool:
-        """Whether an earlier run of this very plan got to its end: files, headers and index are as planned."""
+        """Return whether an earlier run of this very plan got to its end: files, headers and index are as planned."""
         if not all(self.finished(shard) and self._has_header(shard) for shard in self.plan.shards):
             return False
         return self.plan.index is None or (
@@ -185,7 +185,7 @@ class Destination:
         return (self.path / shard.name).exists()
 
     def finished(self, shard: Shard) -> bool:
-        """Whether a shard is there, whole."""
+        """Return whether a shard is there, whole."""
         file = self.path / shard.name
         return file.is_file() and file.stat().st_size == shard.size
 
@@ -211,7 +211,7 @@ class Destination:
                 os.fsync(stream.fileno())
 
     def close(self) -> list[str]:
-        """Writes what comes along, then the index, and takes the state away; returns what did not come along.
+        """Writes what is copied, then the index, and takes the state away; returns what was not copied.
 
         Raises:
             BadInput: something else was put there while the shards were written.
@@ -231,7 +231,7 @@ class Destination:
         return left
 
     def _comes_along(self, item: Path) -> bool:
-        """Whether a file of the source is copied: no weights, no code, and no link to where no shard lies."""
+        """Return whether a file of the source is copied: no weights, no code, and no link to where no shard lies."""
         if not item.is_file() or item.suffix not in _COMPANIONS or item.name.endswith(INDEX_SUFFIX):
             return False
         return item.resolve().parent in self._roots
@@ -243,7 +243,7 @@ class Destination:
         return frozenset({self.source, *(file.resolve().parent for file in files)})
 
     def _companion(self, item: Path) -> bytes:
-        """A file that comes along; after a cast the config names the new dtype, or loading would cast back."""
+        """A file that is copied; after a cast the config names the new dtype, or loading would cast back."""
         content = item.read_bytes()
         if self.plan.dtype is None or item.name != "config.json":
             return content

@@ -76,7 +76,7 @@ class Distributed:
         return found
 
     def copy(self, folder: Path, names: Names, progress: Progress) -> list[str]:
-        """Writes it into an empty folder; returns what does not come along: weights in another form.
+        """Writes it into an empty folder; returns what is not copied: weights in another form.
 
         Raises:
             BadInput, Refusal: see `renamed` and `values`.

@@ -36,7 +36,7 @@ class Experts:
 
 
 def decodable(reading: DiskReading) -> bool:
-    """Whether the layout has a canonical form."""
+    """Return whether the layout has a canonical form."""
     return reading.disk in MOVABLE and not reading.ambiguous
 
 

@@ -77,7 +77,7 @@ class Former:
         return to_hub(self.recipe, found, self._shapes) if form is Form.hub else found
 
     def _box(self, group: ExpertGroup, form: Form) -> _Box | None:
-        """The group's experts, or None where they go the way of all other tensors."""
+        """The group's experts, or None if they go the way of all other tensors."""
         if {"self_attn", "self_attention"} & set(group.prefix.split(".")):
             return None
         reading = self._reading(group)
@@ -98,7 +98,7 @@ class Former:
         return read_disk(group, self.checkpoint, self._interleaved(group))
 
     def _interleaved(self, group: ExpertGroup) -> bool:
-        """Whether gate and up alternate in this group: its keys still have to pass the recipe's Interleave."""
+        """Return whether gate and up alternate in this group: its keys still have to pass the recipe's Interleave."""
         if self.model is None or not interleaves(self.model):
             return False
         operations = {op.name for t in (self.recipe.transforms if self.recipe else ()) for op in t.operations}
@@ -148,7 +148,7 @@ class Former:
         return Memory.canonical, CANONICAL_PAIR
 
     def _held_singly(self, container: str) -> bool:
-        """Whether the model holds each expert as a module of its own."""
+        """Return whether the model holds each expert as a module of its own."""
         return f"{container}.0" in self._modules or f"{container}.expert_0" in self._modules
 
     @cached_property

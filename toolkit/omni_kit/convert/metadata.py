@@ -116,7 +116,7 @@ def read_metadata(path: Path) -> Any:
 
 
 def _sound(found: Any) -> bool:
-    """Whether every value has a name, and a place in a file."""
+    """Return whether every value has a name, and a place in a file."""
     kinds, places = getattr(found, "state_dict_metadata", None), getattr(found, "storage_data", None)
     if not isinstance(kinds, dict) or not isinstance(places, dict) or not all(isinstance(key, str) for key in kinds):
         return False

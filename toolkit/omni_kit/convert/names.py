@@ -58,7 +58,7 @@ class Names:
         return type(value)(map(self.within, value)) if type(value) in (list, tuple, set) else value
 
     def stand_in(self, content: bytes) -> bool:
-        """Whether an old name can be read somewhere in these bytes."""
+        """Return whether an old name can be read somewhere in these bytes."""
         return any(re.search(form.encode(), content) for form in self._forms.values())
 
 

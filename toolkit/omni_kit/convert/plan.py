@@ -81,7 +81,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ConversionPlan:
-    """Everything that will be written, except the files that only come along.
+    """Everything that will be written, except the files that are only copied.
 
     Attributes:
         dtype: what floating tensors are cast to, as safetensors names it; None for no cast.

@@ -46,7 +46,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that opens the destination and reports."""
+        """Return whether this process is the one that opens the destination and reports."""
         return self.rank == 0
 
     def share(self, items: Sequence[_T]) -> Sequence[_T]:

@@ -35,7 +35,7 @@ class RenamedCheckpoint:
         model_type: whose new names it has.
         missing: names that the newer version has otherwise and that the checkpoint does not have.
         written: whether it was; not in a dry run.
-        notes: what did not come along.
+        notes: what was not copied.
     """
 
     checkpoint: str
@@ -79,7 +79,7 @@ class _Flat:
         return distinct({key: names.of(key) for key in self.keys})
 
     def write(self, folder: Path, names: Names, progress: Progress) -> list[str]:
-        """Writes it into an empty folder, tensor by tensor; returns what does not come along."""
+        """Writes it into an empty folder, tensor by tensor; returns what is not copied."""
         plan = self._plan(self.renamed(names))
         try:
             done = run_plan(plan, self.folder, folder, resume=False, verify=False, jobs=JOBS, progress=progress)
@@ -107,7 +107,7 @@ class _Nested(Distributed):
     form = "dcp"
 
     def write(self, folder: Path, names: Names, progress: Progress) -> list[str]:
-        """Writes it into an empty folder; returns what does not come along."""
+        """Writes it into an empty folder; returns what is not copied."""
         left = self.copy(folder, names, progress)
         return [f"left behind: {', '.join(left)}"] if left else []
 

@@ -77,7 +77,7 @@ def run_plan(
     """Execute a conversion plan.
 
     Args:
-        source: the directory whose other files come along.
+        source: the directory whose other files are copied.
         path: the directory to write.
         jobs: threads in this process.
 

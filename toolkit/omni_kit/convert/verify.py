@@ -68,7 +68,7 @@ def open_outputs(plan: ConversionPlan, folder: Path) -> Sources:
 def same_content(
     key: str, rebuilt: Expression, output: Output, before: Sources, after: Sources, budget: Budget
 ) -> bool:
-    """Whether one source tensor, rebuilt from the output, has the content of the source."""
+    """Return whether one source tensor, rebuilt from the output, has the content of the source."""
     if output.passes_through:
         return _hash(_raw(before, key)) == _hash(_raw(after, output.name))
     return _same_blocks(before.tensors[key], key, rebuilt, output, before, after, budget)

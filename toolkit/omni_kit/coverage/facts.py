@@ -43,7 +43,7 @@ class Fact:
         room: what decided it: decisions, layouts, toys, feeds, wrappers, pipelines, modular, rules.
         what: on what, as "experts OlmoeExperts".
         choice: what was decided.
-        evidence: the upstream line that it was read from, as file:line; empty where there is none.
+        evidence: the upstream line that it was read from, as file:line; empty if there is none.
     """
 
     room: str

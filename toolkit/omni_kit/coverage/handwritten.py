@@ -31,7 +31,7 @@ class Row:
     """One site of one model.
 
     Attributes:
-        shipped, derived: what each does there; empty where it leaves upstream's code.
+        shipped, derived: what each does there; empty if it leaves upstream's code.
         why: of a difference, where it comes from.
     """
 

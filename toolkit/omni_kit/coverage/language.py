@@ -79,7 +79,7 @@ def _among_processes(directory: Path, sides: Sides, unshared: str) -> str:
     """Return the largest relative difference of each level with several processes, or why it fails.
 
     Args:
-        unshared: why the forward cannot have a part of a sequence; empty where it can.
+        unshared: why the forward cannot have a part of a sequence; empty if it can.
     """
     try:
         levels = run_parity(directory, _MESHES[bool(unshared) :], sides=sides).levels

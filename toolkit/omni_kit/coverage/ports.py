@@ -54,7 +54,7 @@ class Ported:
         todo: how many to-dos its files have.
         parity: of the default levels, in short.
         pipeline: whether whole trajectories equal those of the authors' loop; where that was not read, that it raises;
-            empty where it was, and is not called.
+            empty if it was, and is not called.
         tests: the counts of the tests that were written.
         reason: why it is not proven.
     """
@@ -76,7 +76,7 @@ def repositories(names: Sequence[str] = ()) -> list[Repository]:
 
 
 def fetched(repository: Repository) -> Path | None:
-    """Return the files of a repository at its commit; None where they are not here and cannot be fetched."""
+    """Return the files of a repository at its commit; None if they are not here and cannot be fetched."""
     place = cache_directory() / "ports" / repository.name / repository.commit
     if place.is_dir():
         return place

@@ -24,8 +24,8 @@ class Change:
     """A fact that is not the same on both versions.
 
     Attributes:
-        before, after: None where one version has no such fact.
-        cause: upstream's line; empty where none was found.
+        before, after: None if one version has no such fact.
+        cause: upstream's line; empty if none was found.
     """
 
     subject: str
@@ -136,7 +136,7 @@ def _recipe(base: Facts, other: Facts, name: str) -> str:
 
 
 def _difference(base: Facts, other: Facts, path: str, name: str) -> str:
-    """The first line in which a definition, or a file, differs between the versions; empty where none does."""
+    """The first line in which a definition, or a file, differs between the versions; empty if none does."""
     here, there = _file(base, path), _file(other, path)
     if not name and (changed := _classes_changed(base, here, there, path)):
         return changed

@@ -84,7 +84,7 @@ class Baseline:
         return new, before - self.known.total(), stale
 
     def take(self, finding: Finding) -> bool:
-        """Whether an entry knows a finding; the entry is used up then."""
+        """Return whether an entry knows a finding; the entry is used up then."""
         rule, path, text = self._key(finding)
         for name in (rule, family_of(rule)):
             if self.known[name, path, text]:

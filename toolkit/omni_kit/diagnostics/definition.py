@@ -93,12 +93,15 @@ def family_of(rule_id: str) -> str:
 
 
 def names(listed: str, rule_id: str) -> bool:
-    """Whether an ID in a comment or baseline means `rule_id`: it is the same, or its family's."""
+    """Return whether an ID in a comment or baseline means `rule_id`: it is the same, or its family's."""
     return listed.upper() in (rule_id, family_of(rule_id))
 
 
 def begins(prefix: str, rule_id: str) -> bool:
-    """Whether a prefix in `select` or `ignore` means `rule_id`; the whole ID of a detector means only that one."""
+    """Return whether a prefix in `select` or `ignore` means `rule_id`.
+
+    The whole ID of a detector means only that one.
+    """
     prefix = prefix.upper()
     return rule_id == prefix or ("." not in prefix and rule_id.startswith(prefix))
 

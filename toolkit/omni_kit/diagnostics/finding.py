@@ -73,6 +73,6 @@ class Finding:
 
 
 def shown(path: Path, base: Path | None = None) -> str:
-    """A path as people type it: relative to `base`, or to the working directory, when it lies below."""
+    """A path as people type it: relative to `base`, or to the working directory, when it is below."""
     base = base or Path.cwd()
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()

@@ -69,7 +69,7 @@ class Gate:
         return list(self.ids.values())
 
     def passes(self, finding: Finding) -> bool:
-        """Whether a finding is reported. An ID that cannot be ignored always is."""
+        """Return whether a finding is reported. An ID that cannot be ignored always is."""
         if not self.ids[finding.rule].suppressible:
             self.findings.append(finding)
             return True

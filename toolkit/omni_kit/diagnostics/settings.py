@@ -75,7 +75,7 @@ class Settings:
         return Selection(self.select, self.ignore)
 
     def silences(self, finding: Finding) -> bool:
-        """Whether the project does not want this finding reported in this file."""
+        """Return whether the project does not want this finding reported in this file."""
         if self.root is None or not finding.path.is_relative_to(self.root):
             return False
         relative = finding.path.relative_to(self.root).as_posix()

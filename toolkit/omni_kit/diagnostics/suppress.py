@@ -23,7 +23,7 @@ class Suppression:
     lines: range
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it silences a finding: in its file, on one of its lines, of one of its rules or families."""
+        """Return whether it silences a finding: in its file, on one of its lines, of one of its rules or families."""
         here = finding.path == self.path and finding.line in self.lines
         return here and any(names(listed, finding.rule) for listed in self.rules)
 

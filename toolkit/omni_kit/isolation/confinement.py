@@ -149,7 +149,7 @@ def can_confine() -> bool:
 
 
 def _made(path: Path) -> list[Path]:
-    """Return a directory, made so that nobody else makes it; nothing where it cannot be made."""
+    """Return a directory, made so that nobody else makes it; nothing if it cannot be made."""
     with suppress(OSError):
         path.mkdir(parents=True, exist_ok=True)
     return [path] if path.is_dir() else []

@@ -29,7 +29,9 @@ def one_line(error: Exception) -> str:
 
 
 def lacks_package(error: Exception) -> bool:
-    """Whether something that has to be installed is not. An ImportError without a module is a library's own word."""
+    """Return whether something that has to be installed is not. An ImportError without a module is a library's own
+    word.
+    """
     told = type(error) is ImportError and error.name is None
     return told or isinstance(error, MissingRequirement) or bool(lacking_package(error))
 
@@ -57,7 +59,9 @@ def missing(error: BaseException, package: str) -> str:
 
 
 def refuses_device(said: str, device: str) -> bool:
-    """Whether an error in one line is a NotImplementedError that names a device, and not one of torch's operators."""
+    """Return whether an error in one line is a NotImplementedError that names a device, and not one of torch's
+    operators.
+    """
     words = re.findall(r"[a-z]+", said.partition(" (")[0].lower())
     return (
         "NotImplementedError" in said and device in words and "aten" not in words and "not implemented for" not in said

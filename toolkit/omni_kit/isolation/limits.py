@@ -49,7 +49,7 @@ class Limits:
     def of_machine(cls) -> "Limits | None":
         """Return what leaves the machine usable: three quarters of the memory and half of the disk that are free now.
 
-        None where the system does not say.
+        None if the system does not say.
         """
         if sys.platform != "linux" or not (free := _available()):
             return None
@@ -190,7 +190,7 @@ def _own(process: int) -> int:
 
 
 def _field(file: Path, name: str) -> int:
-    """Return a field of one of the system's tables in bytes; 0 where there is none."""
+    """Return a field of one of the system's tables in bytes; 0 if there is none."""
     with suppress(OSError):
         if found := re.search(
             rf"^{name}:\s+(\d+) kB$", file.read_text(encoding="ascii", errors="replace"), re.MULTILINE

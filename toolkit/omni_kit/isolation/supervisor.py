@@ -138,7 +138,7 @@ def _has_children() -> bool:
 
 
 def _descendants(besides: Collection[int]) -> set[int]:
-    """Return the descendants that run; none where the system lists no processes."""
+    """Return the descendants that run; none if the system lists no processes."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdecimal, os.listdir(_PROCESSES) if os.path.isdir(_PROCESSES) else ()):
         with suppress(OSError, ValueError), open(f"{_PROCESSES}/{name}/stat", "rb") as file:

@@ -54,7 +54,7 @@ class StepError(Exception):
         blames_candidate: the integration's own code raised, or ended its process by an exit; False where the reference
             did, where a signal ended a process, out of memory or not, and where one hung or lacks a package.
         blames_reference: upstream's own code is broken: it cannot be compared with.
-        place: FILE:LINE of the integration's own code that it came from; empty where that is not known.
+        place: FILE:LINE of the integration's own code that it came from; empty if that is not known.
         reported: a level has already shown it.
     """
 
@@ -199,7 +199,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process has not ended."""
         return self._process.poll() is None
 
     def close_stdin(self) -> None:
@@ -318,7 +318,7 @@ class Worker:
 
 
 def killed_for_memory() -> int | None:
-    """Return how many processes the kernel has killed because memory ran out; None where it does not say."""
+    """Return how many processes the kernel has killed because memory ran out; None if it does not say."""
     try:
         found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(encoding="ascii"), re.MULTILINE)
     except OSError:

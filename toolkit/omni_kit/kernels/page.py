@@ -102,7 +102,7 @@ def render_page(report: KernelReport) -> str:
 
 
 def picture(report: KernelReport) -> Picture | None:
-    """Every choice that was timed, by time and memory; None where nothing was."""
+    """Every choice that was timed, by time and memory; None if nothing was."""
     figures = _figures(report)
     if not figures:
         return None

@@ -23,7 +23,7 @@ class KernelResult:
     """One kernel in one slot, all others as they are by default.
 
     Attributes:
-        max_rel: its largest error in the proof; None where it had none.
+        max_rel: its largest error in the proof; None if it had none.
         status: "plain" is upstream's own code; the others say what became of it.
         reason: why it cannot be chosen, or that it gave no time.
         graphs: that torch.compile made for it, in `first_step_s` seconds.
@@ -83,8 +83,8 @@ class KernelReport:
     Attributes:
         model: model_type, parameters, and what its shape class is made of.
         run: sequence, micro_batch, dtype, device, steps.
-        upstream: None where it gave no time.
-        default, recommended: None where nothing was measured.
+        upstream: None if it gave no time.
+        default, recommended: None if nothing was measured.
         limit: GB that a choice was allowed.
         asked: "cpu" or "cuda".
         place: the keys that lead to the settings in a training file.
@@ -109,7 +109,7 @@ class KernelReport:
 
     @property
     def worse(self) -> bool:
-        """Whether the best choice is slower than upstream, and larger, too."""
+        """Return whether the best choice is slower than upstream, and larger, too."""
         if self.upstream is None or self.recommended is None:
             return False
         slower = self.recommended.ms > self.upstream.ms + self.noise

@@ -92,7 +92,7 @@ def find_kernels(
 
 
 def _present(device: str) -> bool:
-    """Whether the device is there.
+    """Return whether the device is there.
 
     Raises:
         BadInput: no such device is known.

@@ -181,7 +181,7 @@ class Search:
                 self.say(f"{name}: {one.ms:.1f} ms ({one.against:+.1f}), {one.gb:.2f} GB")
 
     def _matters(self, slot: str, singles: Mapping[tuple[str, str], str]) -> bool:
-        """Whether another kernel there makes a difference in time, or in memory."""
+        """Return whether another kernel there makes a difference in time, or in memory."""
         base = self._measured[DEFAULT]
         found = [self._measured[name] for (own, _), name in singles.items() if own == slot and name in self._measured]
         return any(abs(one.against) > self._noise or abs(one.gb - base.gb) > _NOISE_GB for one in found)
@@ -199,7 +199,7 @@ class Search:
         return ""
 
     def _hopeful(self, expected: Measured, best: str) -> bool:
-        """Whether a combination may beat the best so far, where its kernels gain more together than alone."""
+        """Return whether a combination may beat the best so far, where its kernels gain more together than alone."""
         over, fastest = self._ranked(self._measured[best])
         return expected.ms - _SYNERGY * fastest < fastest or self._ranked(expected)[0] < over - _NOISE_GB
 

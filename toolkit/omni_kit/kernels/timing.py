@@ -157,7 +157,7 @@ def interleaved(
 
 
 def _decided(difference: float, doubt: float, level: float) -> bool:
-    """Whether a difference is clear, or clearly none."""
+    """Return whether a difference is clear, or clearly none."""
     return abs(difference) - doubt > ALIKE * level or abs(difference) + doubt < ALIKE * level
 
 

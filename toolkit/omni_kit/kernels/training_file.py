@@ -34,7 +34,7 @@ def check_training_file(file: Path) -> None:
 
 
 def merge_file(file: Path, settings: Iterable[Setting]) -> None:
-    """Sets the settings in a file, which is made where there is none; whole or not at all.
+    """Sets the settings in a file, which is made if there is none; whole or not at all.
 
     Raises:
         BadInput: the file is not valid YAML, or the parent of a setting is not a mapping.

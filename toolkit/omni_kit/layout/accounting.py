@@ -60,7 +60,7 @@ class Accounting:
 
     @property
     def complete(self) -> bool:
-        """Whether every key has a place or a reason, and every parameter its one value."""
+        """Return whether every key has a place or a reason, and every parameter its one value."""
         return not (self.unmapped or self.missing or self.misfits or self.not_judged)
 
 
@@ -206,7 +206,7 @@ def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[li
 
 
 def _holds(parameter: Parameter, expert: tuple[int, ...]) -> bool:
-    """Whether a stack [E, R, C] is made of experts of this shape, or of two of them above each other."""
+    """Return whether a stack [E, R, C] is made of experts of this shape, or of two of them above each other."""
     rows, columns = expert[0], expert[-1]
     return parameter.shape is None or parameter.shape[1:] in {(rows, columns), (2 * rows, columns)}
 

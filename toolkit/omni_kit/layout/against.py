@@ -39,7 +39,9 @@ class LoadProof:
 
     @property
     def complete(self) -> bool:
-        """Whether the loader raised nothing, filled every parameter once and in its shape, and had no key left."""
+        """Return whether the loader raised nothing, filled every parameter once and in its shape, and had no key
+        left.
+        """
         return not (self.missing or self.unexpected or self.mismatched or self.twice or self.error)
 
 

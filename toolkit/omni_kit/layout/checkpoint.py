@@ -33,7 +33,7 @@ class Checkpoint:
 
     @property
     def canonical(self) -> bool:
-        """Whether it says that its experts are canonical, whatever its model's recipe says."""
+        """Return whether it says that its experts are canonical, whatever its model's recipe says."""
         return self.metadata.get(LAYOUT_MARK) == CANONICAL
 
     @property
@@ -48,12 +48,12 @@ class Checkpoint:
         return match["stem"] if match else self.files[0].stem if len(self.files) == 1 else "model"
 
     def shape(self, key: str) -> tuple[int, ...] | None:
-        """The shape of a tensor; None where only names are known."""
+        """The shape of a tensor; None if only names are known."""
         info = self.tensors[key]
         return None if info is None else info.shape
 
     def dtype(self, key: str) -> str | None:
-        """The dtype of a tensor, as safetensors names it; None where only names are known."""
+        """The dtype of a tensor, as safetensors names it; None if only names are known."""
         info = self.tensors[key]
         return None if info is None else info.dtype
 

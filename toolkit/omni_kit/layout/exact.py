@@ -1,4 +1,4 @@
-"""Whether the experts of one group can be converted to another layout without loss."""
+"""Determine whether the experts of one group can be converted to another layout without loss."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ def obstacle(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint, b
     Both check-layout and convert ask here. Of a layout that has no other form nothing is said.
 
     Args:
-        block: rows that share one FP8 scale, as the config says; None where it does not.
+        block: rows that share one FP8 scale, as the config says; None if it does not.
     """
     if (found := packed(group, checkpoint)) or reading.disk not in MOVABLE:
         return found
@@ -37,7 +37,7 @@ def packed(group: ExpertGroup, checkpoint: Checkpoint) -> str:
 
 
 def packed_weight(checkpoint: Checkpoint) -> str:
-    """The first weight of a checkpoint, of experts or not, that is packed, and how; empty where none is."""
+    """The first weight of a checkpoint, of experts or not, that is packed, and how; empty if none is."""
     weights = (key for key in checkpoint.tensors if key.endswith(".weight") or unpacked(key) != key)
     return next((found for key in weights if (found := _packed(key, checkpoint))), "")
 

@@ -1,4 +1,4 @@
-"""Whether the tensors that feed a parameter give it its shape: the recipe's operations, run on shapes alone."""
+"""Check whether the tensors that feed a parameter give it its shape: the recipe's operations, run on shapes alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

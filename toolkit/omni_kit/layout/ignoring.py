@@ -53,7 +53,7 @@ class Ignoring:
         return next((path.removesuffix(".") for path in found), None)
 
     def predicts(self, key: str, names: tuple[str, ...]) -> bool:
-        """Whether a key is of a layer for multi-token prediction, which the model does not build.
+        """Return whether a key is of a layer for multi-token prediction, which the model does not build.
 
         Such a layer stands beyond the last one, or in a list of its own, and the config, the class or the layer's own
         parts say what it is: a layer too many is none.
@@ -110,7 +110,7 @@ class Ignoring:
         return frozenset(match.group(0) for key in keys if (match := _LAYER.match(key)))
 
     def _builds(self, part: str) -> bool:
-        """Whether the model has a part of that name, be it one that could not be read."""
+        """Return whether the model has a part of that name, be it one that could not be read."""
         skeleton = self._model.skeleton
         built = (*(p.name for p in skeleton.parameters), *(f"{path}." for path, _ in skeleton.unresolved))
         return any(name.startswith(f"{part}.") for name in built)

@@ -53,7 +53,7 @@ class Loading:
 
     @property
     def needs_converter(self) -> bool:
-        """Whether a converter has to be written, and can be."""
+        """Return whether a converter has to be written, and can be."""
         return self.converter not in {Converter.none, Converter.unsupported}
 
 
@@ -104,7 +104,9 @@ def _refusal(subtrees: Sequence[Subtree]) -> Loading | None:
 
 
 def converts_experts(model: Model) -> bool:
-    """Whether loading the checkpoint that the library declares for a model needs a converter, or may need one."""
+    """Return whether loading the checkpoint that the library declares for a model needs a converter, or may need
+    one.
+    """
     try:
         return loading(expect(model)).converter is not Converter.none or _renames_experts(model)
     except BadInput:  # what cannot be told is not held against anybody
@@ -112,7 +114,9 @@ def converts_experts(model: Model) -> bool:
 
 
 def _renames_experts(model: Model) -> bool:
-    """Whether the stacked experts have other names in the checkpoint that the library declares than in memory."""
+    """Return whether the stacked experts have other names in the checkpoint that the library declares than in
+    memory.
+    """
     if model.recipe is None:
         return False
     held = {parameter.name for parameter in expert_parameters(model.skeleton)}
@@ -120,7 +124,10 @@ def _renames_experts(model: Model) -> bool:
 
 
 def _as_held(subtree: Subtree) -> bool:
-    """Whether a subtree lies on disk as its module holds it; one that no module holds counts by its layout alone."""
+    """Return whether a subtree lies on disk as its module holds it.
+
+    One that no module holds counts by its layout alone.
+    """
     if subtree.disk is None:
         return False
     if subtree.disk is Disk.fused:

@@ -31,7 +31,9 @@ def memory_layout(model: Model, targets: tuple[str, ...]) -> Memory:
 
 
 def interleaves(model: Model) -> bool:
-    """Whether gate and up alternate: the experts' forward takes every second column, or the recipe interleaves."""
+    """Return whether gate and up alternate: the experts' forward takes every second column, or the recipe
+    interleaves.
+    """
     operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
     if "Interleave" in operations:
         return True

@@ -14,7 +14,7 @@ _PACKING = frozenset({"U8", "U16", "U32", "I16", "I32", "F4", "F6_E2M3", "F6_E3M
 
 
 def beside(name: str) -> bool:
-    """Whether a tensor of this name rides next to a quantised weight, or holds one in packed blocks."""
+    """Return whether a tensor of this name rides next to a quantised weight, or holds one in packed blocks."""
     return name.endswith(_BESIDE) or _STATE in name
 
 
@@ -27,5 +27,5 @@ def unpacked(name: str) -> str:
 
 
 def packs(name: str, dtype: str | None) -> bool:
-    """Whether a tensor holds a weight in packed form: its shape is not the weight's, its rows are not rows."""
+    """Return whether a tensor holds a weight in packed form: its shape is not the weight's, its rows are not rows."""
     return name.endswith(_ENDINGS) or (dtype in _PACKING and not beside(name))

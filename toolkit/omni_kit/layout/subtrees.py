@@ -27,8 +27,8 @@ class JudgedGroup:
 
     Attributes:
         fed: the parameters that they feed.
-        open_question: what cannot be known of their layout without a config; empty where all is known.
-        obstacle: why they cannot be moved to the canonical form; empty where they can.
+        open_question: what cannot be known of their layout without a config; empty if all is known.
+        obstacle: why they cannot be moved to the canonical form; empty if they can.
     """
 
     group: ExpertGroup

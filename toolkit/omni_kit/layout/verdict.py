@@ -51,13 +51,13 @@ class LayoutVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the layout is known and usable, every key is accounted for, and no finding is an error."""
+        """Return whether the layout is known and usable, every key is accounted for, and no finding is an error."""
         fine = self.verdict in {"native", "convertible", "mixed", "not-moe"}
         return fine and self._open() == set() and not self._errors()
 
     @property
     def untested(self) -> bool:
-        """Whether nothing is wrong with what could be looked at, and not all of it could be."""
+        """Return whether nothing is wrong with what could be looked at, and not all of it could be."""
         accounting = self.accounting
         if self.ok or accounting is None or self._errors() or self.verdict in {"ambiguous", "unsupported"}:
             return False

@@ -74,7 +74,7 @@ class Output:
 
     @property
     def is_json(self) -> bool:
-        """Whether stdout gets one JSON document and nothing else."""
+        """Return whether stdout gets one JSON document and nothing else."""
         return self.fmt is Format.json
 
     def finish(

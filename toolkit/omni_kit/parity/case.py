@@ -94,7 +94,7 @@ class Case:
         return compare_closely(reference, candidate, nudged, *self.pair.rounded_again(what))
 
     def right(self) -> bool:
-        """Whether no answer, and no gradient where there is one, is wrong."""
+        """Return whether no answer, and no gradient where there is one, is wrong."""
         return self.outputs.ok and (Ability.gradient not in self.offers or self.gradients.ok)
 
     def attention_differences(self) -> list[str]:
@@ -117,7 +117,7 @@ class Case:
             self.divergence = divergence(blame, self.free)
 
     def blame(self) -> Blame | None:
-        """The first module to add error, forward or backward; None where there is none."""
+        """The first module to add error, forward or backward; None if there is none."""
         if (forward := first_forward(self.replayed, self.free)) is not None:
             return self._or_giver(forward)
         if not self.outputs.ok:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Places:
-    """Places for the failures of one comparison: FILE:LINE relative to the integration; empty where none is known.
+    """Places for the failures of one comparison: FILE:LINE relative to the integration; empty if none is known.
 
     Args:
         case: the comparison. One with an injected fault has no places: the fault is not in the integration's files.
@@ -104,7 +104,7 @@ class Places:
         return self._own.at(file, int(line)) if file else ""
 
     def _weights(self, module: str) -> str:
-        """Return the line that loads a weight of a module wrongly; empty where all of its weights are right."""
+        """Return the line that loads a weight of a module wrongly; empty if all of its weights are right."""
         from omni_kit.parity.compare.tensors import compare_exactly
 
         try:

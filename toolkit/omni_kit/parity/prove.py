@@ -121,7 +121,7 @@ def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
 
 
 def _try(case: Case, fault: _Fault) -> InjectionResult | None:
-    """None where the place turned out, while running, to be none."""
+    """None if the place turned out, while running, to be none."""
     out = case.pair.where / CANDIDATE / "planted"
     try:
         outcome = case.pair.run_planted(fault.number, out)

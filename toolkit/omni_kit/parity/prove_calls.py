@@ -39,7 +39,7 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
 
 
 def _shown(way: str, fault: CallFault) -> bool:
-    """Whether a way of calling can show a fault, with a scene of media before it or without."""
+    """Return whether a way of calling can show a fault, with a scene of media before it or without."""
     return way.startswith(fault.shown_by) or way.partition(", ")[2].startswith(fault.shown_by)
 
 

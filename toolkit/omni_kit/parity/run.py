@@ -146,7 +146,7 @@ def _compared(
 
 
 def _can_measure(notes: list[str]) -> bool:
-    """Whether branches can be measured; a note says what is missing."""
+    """Return whether branches can be measured; a note says what is missing."""
     from omni_kit.parity.processes.executed import can_measure
 
     if not can_measure():
@@ -214,7 +214,7 @@ def _executed(case: "Case") -> dict[str, Arcs] | None:
 
 
 def _loaded(case: "Case") -> frozenset[Path] | None:
-    """The files that the processes have loaded, links followed; None where one of them has ended."""
+    """The files that the processes have loaded, links followed; None if one of them has ended."""
     try:
         return frozenset(Path(os.path.realpath(file)) for file in case.pair.loaded_files())
     except StepError:
@@ -258,7 +258,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _hidden(closed: Path, kept: Path | None) -> Iterator[Path]:
-    """A directory that nobody finds who was not told: its name is drawn, and that it lies in cannot be listed.
+    """A directory that nobody finds who was not told: its name is drawn, and that it is in cannot be listed.
 
     Args:
         closed: where it is made.

@@ -39,7 +39,7 @@ class Applied:
 
     @property
     def done(self) -> bool:
-        """Whether the patch is in the output."""
+        """Return whether the patch is in the output."""
         return self.status in ("applied", "injected")
 
     @property

@@ -164,7 +164,7 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
 
 
 def _outputs_beside(place: Path) -> set[Path] | None:
-    """The files that configs next to a directory make; None where one of them cannot be read."""
+    """The files that configs next to a directory make; None if one of them cannot be read."""
     outputs = set()
     for path in find_configs(place.parent):
         if path.parent == place.parent:

@@ -48,7 +48,7 @@ class Reader(Session):
         """The module of a file; of one that has nothing to do with configs, the definitions are enough.
 
         Raises:
-            Unsupported: the effect of a config cannot be told.
+            Unsupported: the effect of a config cannot be determined.
         """
         try:
             return super().run(path)
@@ -64,7 +64,7 @@ class Reader(Session):
 
 
 def _may_register(path: Path) -> bool:
-    """Whether a file could add to a config: it is one, it imports one or the DSL, or it cannot be parsed."""
+    """Return whether a file could add to a config: it is one, it imports one or the DSL, or it cannot be parsed."""
     if path.stem.endswith(CONFIG_SUFFIX):
         return True
     try:

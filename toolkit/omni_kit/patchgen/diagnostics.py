@@ -53,7 +53,7 @@ def strictly(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def has_errors(found: Iterable[Diagnostic]) -> bool:
-    """Whether one of them keeps the file from being written."""
+    """Return whether one of them keeps the file from being written."""
     return any(d.severity is Severity.error for d in found)
 
 

@@ -65,7 +65,9 @@ class DriftReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every config could be read, targets changed by their looks at most, and checkpoints load as saved."""
+        """Return whether every config could be read, targets changed by their looks at most, and checkpoints load as
+        saved.
+        """
         looks = all(target.rank in ("cosmetic", "unchanged") for target in self.targets)
         return not self.failed and looks and all(one.same for one in self.keys)
 

@@ -160,7 +160,7 @@ def _leaves(decorator: Any) -> bool:
 
 
 def is_live(value: Any) -> bool:
-    """Whether a value can be used to change a config, be it inside a collection."""
+    """Return whether a value can be used to change a config, be it inside a collection."""
     pending, seen = [value], 0
     while pending:
         item = pending.pop()

@@ -66,7 +66,7 @@ class Fragment:
 
     @property
     def is_class(self) -> bool:
-        """Whether it is a class and not a function."""
+        """Return whether it is a class and not a function."""
         return isinstance(self.node, ast.ClassDef)
 
     def renamed(self, name: str, *, inside: bool) -> "Fragment":

@@ -73,7 +73,7 @@ def read_header(text: str) -> dict[str, tuple[str, str]]:
 
 
 def patch_at(file: Path, line: int) -> str:
-    """Return which patch of a generated file the code at a line is of, as "kind: target"; empty where it is of none."""
+    """Return which patch of a generated file the code at a line is of, as "kind: target"; empty if it is of none."""
     try:
         text = file.read_text(encoding="utf-8")
         scopes = [*_scopes(ast.parse(text).body, "")]
@@ -100,10 +100,13 @@ def banner(title: str, *lines: str) -> str:
 
 
 def written_by_omni_kit(text: str) -> bool:
-    """Whether the header of a generated file names omni-kit's generator; otherwise the framework's own wrote it."""
+    """Return whether the header of a generated file names omni-kit's generator.
+
+    Otherwise the framework's own wrote it.
+    """
     return _COMMAND in text[:20_000]
 
 
 def is_generated(text: str) -> bool:
-    """Whether a file says that a patch generator wrote it."""
+    """Return whether a file says that a patch generator wrote it."""
     return "AUTO-GENERATED FILE - DO NOT EDIT DIRECTLY" in text[:400] and "#  Source: " in text[:800]

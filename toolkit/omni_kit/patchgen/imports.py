@@ -106,7 +106,7 @@ def _is_dropped(alias: ast.alias, dropped: set[str]) -> bool:
 
 
 def _only_binds(node: ast.stmt, dropped: set[str]) -> bool:
-    """Whether a guard does nothing but bind dropped names, in every branch."""
+    """Return whether a guard does nothing but bind dropped names, in every branch."""
     if not isinstance(node, (ast.If, ast.Try)):
         return False
     leaves = _leaves(node)

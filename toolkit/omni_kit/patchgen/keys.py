@@ -35,7 +35,7 @@ class _Side:
     unread: tuple[str, ...]
 
     def knows(self, name: str) -> bool:
-        """Whether it would have a parameter of that name, if there were one."""
+        """Return whether it would have a parameter of that name, if there were one."""
         return not any(name.startswith(f"{path}.") for path in self.unread)
 
     def sort(self, name: str) -> tuple[object, int]:
@@ -66,12 +66,12 @@ class KeyDrift:
 
     @property
     def same(self) -> bool:
-        """Whether a checkpoint that was saved then loads now as it lies."""
+        """Return whether a checkpoint that was saved then loads now as it lies."""
         return self.settled and not self.renamed
 
     @property
     def settled(self) -> bool:
-        """Whether a checkpoint that was saved then loads now, once the map of names is applied to it."""
+        """Return whether a checkpoint that was saved then loads now, once the map of names is applied to it."""
         return not (self.removed or self.added or self.reshaped or self.unread)
 
     @property
@@ -149,7 +149,7 @@ def _compared(found: KeyDrift, then: _Side, now: _Side) -> KeyDrift:
 
 
 def _differ(one: tuple[int | None, ...] | None, other: tuple[int | None, ...] | None) -> bool:
-    """Whether two shapes differ in what is known of both."""
+    """Return whether two shapes differ in what is known of both."""
     if one is None or other is None:
         return False
     sizes = zip(one, other, strict=False)

@@ -101,7 +101,7 @@ def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
     """Reads the config at `path`; no line of it runs.
 
     Raises:
-        CannotLoad: it cannot be told what the file says, or it has no PatchConfig named `config`.
+        CannotLoad: it cannot be determined what the file says, or it has no PatchConfig named `config`.
     """
     reader = Reader(libraries)
     with spec.recording() as registrations:

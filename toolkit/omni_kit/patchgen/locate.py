@@ -37,11 +37,11 @@ class Libraries:
         return None
 
     def has(self, top: str) -> bool:
-        """Whether a top-level package or module is there; it is not imported."""
+        """Return whether a top-level package or module is there; it is not imported."""
         return bool(self._places(top)) or top in sys.builtin_module_names
 
     def is_binary_or_namespace(self, module: str) -> bool:
-        """Whether a module exists without a source file: an extension, or a directory without `__init__.py`."""
+        """Return whether a module exists without a source file: an extension, or a directory without `__init__.py`."""
         top, *rest = module.split(".")
         for place in (place.joinpath(*rest) for place in self._places(top)):
             if place.is_dir() or any(place.parent.glob(f"{place.name}.*.so")):

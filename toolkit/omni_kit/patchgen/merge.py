@@ -16,7 +16,7 @@ class Merge:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing conflicts."""
+        """Return whether nothing conflicts."""
         return not self.conflicts
 
 

@@ -110,7 +110,7 @@ class ConfigResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the file is as the config requires it, or need not be."""
+        """Return whether the file is as the config requires it, or need not be."""
         return self.status in ("written", "unchanged", "ok")
 
     @property

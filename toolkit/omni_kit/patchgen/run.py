@@ -81,7 +81,7 @@ def stale_files(product: Product, diff: bool = False) -> list[tuple[Path, str]]:
 def may_be_written(
     result: ConfigResult, files: Sequence[tuple[Path, str]], out_dir: Path | None, force: bool = False
 ) -> bool:
-    """Whether nothing stands in the way of any of these files; what does is an error of the result."""
+    """Return whether nothing stands in the way of any of these files; what does is an error of the result."""
     assert result.path is not None
     root = out_dir or result.path.parent
     for path, _ in files:

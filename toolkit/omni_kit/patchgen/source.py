@@ -37,7 +37,7 @@ class Definition:
 
     @property
     def is_class(self) -> bool:
-        """Whether it is a class and not a function."""
+        """Return whether it is a class and not a function."""
         return isinstance(self.node, ast.ClassDef)
 
     @property

@@ -43,7 +43,7 @@ class GeneratedFile:
 
     @property
     def ours(self) -> bool:
-        """Whether omni-kit's generator wrote it, not the framework's."""
+        """Return whether omni-kit's generator wrote it, not the framework's."""
         return written_by_omni_kit(self.text)
 
 
@@ -67,7 +67,7 @@ def differences(product: Product, config: str) -> list[Difference]:
 
 
 def code_difference(there: GeneratedFile, wanted: str, config: str) -> Difference | None:
-    """The first statement in which a file is not the generated text `wanted`; None where the code is the same."""
+    """The first statement in which a file is not the generated text `wanted`; None if the code is the same."""
     if _same_text(there, wanted):
         return None
     made = ast.parse(wanted)
@@ -88,7 +88,7 @@ def diff_difference(there: GeneratedFile, upstream: str, source_module: str) -> 
 
 
 def _same_text(there: GeneratedFile, wanted: str) -> bool:
-    """Whether the texts agree from the first statement on."""
+    """Return whether the texts agree from the first statement on."""
     if not there.tree.body:
         return False
     lines = there.text.splitlines(keepends=True)
@@ -98,7 +98,7 @@ def _same_text(there: GeneratedFile, wanted: str) -> bool:
 
 
 def _only_dropped(tree: ast.Module, wanted: ast.Module) -> bool:
-    """Whether a file only lacks top-level statements of kinds that the framework's generator drops."""
+    """Return whether a file only lacks top-level statements of kinds that the framework's generator drops."""
     here = Counter(ast.dump(node) for node in tree.body)
     there = Counter(ast.dump(node) for node in wanted.body)
     if here - there:

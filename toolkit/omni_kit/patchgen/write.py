@@ -84,12 +84,12 @@ def diff_path(output: Path) -> Path:
 
 
 def holds(path: Path, text: str) -> bool:
-    """Whether a file says exactly this, line ends included."""
+    """Return whether a file says exactly this, line ends included."""
     return path.is_file() and path.read_bytes() == text.encode()
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a patch generator wrote a file, by its header; a diff, by how unified diffs begin."""
+    """Return whether a patch generator wrote a file, by its header; a diff, by how unified diffs begin."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -74,7 +74,7 @@ class Branch:
     condition_ends: int = 0
 
     def ran(self, arcs: Arcs) -> bool:
-        """Whether these arcs went through it."""
+        """Return whether these arcs went through it."""
         first, last = self.inside
         if not self.absent:
             return any(first <= line <= last for arc in arcs for line in arc)
@@ -322,7 +322,7 @@ def _named_arguments(node: ast.expr) -> Iterator[str]:
 
 
 def _asks_machine(node: ast.expr) -> bool:
-    """Whether it asks for a device, a compiler, or what is installed."""
+    """Return whether it asks for a device, a compiler, or what is installed."""
     for item in within(node, ast.Attribute, ast.Call):
         name = last_name(item)
         if name in _MACHINE or (name.startswith("is_") and name.endswith("_available")):
@@ -341,7 +341,7 @@ def _says_only(body: Sequence[ast.stmt]) -> str:
 
 
 def _leaves(node: ast.If) -> bool:
-    """Whether what follows an `if` runs only where its condition does not hold."""
+    """Return whether what follows an `if` runs only where its condition does not hold."""
     return not node.orelse and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 

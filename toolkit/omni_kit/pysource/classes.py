@@ -35,11 +35,11 @@ class ClassRef:
         return self.mro[names.index(_key(cls)) + 1 :] if _key(cls) in names else cls.mro[1:]
 
     def derives(self, *names: str) -> bool:
-        """Whether a base, through whatever files, has one of these names."""
+        """Return whether a base, through whatever files, has one of these names."""
         return any(_name(entry) in names for entry in self.mro[1:])
 
     def is_a(self, *names: str) -> bool:
-        """Whether the class has, or derives from, one of these names."""
+        """Return whether the class has, or derives from, one of these names."""
         return self.node.name in names or self.derives(*names)
 
     def assigned(self, name: str) -> "tuple[ClassRef, ast.expr] | None":
@@ -77,7 +77,7 @@ def _functions(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 
 @remembered
 def readable(function: ast.FunctionDef) -> bool:
-    """Whether all statements of a function are of types that the interpreter follows."""
+    """Return whether all statements of a function are of types that the interpreter follows."""
     inner = (node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function)
     return all(isinstance(node, _FOLLOWED) for node in inner)
 
@@ -95,7 +95,7 @@ class ClassTable:
     makes: bool
 
     def find(self, key: object) -> "tuple[ClassRef, ast.Dict | None] | None":
-        """The class that stands for a key, with its named arguments if it has some; None where it has no such class."""
+        """The class that stands for a key, with its named arguments if it has some; None if it has no such class."""
         for name, item in zip(self.node.keys, self.node.values, strict=True):
             if not isinstance(name, ast.Constant) or name.value != key:
                 continue
@@ -148,7 +148,7 @@ def _bases(cls: ClassRef) -> Iterator[ClassRef | str]:
 
 
 def _merge(sequences: Sequence[Sequence[ClassRef | str]]) -> Iterator[ClassRef | str]:
-    """C3: the first head that stands in no other tail; where there is none, the first head."""
+    """C3: the first head that stands in no other tail; if there is none, the first head."""
     left = [list(sequence) for sequence in sequences if sequence]
     while left:
         tails = {_key(entry) for sequence in left for entry in sequence[1:]}

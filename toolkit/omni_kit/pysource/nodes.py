@@ -112,7 +112,7 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """Return an argument of a call given either way; None where it is not given, or `*` hides its position."""
+    """Return an argument of a call given either way; None if it is not given, or `*` hides its position."""
     named = keyword(call, name)
     if named is not None or any(isinstance(one, ast.Starred) for one in call.args):
         return named

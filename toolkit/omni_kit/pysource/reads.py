@@ -50,7 +50,7 @@ def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
     """The literal keys under which a function reads an argument that it uses as a mapping, and in no other way.
 
     Returns:
-        key -> whether the mapping must have it: `get` does without. Empty where the argument is used otherwise.
+        key -> whether the mapping must have it: `get` does without. Empty if the argument is used otherwise.
     """
     above = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     found: dict[str, bool] = {}

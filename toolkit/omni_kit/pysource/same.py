@@ -1,4 +1,4 @@
-"""Whether two trees are the same code."""
+"""Determine whether two trees are the same code."""
 
 import ast
 from collections.abc import Sequence
@@ -7,7 +7,10 @@ from omni_kit.pysource.nodes import FIELDS
 
 
 def same_code(one: object, two: object) -> bool:
-    """Whether two trees, or lists of trees, are the same code; positions and the spacing of docstrings do not count."""
+    """Return whether two trees, or lists of trees, are the same code.
+
+    Positions and the spacing of docstrings do not count.
+    """
     kind = type(one)
     if kind is not type(two):
         return False

@@ -34,7 +34,7 @@ class LazyNames(dict[str, Any]):
         return super().get(name, default) if name in self else default
 
     def __contains__(self, name: object) -> bool:
-        """Whether the module binds a name; statements that bind it are evaluated first."""
+        """Return whether the module binds a name; statements that bind it are evaluated first."""
         if not super().__contains__(name) and name in self._pending:
             self._evaluate(self._pending.pop(str(name)))
         return super().__contains__(name)

@@ -131,7 +131,7 @@ def passed(call: ast.Call, order: Iterable[str]) -> dict[str, ast.expr]:
 
 
 def misfit(signature: Signature, count: int, keywords: Iterable[str], partial: bool = False) -> str:
-    """Return why a call with `count` arguments by position and these names does not fit; empty where it does.
+    """Return why a call with `count` arguments by position and these names does not fit; empty if it does.
 
     What is wrong with the given arguments comes before what is missing.
     """

@@ -77,7 +77,7 @@ class _State:
 
 
 def _joined(states: Iterable[_State | None]) -> _State | None:
-    """The state where paths meet; None where none arrives."""
+    """The state where paths meet; None if none arrives."""
     there = [one for one in states if one is not None]
     if not there:
         return None
@@ -93,7 +93,7 @@ class _Flow:
     breaks: list[list[_State]] = field(default_factory=list)
 
     def block(self, body: Sequence[ast.stmt], state: _State | None) -> _State | None:
-        """The state behind statements; None where they do not end."""
+        """The state behind statements; None if they do not end."""
         for one in body:
             if state is None:
                 return None

@@ -72,7 +72,7 @@ def new_model(
     Args:
         name: the integration's name: a Python identifier.
         source: SOURCE of the command line.
-        target: the framework; None where only one scaffolds models of this kind.
+        target: the framework; None if only one scaffolds models of this kind.
         style: "plugin" for a package of its own below `into`, "in-tree" when `into` is the framework's checkout.
         kind: refuse if the model turns out to be of another kind; or the way of integrating it.
         force: overwrite files that somebody changed; write a plugin that replaces what the framework has itself.
@@ -264,7 +264,7 @@ def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
 
 
 def _verdict(subject: Subject) -> LayoutVerdict | None:
-    """The layout of the given checkpoint; None where none was given."""
+    """The layout of the given checkpoint; None if none was given."""
     if subject.weights is None:
         return None
     verdict = judge(read_weights(subject), subject.loaded)

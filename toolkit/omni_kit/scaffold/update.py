@@ -38,7 +38,7 @@ class Update:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is left for a person to decide."""
+        """Return whether nothing is left for a person to decide."""
         return all(change.action != "conflict" for change in self.changes)
 
 
@@ -87,7 +87,7 @@ def update(directory: Path, *, source: str | None = None, dry_run: bool = False)
 
     Args:
         directory: the integration's directory, with its `.omni-kit.toml`.
-        source: where the model is now; None where it was.
+        source: where the model is now; None if it was.
         dry_run: decide everything, write nothing.
 
     Raises:

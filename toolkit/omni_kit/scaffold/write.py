@@ -118,7 +118,7 @@ def leads_nowhere(path: Path) -> bool:
 
 
 def read_existing(root: Path, relative: str) -> str | None:
-    """The text of a file that may be replaced; None where nothing is.
+    """The text of a file that may be replaced; None if nothing is.
 
     Raises:
         BadInput: it lies outside `root`, no file can be there, or what is there is no text.

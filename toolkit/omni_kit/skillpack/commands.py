@@ -24,8 +24,8 @@ class Command:
 
     Attributes:
         options: flags, with their hyphens.
-        commands: its own commands by name; None where they are not known.
-        about: what it does, in one sentence; empty where that is not known.
+        commands: its own commands by name; None if they are not known.
+        about: what it does, in one sentence; empty if that is not known.
     """
 
     name: str

@@ -10,6 +10,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+_HTML_LINK = re.compile(r"""<(?:a|img)\s[^>]*?\b(?:href|src)=["']([^"']+)""", re.IGNORECASE)
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
@@ -61,7 +62,7 @@ class Page:
 
     @cached_property
     def front_matter(self) -> str | None:
-        """The text between the first two lines of hyphens; None where the page does not begin with one."""
+        """The text between the first two lines of hyphens; None if the page does not begin with one."""
         match = _FRONT_MATTER.match(self.text)
         return (match[1] or "") if match else None
 
@@ -128,6 +129,9 @@ class Page:
                 number = 0
             elif token.type in ("th_close", "td_close"):
                 number += 1
+            elif token.type == "html_block":
+                for match in _HTML_LINK.finditer(re.sub(r"<!--.*?-->", "", token.content, flags=re.DOTALL)):
+                    yield "link", Span(match[1], line, token.content, "", self.section_of(line))
             elif token.type == "inline":
                 if head:
                     columns.append(token.content)
@@ -146,3 +150,5 @@ class Page:
                 line += found.count("\n")
             elif target is not None:
                 yield "link", Span(str(target), *where)
+            elif child.type == "html_inline":
+                yield from (("link", Span(match[1], *where)) for match in _HTML_LINK.finditer(child.content))

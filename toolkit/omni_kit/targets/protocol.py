@@ -26,7 +26,7 @@ class Requirement:
     Attributes:
         name: the distribution.
         needed_by: the command that needs it.
-        module: as it is imported; empty where that is the distribution's name.
+        module: as it is imported; empty if that is the distribution's name.
         apart: it belongs into an environment of its own, and is missed only by who asks for its target.
         accepts: what the beginning of its version must be, read when it is asked; any version without it, or where it
             finds none.
@@ -184,7 +184,7 @@ class IntegrationPlan:
         checked: its own checks run on what was written, and what they find is left to do, too.
         derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
             the folder of all of them.
-        replaces: what the framework has itself, with its place, that the integration replaces; empty where nothing.
+        replaces: what the framework has itself, with its place, that the integration replaces; empty if nothing.
     """
 
     base: str
@@ -216,7 +216,7 @@ class Integration:
         """Kind of the model or pipeline that it integrates.
 
         Raises:
-            BadInput: that cannot be told.
+            BadInput: that cannot be determined.
         """
         return self.tell_kind()
 
@@ -226,7 +226,7 @@ class KindHandler(Protocol):
 
     @property
     def templates(self) -> str:
-        """The folder of its templates, below that of the target; empty where it scaffolds none of this kind."""
+        """The folder of its templates, below that of the target; empty if it scaffolds none of this kind."""
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """The files and edits of an integration.
@@ -314,7 +314,7 @@ class Target(Protocol):
         """Requirements to install, each with its command and reason."""
 
     def at(self, path: Path) -> Integration | None:
-        """The integration whose own directory `path` is; None where it is none. Looks at nothing below.
+        """The integration whose own directory `path` is; None if it is none. Looks at nothing below.
 
         Every target is asked about every path: broken files in it may be those of others.
         """
@@ -332,7 +332,7 @@ class ReportsSupport(Protocol):
     """A target that can say which models it has itself."""
 
     def has(self, subject: Subject) -> Sequence[Decision]:
-        """Return what the framework has of a model, each with its place; empty where nothing."""
+        """Return what the framework has of a model, each with its place; empty if nothing."""
 
 
 @runtime_checkable
@@ -383,12 +383,12 @@ def scaffolded(target: Target) -> list[Kind]:
 
 
 def kind_taken(target: Target, kinds: Sequence[Kind]) -> Kind | None:
-    """The first of a subject's kinds that a target scaffolds; None where it scaffolds none."""
+    """The first of a subject's kinds that a target scaffolds; None if it scaffolds none."""
     return next((kind for kind in kinds if kind in scaffolded(target)), None)
 
 
 def variants_of(target: Target, kind: Kind) -> Sequence[str]:
-    """The ways in which a target integrates models of a kind; none where there is only one."""
+    """The ways in which a target integrates models of a kind; none if there is only one."""
     handler = target.kinds[kind]
     return handler.variants if isinstance(handler, HasVariants) else ()
 

@@ -36,7 +36,7 @@ class Restored(NamedTuple):
 
 
 def said(restored: Sequence[Restored]) -> str:
-    """One line about what was restored; empty where nothing was."""
+    """One line about what was restored; empty if nothing was."""
     shown = ", ".join(f"{one.name} ({one.where})" for one in restored)
     return f"removed names were taken from {restored[0].version}, in this process only: {shown}" if shown else ""
 
@@ -101,7 +101,7 @@ def _imported(root: Path, library: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _define(names: dict[str, Any], tree: ast.Module, name: str, file: Path) -> bool:
-    """Whether the definition of a name could be run among a module's names, with what it needs and they lack."""
+    """Return whether the definition of a name could be run among a module's names, with what it needs and they lack."""
     node = next((one for one in tree.body if getattr(one, "name", None) == name), None)
     if node is None:
         return False

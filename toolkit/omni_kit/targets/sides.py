@@ -319,7 +319,7 @@ class Bindable:
 
     Attributes:
         name: as the framework's settings call it.
-        missing: why this machine cannot run it; empty where it can be tried.
+        missing: why this machine cannot run it; empty if it can be tried.
         plain: it is upstream's own code, and needs no proof.
         along: setting -> kernel that it needs in other slots.
         training: dotted path -> value in a training file, where that is not the setting at `settings_place`.
@@ -507,7 +507,7 @@ class TrainingRun:
         arguments: of the launcher, the training file first.
         processes: how many there are.
         checkpoint: what it starts from, in upstream's layout.
-        export: the directory that upstream must load as it is; empty where there is none.
+        export: the directory that upstream must load as it is; empty if there is none.
         adapter: the directory of an adapter.
         first: the first step that it takes.
         resumes: the run that it resumes.
@@ -550,7 +550,7 @@ class TrainsPlainly(Upstream, Protocol):
         """Return the loss of a micro-batch, and its weight in the mean over all of them."""
 
     def use(self, model: "torch.nn.Module", checkpoint: Path) -> str:
-        """Let a loaded model do once what it is for; why it cannot, empty where it can.
+        """Let a loaded model do once what it is for; why it cannot, empty if it can.
 
         Args:
             checkpoint: what it was trained from, with what it needs around it.

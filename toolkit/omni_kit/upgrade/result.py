@@ -59,13 +59,13 @@ class ModelUpgrade:
 
     @property
     def proven(self) -> bool:
-        """Whether nothing is left to a person, and every stage that applies passed."""
+        """Return whether nothing is left to a person, and every stage that applies passed."""
         told = not self.left and not self.count("conflict") and not any(one.error for one in self.configs)
         return told and bool(self.stages) and all(one.status in ("passed", "not applicable") for one in self.stages)
 
     @property
     def wrong(self) -> bool:
-        """Whether a stage failed or something is left to a person; not proven without this means not tested."""
+        """Return whether a stage failed or something is left to a person; not proven without this means not tested."""
         told = bool(self.left) or bool(self.count("conflict")) or any(one.error for one in self.configs)
         return told or any(one.status == "failed" for one in self.stages)
 
@@ -114,7 +114,7 @@ class Bump:
 
     @property
     def proven(self) -> bool:
-        """Whether every model is proven, and the framework's own code fits."""
+        """Return whether every model is proven, and the framework's own code fits."""
         return bool(self.models) and not self.runtime and all(model.proven for model in self.models)
 
     @property

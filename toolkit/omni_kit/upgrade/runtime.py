@@ -62,7 +62,7 @@ class _Version:
 
     @cache  # noqa: B019 - lives as long as one look
     def has(self, module: str, name: str) -> bool:
-        """Whether a module has a name; one that makes names at run time has all that it mentions."""
+        """Return whether a module has a name; one that makes names at run time has all that it mentions."""
         path = self.libraries.file_of(module)
         if path is None:
             return False
@@ -76,7 +76,7 @@ class _Version:
 
     @cache  # noqa: B019
     def _anywhere(self, name: str) -> bool:
-        """Whether any module of the library defines a name that its package exports lazily."""
+        """Return whether any module of the library defines a name that its package exports lazily."""
         needles = (f"class {name}(", f"class {name}:", f"def {name}(", f"{name} =", f'"{name}"')
         return any(needle in text for text in self._texts for needle in needles)
 

@@ -21,7 +21,7 @@ def follow_toys(folder: Path, root: Path, old: Library, new: Library, *, write: 
     """Bring the toy configs of a model up to date; values that a person chose stay.
 
     Args:
-        folder: the model's directory, whose toy lies in it, or in the tests of the checkout at `root`.
+        folder: the model's directory, whose toy is in it, or in the tests of the checkout at `root`.
 
     Returns:
         The files that changed or would.
@@ -37,7 +37,7 @@ def follow_toys(folder: Path, root: Path, old: Library, new: Library, *, write: 
 
 
 def _followed(file: Path, old: Library, new: Library) -> dict[str, Any] | None:
-    """A toy config under the newer version; None where nothing changes, or one version does not have its model."""
+    """A toy config under the newer version; None if nothing changes, or one version does not have its model."""
     try:
         ours = read_mapping(file)
         base, theirs = (_derived(library, str(ours.get("model_type", ""))) for library in (old, new))

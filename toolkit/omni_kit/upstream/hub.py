@@ -81,7 +81,7 @@ def hub_headers(
 
 
 def _answers() -> bool:
-    """Whether the hub answers at all, and soon: its client would try again and again for half a minute."""
+    """Return whether the hub answers at all, and soon: its client would try again and again for half a minute."""
     from huggingface_hub import constants, get_session
 
     said: Queue[bool] = Queue()

@@ -28,7 +28,7 @@ def path_of(given: str) -> Path | None:
 
 
 def weights_at(path: Path, given: str) -> Path | None:
-    """The shard, the index or the directory to read headers from; None where there are only configs.
+    """The shard, the index or the directory to read headers from; None if there are only configs.
 
     Raises:
         BadInput: what lies there holds neither, or weights of another format.
@@ -64,7 +64,7 @@ def refuse_pickles(directory: Path) -> None:
 
 
 def one_of_several(path: Path) -> bool:
-    """Whether a file is a shard of a checkpoint that has others, by its name or by an index next to it."""
+    """Return whether a file is a shard of a checkpoint that has others, by its name or by an index next to it."""
     if path.suffix != ".safetensors" or path.is_dir():
         return False
     match = _SHARD.search(path.name)

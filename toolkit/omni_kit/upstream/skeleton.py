@@ -26,7 +26,7 @@ class Parameter:
 
     Attributes:
         name: full name ("model.layers.0.mlp.experts.gate_up_proj").
-        shape: dimensions; None where one could not be read.
+        shape: dimensions; None if one could not be read.
         owner: class of the module that holds it.
         where: file:line of its assignment.
         certain: False when it stands behind a condition that could not be decided.

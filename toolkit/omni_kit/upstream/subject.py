@@ -55,7 +55,7 @@ class Subject:
     Attributes:
         given: SOURCE as typed.
         library: the version of the library whose classes it is of.
-        name: the model_type of transformers, or the class of diffusers; empty where neither is known.
+        name: the model_type of transformers, or the class of diffusers; empty if neither is known.
         directory: where its files lie; None for a name.
         weights: the shard, the index, the directory or the repository to read headers from; None when there are only
             configs.
@@ -87,7 +87,7 @@ class Subject:
 
     @property
     def identified(self) -> bool:
-        """Whether it says which model it is, by type, class or architecture."""
+        """Return whether it says which model it is, by type, class or architecture."""
         return bool(self.name or self.architectures)
 
     @cached_property
@@ -142,7 +142,7 @@ class Subject:
 
     @property
     def known_model(self) -> UpstreamModel | None:
-        """`model`; None where nothing says which model it is, or where it is none of transformers.
+        """`model`; None if nothing says which model it is, or where it is none of transformers.
 
         Raises:
             BadInput: as `model`.
@@ -151,7 +151,9 @@ class Subject:
 
     @property
     def known_class(self) -> bool:
-        """Whether it is of a class that diffusers has: original authors sign configs, too, by classes of their own."""
+        """Return whether it is of a class that diffusers has: original authors sign configs, too, by classes of their
+        own.
+        """
         return self.library.name == DIFFUSERS and find_class(self.library, self.name) is not None
 
     @cached_property
@@ -243,7 +245,7 @@ def open_source(
 
 
 def open_name(name: str) -> Subject:
-    """Return the Subject of a model_type or a class of diffusers, whatever lies in the working directory.
+    """Return the Subject of a model_type or a class of diffusers, whatever is in the working directory.
 
     Raises:
         BadInput: neither installed library has the name.
@@ -297,7 +299,7 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
 
 
 def _prefix_of_name(given: str, libraries: _Libraries) -> str:
-    """The library that has a model of that name; empty where none has."""
+    """The library that has a model of that name; empty if none has."""
     if not given.isidentifier() and "-" not in given:
         return ""
     if given[:1].isupper():
@@ -403,7 +405,7 @@ def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
 
 
 def _experts_left_open(library: Library, name: str) -> str:
-    """The number of experts that a config class has and gives no default; empty where there is none."""
+    """The number of experts that a config class has and gives no default; empty if there is none."""
     defaults = config_class(library, name).defaults
     open_counts = (one for one in transformers_traits.EXPERT_COUNTS if one in defaults and defaults[one].value is None)
     return next(open_counts, "")

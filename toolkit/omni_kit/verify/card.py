@@ -62,7 +62,7 @@ class Card:
         suppressions: findings that the integration's own files silence; each "path:line rule".
         baseline: known findings that a settings file names, which are left out elsewhere and count here.
         pins: digests, versions and machine that the verdict hangs on.
-        branches: how much of the code the levels executed, as `BranchReport.to_json`; empty where it was not measured.
+        branches: how much of the code the levels executed, as `BranchReport.to_json`; empty if it was not measured.
         notes: what could not be measured, and why.
         review: how it differs from a fresh scaffold, where that was asked for; no part of the file.
     """
@@ -126,7 +126,7 @@ class Card:
         }
 
     def not_executed(self, most: int = 8) -> list[str]:
-        """Return how much of the code was executed, and which branches were not, bounded; nothing where unmeasured."""
+        """Return how much of the code was executed, and which branches were not, bounded; nothing if unmeasured."""
         found = self.branches
         if not found:
             return []

@@ -57,7 +57,7 @@ def own_files(files: Iterable[Path]) -> Iterator[Path]:
 
 
 def digest(file: Path) -> str:
-    """Return the SHA-256 of a file; empty where there is none that can be read."""
+    """Return the SHA-256 of a file; empty if there is none that can be read."""
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     except (OSError, ValueError):
@@ -88,7 +88,7 @@ def _config_digest(source: str) -> str:
 
 
 def _upstream_digest(source: str) -> str:
-    """Of upstream's file that defines the model; empty where that cannot be told."""
+    """Of upstream's file that defines the model; empty if that cannot be determined."""
     try:
         subject = open_source(source) if Path(source).is_absolute() else open_name(source)
         model = subject.loaded if source else None

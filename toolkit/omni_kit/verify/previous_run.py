@@ -32,7 +32,7 @@ class Earlier:
 
     @cached_property
     def _kept(self) -> tuple[dict[str, Stage], dict[str, str], dict[str, list[tuple[int, int]]]]:
-        """Return the stages by name, the digests of the files that they hang on, and what they executed; nothing where
+        """Return the stages by name, the digests of the files that they hang on, and what they executed; nothing if
         one has changed.
         """
         if not can_confine():
@@ -74,7 +74,7 @@ class Earlier:
         """Remember what passed, and forget what no longer does; without a writable cache the next run starts over.
 
         Args:
-            loaded: the files that the stages which ran hang on; None where that is unknown, so none is remembered.
+            loaded: the files that the stages which ran hang on; None if that is unknown, so none is remembered.
             executed: see `executed`; of all stages, those of earlier runs included.
         """
         ran = {stage.stage: stage for stage in stages if not (stage.resumed or stage.left_out)}

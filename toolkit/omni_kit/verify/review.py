@@ -51,7 +51,7 @@ class Hunk:
         line: the first line that differs, in the integration's file; of removed lines, the one before.
         functions: the functions that the lines are in.
         diff: from the scaffold to the integration, in unified form.
-        remarks: what speaks of it; nothing where it is unexplained.
+        remarks: what speaks of it; nothing if it is unexplained.
     """
 
     path: str
@@ -179,7 +179,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _is_generated(file: Path) -> bool:
-    """Whether patchgen wrote a file: its patch config is what people change."""
+    """Return whether patchgen wrote a file: its patch config is what people change."""
     return file.parent.name == "generated"
 
 
@@ -262,7 +262,7 @@ def _speaks(remark: Remark, hunk: Hunk, root: Path, replaced: Collection[str]) -
 
 
 def _same_function(name: str, other: str) -> bool:
-    """Whether one of two qualified names is the other, or a class that holds it."""
+    """Return whether one of two qualified names is the other, or a class that holds it."""
     return bool(other) and (name == other or other.startswith(f"{name}.") or name.startswith(f"{other}."))
 
 

@@ -292,7 +292,7 @@ class _Run:
         return Stage(TESTS, "failed" if wrong else "passed", wrong, figure, command=command)
 
     def _branched(self) -> Stage:
-        """Whether the levels executed enough of the code."""
+        """Return whether the levels executed enough of the code."""
         command = shlex.join(["omni-kit", "verify", str(self.path), "--min-branches", str(self.min_branches)])
         found = self._branches
         if found is None or self.min_branches is None:
@@ -360,7 +360,7 @@ def _judged(level: LevelResult, command: str) -> Stage:
 
 
 def _proven(report: ParityReport | None, command: str) -> Stage:
-    """Whether faults that are injected are noticed, and blamed on the right module."""
+    """Return whether faults that are injected are noticed, and blamed on the right module."""
     proof = report.prove if report is not None else None
     if proof is None or not proof.faults:
         failed = report is not None and any(level.status == "fail" for level in report.levels)

@@ -11,7 +11,7 @@ _BASE, _PIPELINE = "ModularPipelineBlocks", "ModularPipeline"
 
 
 def is_leaf(cls: ClassRef) -> bool:
-    """Whether a block does something itself, and is not made of others."""
+    """Return whether a block does something itself, and is not made of others."""
     made_of_others = any(
         cls.derives(f"{sort}PipelineBlocks") for sort in ("Sequential", "Conditional", "Auto", "LoopSequential")
     )
@@ -19,7 +19,7 @@ def is_leaf(cls: ClassRef) -> bool:
 
 
 def named(cls: ClassRef, attribute: str, spec: str) -> set[str] | None:
-    """The names in a property of a block that gives a list of specs; None where they cannot be read.
+    """The names in a property of a block that gives a list of specs; None if they cannot be read.
 
     Args:
         attribute: such as "inputs".
@@ -80,7 +80,7 @@ def asked_for(node: ast.AST, holder: str) -> set[str]:
 
 
 def stored(cls: ClassRef) -> set[str] | None:
-    """The attributes that methods of a block set on anything; None where some are set by names that are computed."""
+    """The attributes that methods of a block set on anything; None if some are set by names that are computed."""
     found: set[str] = set()
     for function in methods(cls.node):
         if any(calls(function, "setattr")):

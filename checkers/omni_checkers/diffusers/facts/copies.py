@@ -51,7 +51,7 @@ def _casings(before: str, after: str) -> list[tuple[str, str]]:
 
 
 def original_of(library: Library, place: str) -> str | None:
-    """The code that a dotted place names; None where there is none."""
+    """The code that a dotted place names; None if there is none."""
     parts = place.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         file = library.module_file(".".join(["diffusers", *parts[:cut]]))
@@ -109,7 +109,7 @@ def _deeper(line: str, indent: int) -> bool:
 
 
 def same_copy(copy: Copy, original: str) -> bool:
-    """Whether a copy runs as its source does, with its changes, under whatever name.
+    """Return whether a copy runs as its source does, with its changes, under whatever name.
 
     Formatting, docstrings and annotations do not count.
     """

@@ -9,7 +9,7 @@ _DEPRECATIONS = ("DeprecationWarning", "FutureWarning", "PendingDeprecationWarni
 
 
 def is_old_name(cls: ClassRef) -> bool:
-    """Whether a class only keeps an old name of its base: it warns of its deprecation, and changes nothing."""
+    """Return whether a class only keeps an old name of its base: it warns of its deprecation, and changes nothing."""
     own = methods(cls.node)
     if any(last_name(one) == "deprecated" for one in cls.node.decorator_list):
         return not own
@@ -18,7 +18,7 @@ def is_old_name(cls: ClassRef) -> bool:
 
 
 def _warns(statement: ast.stmt) -> bool:
-    """Whether a statement is a deprecation warning, whatever the arguments are."""
+    """Return whether a statement is a deprecation warning, whatever the arguments are."""
     match statement:
         case ast.Expr(ast.Call() as call) if last_name(call) == "deprecate":
             return True
@@ -28,7 +28,7 @@ def _warns(statement: ast.stmt) -> bool:
 
 
 def _says_or_makes(statement: ast.stmt) -> bool:
-    """Whether a statement of a constructor is about a warning, or leaves the work to another class."""
+    """Return whether a statement of a constructor is about a warning, or leaves the work to another class."""
     match statement:
         case ast.Assign([ast.Name()], ast.Constant(str()) | ast.JoinedStr()) | ast.Expr(ast.Constant()):
             return True

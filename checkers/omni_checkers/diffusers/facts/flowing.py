@@ -40,7 +40,7 @@ def _made(function: ast.FunctionDef) -> Iterator[tuple[set[str], ast.expr]]:
 
 
 def variables(targets: Sequence[ast.expr]) -> list[str] | None:
-    """The names in targets of an assignment, in their order; None where something else is set, too."""
+    """The names in targets of an assignment, in their order; None if something else is set, too."""
     plain: list[str] = []
     for target in targets:
         for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:

@@ -35,7 +35,7 @@ def foreign_imports(source: SourceFile, library: Library) -> Iterator[tuple[ast.
 
 
 def _exported_under_condition(source: SourceFile) -> bool:
-    """Whether the package of a file asks for more than torch and transformers before it exports the file."""
+    """Return whether the package of a file asks for more than torch and transformers before it exports the file."""
     exporting = source.path.with_name("__init__.py")
     if exporting == source.path or not exporting.is_file():
         return False

@@ -8,7 +8,7 @@ from omni_kit.pysource.signatures import parameters
 
 
 def components_of(cls: ClassRef) -> set[str] | None:
-    """The names of a pipeline's components; None where they are registered in a way that cannot be read."""
+    """The names of a pipeline's components; None if they are registered in a way that cannot be read."""
     found: set[str] = set()
     for entry in cls.mro:
         init = entry.defines("__init__") if isinstance(entry, ClassRef) else None

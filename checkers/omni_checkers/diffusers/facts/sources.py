@@ -16,7 +16,7 @@ class Packages(Library):
     """A package of its own next to an installed diffusers; `name` and `root` are those of the package itself.
 
     Attributes:
-        beside: diffusers; None where it is not installed, and then nothing of it is read.
+        beside: diffusers; None if it is not installed, and then nothing of it is read.
     """
 
     beside: Library | None = None

@@ -109,7 +109,7 @@ def _kept(cls: type, model: Any, others: Sequence[tuple[str, Any, Any]]) -> Iter
 
 
 def _other(value: Any) -> Any:
-    """Another value of the same sort; None where there is none that is sure to be one."""
+    """Another value of the same sort; None if there is none that is sure to be one."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int) and value > 0:

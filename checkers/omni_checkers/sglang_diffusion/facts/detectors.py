@@ -1,4 +1,4 @@
-"""Whether a detector of a registration says yes to a name, without running it."""
+"""Determine whether a detector of a registration says yes to a name, without running it."""
 
 import ast
 from typing import Any
@@ -9,7 +9,7 @@ from omni_kit.pysource.source import SourceFile
 
 
 def detects(registration: Registration, name: str) -> bool:
-    """Whether one of the detectors says yes to a name in small letters; what cannot be followed says no."""
+    """Return whether one of the detectors says yes to a name in small letters; what cannot be followed says no."""
     listed = registration.given.get("model_detectors")
     return any(_says_yes(registration.source, item, name) for item in getattr(listed, "elts", []))
 

@@ -16,7 +16,7 @@ STEPS = 10
 
 
 def grid(node: ast.expr, function: ast.FunctionDef) -> list[float] | None:
-    """The values of an expression of a function for STEPS steps; None where it cannot be read."""
+    """The values of an expression of a function for STEPS steps; None if it cannot be read."""
     try:
         found = _Unset(_Steps(function), Path(), "", Scope({})).value(node)
         return [float(one) for one in found] if isinstance(found, (list, np.ndarray)) else None

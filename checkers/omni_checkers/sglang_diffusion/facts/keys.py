@@ -139,7 +139,7 @@ class _EveryPath(Frame):
 
 
 def words_read(function: ast.FunctionDef) -> Iterator[str] | None:
-    """The names that a function reads of its `**kwargs`; None where it passes them on, or reads them otherwise."""
+    """The names that a function reads of its `**kwargs`; None if it passes them on, or reads them otherwise."""
     spread = function.args.kwarg
     if spread is None:
         return iter(())

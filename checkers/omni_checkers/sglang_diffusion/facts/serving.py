@@ -42,7 +42,7 @@ class Serving:
     in_tree: bool
 
     def is_own(self, cls: ClassRef) -> bool:
-        """Whether a class stands in a file of the integration."""
+        """Return whether a class stands in a file of the integration."""
         return cls.source.path in self.own
 
     @cached_property
@@ -158,7 +158,7 @@ class Serving:
 
     @cached_property
     def upstream_denoiser(self) -> str:
-        """The class of diffusers that denoises; empty where that is not known."""
+        """The class of diffusers that denoises; empty if that is not known."""
         try:
             return self.upstream.denoiser.class_name if self.upstream is not None else ""
         except BadInput:
@@ -166,7 +166,7 @@ class Serving:
 
     @cached_property
     def required(self) -> tuple[list[str], ast.expr, SourceFile] | None:
-        """The components that it asks for, and where; None where they are not written out."""
+        """The components that it asks for, and where; None if they are not written out."""
         found = self.cls.assigned("_required_config_modules")
         if found is None:
             return None

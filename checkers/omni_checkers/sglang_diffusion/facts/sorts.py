@@ -1,4 +1,4 @@
-"""Whether an expression is evidently a list, or evidently a tensor."""
+"""Determine whether an expression is evidently a list, or evidently a tensor."""
 
 import ast
 from enum import Enum

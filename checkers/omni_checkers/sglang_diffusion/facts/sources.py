@@ -45,7 +45,7 @@ class Sources(Library):
         return holder.show(file) if holder is not None else file.as_posix()
 
     def read(self, file: Path) -> SourceFile | None:
-        """A parsed file; None where it cannot be read, or belongs to none of the packages."""
+        """A parsed file; None if it cannot be read, or belongs to none of the packages."""
         if not any(file.is_relative_to(library.root) for library in self._all):
             return None
         try:
@@ -122,7 +122,7 @@ def class_named(source: SourceFile, node: ast.AST | None, within: ast.AST | None
 
 
 def unseen_bases(cls: ClassRef) -> list[str]:
-    """Bases that lie in no package that is read."""
+    """Bases that are in no package that is read."""
     return [entry for entry in cls.mro if isinstance(entry, str) and entry not in _PLAIN]
 
 

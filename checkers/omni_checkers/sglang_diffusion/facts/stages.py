@@ -86,13 +86,13 @@ def calls_in_order(node: ast.AST) -> list[ast.Call]:
 
 
 def is_standard(cls: ClassRef) -> bool:
-    """Whether a stage is SGLang's own, for all models."""
+    """Return whether a stage is SGLang's own, for all models."""
     place = cls.source.path.as_posix()
     return STANDARD in place and "/model_specific_stages/" not in place
 
 
 def before_denoising(stages: list[StageUse]) -> list[StageUse] | None:
-    """The stages before SGLang's own DenoisingStage; None where the pipeline denoises otherwise.
+    """The stages before SGLang's own DenoisingStage; None if the pipeline denoises otherwise.
 
     A stage that derives from DenoisingStage may read other things: the pipeline is not judged by what the standard one
     reads.

@@ -43,7 +43,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module | None:
-        """Its code; None where it cannot be read."""
+        """Its code; None if it cannot be read."""
         if self.path.is_dir() or self.path.suffix not in (".py", ".pyi"):
             return None
         try:
@@ -53,7 +53,7 @@ class Module:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may have names that do not stand in it."""
+        """Return whether it may have names that do not stand in it."""
         if self.tree is None:
             return not self.path.is_dir()
         text = parse_file(self.path)[0]
@@ -91,12 +91,12 @@ class Installed:
         self.folders = tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
     def has(self, package: str) -> bool:
-        """Whether a package of that name can be imported."""
+        """Return whether a package of that name can be imported."""
         return package in sys.builtin_module_names or self.module(package) is not None
 
     @cache  # noqa: B019 - as long as the run
     def module(self, name: str) -> Module | None:
-        """A module by its dotted name; None where there is none."""
+        """A module by its dotted name; None if there is none."""
         parent, _, last = name.rpartition(".")
         if not parent:
             found = [module for folder in self.folders if (module := _module_in(folder, last, name)) is not None]
@@ -289,7 +289,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _occurs(module: Module, name: str) -> bool:
-    """Whether a module that makes names, or a file of its package, has the word at all."""
+    """Return whether a module that makes names, or a file of its package, has the word at all."""
     word = re.compile(rf"\b{re.escape(name)}\b".encode())
     if module.folder is None:
         return module.tree is None or word.search(module.path.read_bytes()) is not None

@@ -82,7 +82,7 @@ class Programs:
         return plain and call.program not in _NEVER and shutil.which(call.program) is None
 
     def may_take(self, call: Call, flag: str) -> bool:
-        """Whether the program of a call, or any of its commands, has a flag; True where that is not known."""
+        """Return whether the program of a call, or any of its commands, has a flag; True where that is not known."""
         here = self.understands(call)
         if here is None:
             return call.program not in _BUILTINS
@@ -129,7 +129,7 @@ def _file_of(call: Call) -> Path | None:
 
 
 def _is_installed(file: Path) -> bool:
-    """Whether a distribution of Python that is installed next to it has brought a program."""
+    """Return whether a distribution of Python that is installed next to it has brought a program."""
     return file.name in _brought(file.parent)
 
 
@@ -143,7 +143,7 @@ def _brought(folder: Path) -> frozenset[str]:
 
 @cache
 def _is_described(file: Path) -> bool:
-    """Whether a program's man page or completion names `--help`; a script must name it itself, too."""
+    """Return whether a program's man page or completion names `--help`; a script must name it itself, too."""
     prefix = file.parent.parent / "share" if file.parent.name == "bin" else Path("/usr/share")
     pages = [*prefix.glob(f"man/man1/{file.name}.1*"), prefix / "bash-completion" / "completions" / file.name]
     if not any(_HELP.search(_content(page)) for page in pages):
@@ -153,7 +153,7 @@ def _is_described(file: Path) -> bool:
 
 
 def _content(file: Path) -> bytes:
-    """A file's bytes, unpacked; none where it cannot be read."""
+    """A file's bytes, unpacked; none if it cannot be read."""
     try:
         data = file.read_bytes() if file.is_file() else b""
         return gzip.decompress(data) if file.suffix == ".gz" else data
@@ -176,7 +176,7 @@ def _flag(word: str) -> str:
 
 
 def _takes(flag: str, options: set[str], ours: bool) -> bool:
-    """Whether a flag is there, as far as that is known; of others' programs long ones are looked up."""
+    """Return whether a flag is there, as far as that is known; of others' programs long ones are looked up."""
     if flag in options or flag in ("--help", "--version", "-h"):
         return True
     return not ours and (not flag.startswith("--") or not options - {"--help", "--version"})

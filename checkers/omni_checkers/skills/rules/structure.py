@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.subject import Subject
 from omni_kit.skillpack.page import Page
 
-_LISTED = {".md", ".py", ".sh", ".json", ".yaml", ".yml", ".toml", ".txt", ".jinja"}
-_LEFT_OUT = {"LICENSE.txt", "LICENSE.md", "NOTICE.txt", "requirements.txt", "README.md", "CHANGELOG.md", "__init__.py"}
+_LEFT_OUT = re.compile(r"\.|LICEN[CS]E|NOTICE|COPYING|README|CHANGELOG|requirements\.txt$|__init__\.py$|plugin\.json$")
 
 
 class Unreferenced(Rule):
@@ -27,7 +27,11 @@ class Unreferenced(Rule):
     name = "unreferenced-file"
     target = "skill"
     severity = Severity.warning
-    BAD = ({"SKILL.md": HEAD, "references/details.md": "# Details\n"},)
+    BAD = (
+        {"SKILL.md": HEAD, "references/details.md": "# Details\n"},
+        {"SKILL.md": f"{HEAD}<!-- see references/details.md -->\n", "references/details.md": "# Details\n"},
+        {"SKILL.md": f"{HEAD}See `more-sums.csv`.\n", "more-sums.csv": "1,2\n", "sums.csv": "1,2\n"},
+    )
     GOOD = (
         {
             "SKILL.md": f"{HEAD}When a sum overflows, read `references/details.md`.\n",
@@ -36,10 +40,10 @@ class Unreferenced(Rule):
     )
 
     def check(self, skill: Subject) -> Findings:
-        files = [path for path in skill.files if path.suffix in _LISTED and path.name not in _LEFT_OUT]
+        files = [path for path in skill.files if not _LEFT_OUT.match(path.name)]
         reached, pending = {skill.file}, [skill.file]
         while pending:
-            text = pending.pop().read_text(encoding="utf-8", errors="replace")
+            text = _visible(pending.pop().read_text(encoding="utf-8", errors="replace"))
             for path in files:
                 if path not in reached and _names(text, path.relative_to(skill.path)):
                     reached.add(path)
@@ -50,10 +54,17 @@ class Unreferenced(Rule):
 
 
 def _names(text: str, path: Path) -> bool:
-    folders = [f"{folder.as_posix()}/" for folder in path.parents if folder.as_posix() != "."]
-    module = rf"\b(?:import|from)\s+[\w.]*\b{re.escape(path.stem)}\b" if path.suffix == ".py" else r"(?!)"
-    whole = any(re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in folders)
-    return path.name in text or path.as_posix() in text or whole or bool(re.search(module, text))
+    """Return whether a text contains a file's name, a folder of it, or an import of its module."""
+    patterns = [rf"(?<![\w.-]){re.escape(path.name)}(?![\w-])"]
+    for folder in (re.escape(one.as_posix()) for one in path.parents if one != Path()):
+        patterns += [rf"(?<![\w-]){folder}/(?![\w.-])", rf"[`'\"/]{folder}[`'\"]"]
+    if path.suffix == ".py":
+        patterns.append(rf"\b(?:import|from)\s+[\w.]*\b{re.escape(path.stem)}\b")
+    return any(re.search(pattern, text) for pattern in patterns)
+
+
+def _visible(text: str) -> str:
+    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
 
 
 class MissingAnchor(Rule):
@@ -69,9 +80,14 @@ class MissingAnchor(Rule):
     target = "skill"
     BAD = (
         {"SKILL.md": f"{HEAD}See [below](#limits).\n"},
+        {"SKILL.md": f"{HEAD}See [below](#gr%C3%B6%C3%9Fe).\n"},
+        {"SKILL.md": f"{HEAD}See <a href='#limits'>below</a>.\n"},
         {"SKILL.md": f"{HEAD}See [limits](references/more.md#limits).\n", "references/more.md": "# More\n"},
     )
-    GOOD = ({"SKILL.md": f"{HEAD}See [below](#what-it-can-do).\n\n## What it can do?\n"},)
+    GOOD = (
+        {"SKILL.md": f"{HEAD}See [below](#what-it-can-do).\n\n## What it can do?\n"},
+        {"SKILL.md": f"{HEAD}See [below](#gr%C3%B6%C3%9Fe).\n\n## Größe\n"},
+    )
 
     def check(self, skill: Subject) -> Findings:
         pages = {page.path.resolve(): page for page in skill.pages}
@@ -81,7 +97,7 @@ class MissingAnchor(Rule):
                 if not mark or not anchor or re.match(r"[a-z][a-z0-9+.-]*:|//", target):
                     continue
                 other = pages.get((page.path.parent / target).resolve()) if target else page
-                if other is not None and anchor.lower() not in anchors(other):
+                if other is not None and unquote(anchor).lower() not in anchors(other):
                     yield Finding(f"'{link.text}' leads to no heading of {other.path.name}", page.path, link.line)
 
 
@@ -110,7 +126,7 @@ def _headings(page: Page) -> Iterator[str]:
 
 
 class Nested(Rule):
-    """Link every page from SKILL.md directly.
+    """Link every page and reference from SKILL.md directly.
 
     Why: agents read pages that only another page links partially, or not at all.
 
@@ -138,11 +154,9 @@ class Nested(Rule):
 
     def check(self, skill: Subject) -> Findings:
         pages = [page for page in skill.pages if page.path != skill.file]
-        direct = {page.path for page in pages if _names(skill.page.text, page.path.relative_to(skill.path))}
-        for page in pages:
-            by = [
-                one.path for one in pages if one.path in direct and _names(one.text, page.path.relative_to(skill.path))
-            ]
-            if page.path not in direct and by:
-                outer, inner = by[0].relative_to(skill.path), page.path.relative_to(skill.path)
-                yield Finding(f"only '{outer}' names '{inner}'; name it in SKILL.md", page.path)
+        others = {page.path for page in pages} | {path for path in skill.files if path.parent.name == "references"}
+        for path in sorted(others):
+            inner = path.relative_to(skill.path)
+            by = [page.path for page in pages if page.path != path and _names(_visible(page.text), inner)]
+            if by and not _names(_visible(skill.page.text), inner):
+                yield Finding(f"only '{by[0].relative_to(skill.path)}' names '{inner}'; name it in SKILL.md", path)

@@ -102,7 +102,7 @@ class _Flow:
             self.calls.append(node)
 
     def carries(self, node: ast.AST) -> bool:
-        """Whether an expression may hold a tensor: it mentions one, and does not just measure it."""
+        """Return whether an expression may hold a tensor: it mentions one, and does not just measure it."""
         if isinstance(node, ast.Name):
             return node.id in self.tensors or self.roots.get(node.id) in self.buffers
         if isinstance(node, ast.Compare):
@@ -141,7 +141,7 @@ class _Flow:
 
 
 class _Checked:
-    """Whether one attribute is accounted for, through conditions, collected messages and helper methods."""
+    """True if one attribute is accounted for, through conditions, collected messages and helper methods."""
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], attribute: str) -> None:
         self.methods = methods
@@ -150,12 +150,12 @@ class _Checked:
         self._inside: set[str] = set()
 
     def by(self, function: ast.FunctionDef) -> bool:
-        """Whether a raise of the method depends on the attribute, or what it returns does."""
+        """Return whether a raise of the method depends on the attribute, or what it returns does."""
         returned = (node.value for node in walked(function) if isinstance(node, ast.Return) and node.value is not None)
         return self.raises(function) or any(self._about(value) for value in returned)
 
     def raises(self, function: ast.FunctionDef) -> bool:
-        """Whether calling the method raises because of the attribute."""
+        """Return whether calling the method raises because of the attribute."""
         if function.name in self._inside:
             return False
         self._inside.add(function.name)
@@ -213,7 +213,7 @@ class _Checked:
                 self.tainted.add(item.id)
 
     def _about(self, node: ast.AST) -> bool:
-        """Whether an expression depends on the attribute."""
+        """Return whether an expression depends on the attribute."""
         for item in walked(node):
             if isinstance(item, ast.Name) and item.id in self.tainted:
                 return True
@@ -223,7 +223,7 @@ class _Checked:
         return False
 
     def _helper_about(self, name: str) -> bool:
-        """Whether a method or property of the class reads the attribute."""
+        """Return whether a method or property of the class reads the attribute."""
         helper = self.methods.get(name)
         if helper is None or name in self._inside:
             return False

@@ -137,7 +137,7 @@ class Callees:
         return Callee(f"{owner}.{method}", node, 0 if static else 1)
 
     def _only(self, name: str) -> bool:
-        """Whether the module gives the name one meaning."""
+        """Return whether the module gives the name one meaning."""
         bound = [node for node in self.source.tree.body if getattr(node, "name", None) == name]
         return len(bound) == 1 and name not in self.source.imports and name not in self.source.constants
 
@@ -202,7 +202,7 @@ def _loops(function: ast.FunctionDef, modules: Mapping[str, str]) -> Iterator[tu
 
 
 def _crossed(own: str, name: str, parameters: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a parameter gets what is called as another one, which gets what is called as this."""
+    """Return whether a parameter gets what is called as another one, which gets what is called as this."""
     return name != own and (name, own) in zip(parameters, names, strict=False)
 
 

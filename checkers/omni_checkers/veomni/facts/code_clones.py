@@ -136,7 +136,7 @@ def clone_edits(
 
 
 def _is_the_others(edit: CloneEdit, references: Iterator[ast.FunctionDef]) -> bool:
-    """Whether references have what the directory says where the two differ, and none has what the other says."""
+    """Return whether references have what the directory says where the two differ, and none has what the other says."""
     ours = theirs = False
     for reference in references:
         theirs |= stands_in(reference, edit.other.node, edit.original_line)
@@ -203,7 +203,7 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 def by_hand(path: Path, directory: Path) -> bool:
-    """Whether a file of an integration is written by somebody, and not generated."""
+    """Return whether a file of an integration is written by somebody, and not generated."""
     return not set(path.relative_to(directory).parts) & set(_NOT_BY_HAND)
 
 
@@ -215,7 +215,9 @@ class Upstream:
     transformers: Library
 
     def explains(self, here: Statement, there: Statement) -> bool:
-        """Whether upstream has our statement, or ours reads settings where theirs reads those of another model."""
+        """Return whether upstream has our statement, or ours reads settings where theirs reads those of another
+        model.
+        """
         codes, settings = self._said
         return here.code in codes or _other_config(here, there, settings)
 
@@ -280,12 +282,12 @@ def _differing(one: Clones, pair: ClonePair) -> Iterator[tuple[str, Statement, S
 
 
 def _changes_values(here: Statement, there: Statement, edit: Edit) -> bool:
-    """Whether an edit changes what is computed: no copy more or less, no text, no argument of another callee."""
+    """Return whether an edit changes what is computed: no copy more or less, no text, no argument of another callee."""
     return edit.call is None and not edit.about_text and not same_values(here.node, there.node)
 
 
 def _other_config(here: Statement, there: Statement, settings: frozenset[str]) -> bool:
-    """Whether two statements read settings of other names, and the clone's is not one of this model's."""
+    """Return whether two statements read settings of other names, and the clone's is not one of this model's."""
     ours, theirs = _CONFIG.findall(here.text), _CONFIG.findall(there.text)
     same = _CONFIG.sub("config", here.text) == _CONFIG.sub("config", there.text)
     return same and any(name not in settings for mine, name in zip(ours, theirs, strict=True) if mine != name)
@@ -331,7 +333,7 @@ def _in_place(function: Function, indexes: Sequence[CloneIndex], upstream: Upstr
 
 
 def _only_edit(here: Statement, there: Statement, other: Function) -> Edit | None:
-    """The one small edit between two statements; None where there are several, or larger ones."""
+    """The one small edit between two statements; None if there are several, or larger ones."""
     diff = TreeDiff(names_known(other.node), {})
     raw = next(diff.edits(here.node, there.node), False)
     found = list(diff.edits(here.normal, there.normal)) if raw is not False else []

@@ -16,7 +16,7 @@ _CONSTANTS = (str, int, float, tuple, list, dict, set, frozenset, re.Pattern)
 
 
 def veomni_package(model_dir: ModelDir) -> Path | None:
-    """The VeOmni that a model belongs to: its own checkout, or the installed one; None where there is none."""
+    """The VeOmni that a model belongs to: its own checkout, or the installed one; None if there is none."""
     if model_dir.style == "in-tree":
         return model_dir.sys_path / "veomni"
     return installed_package()
@@ -24,7 +24,7 @@ def veomni_package(model_dir: ModelDir) -> Path | None:
 
 @cache
 def installed_package() -> Path | None:
-    """The directory of the installed VeOmni; None where it is not installed."""
+    """The directory of the installed VeOmni; None if it is not installed."""
     spec = importlib.util.find_spec("veomni")
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 

@@ -33,7 +33,7 @@ class Factory:
     """The converter factory of one returned class.
 
     Attributes:
-        callee: what is called with the model; None where it is not a function of the directory.
+        callee: what is called with the model; None if it is not a function of the directory.
         static: it is wrapped so that reading it from an instance does not bind the instance.
     """
 

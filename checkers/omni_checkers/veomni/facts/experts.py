@@ -24,8 +24,8 @@ class StackedExperts:
     """Experts of one class.
 
     Attributes:
-        parameter: the first stacked parameter, by pattern; empty where the class has none.
-        split: the keys on disk that transformers merges into it; empty where it merges nothing.
+        parameter: the first stacked parameter, by pattern; empty if the class has none.
+        split: the keys on disk that transformers merges into it; empty if it merges nothing.
         names: the stacked parameters of the first layer that has some.
         transforms: what transformers declares for loading the class.
         model: the library's own class of this name.

@@ -45,7 +45,7 @@ class Generated:
     """A generated modeling file.
 
     Attributes:
-        source_module: the upstream module that it was made from; None where neither header nor config says.
+        source_module: the upstream module that it was made from; None if neither header nor config says.
         ours: omni-kit's generator wrote it, not VeOmni's.
     """
 
@@ -57,7 +57,7 @@ class Generated:
 
     @cached_property
     def theirs(self) -> SourceFile | None:
-        """Upstream's file; None where it is not known, or not installed."""
+        """Upstream's file; None if it is not known, or not installed."""
         file = self.source.library.module_file(self.source_module) if self.source_module else None
         return read_source(self.source.library, file) if file is not None else None
 
@@ -194,7 +194,7 @@ def upstream_strings(item: Generated) -> set[str]:
 
 
 def upstream_own(item: Generated, node: ast.ClassDef) -> bool:
-    """Whether a class of a generated file is upstream's, word for word, docstrings and decorators aside."""
+    """Return whether a class of a generated file is upstream's, word for word, docstrings and decorators aside."""
     theirs = upstream_class_of(item, node.name)
     return theirs is not None and same_code(_bare(theirs), _bare(node))
 

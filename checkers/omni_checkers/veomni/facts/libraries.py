@@ -30,7 +30,7 @@ class Libraries:
         return self.roots[max(owners, key=len)] if owners else None
 
     def definition(self, module_name: str, name: str, hops: int = _HOPS) -> ast.FunctionDef | ast.ClassDef | None:
-        """The function or class that a name of a module means; None where it has several meanings, or is neither."""
+        """The function or class that a name of a module means; None if it has several meanings, or is neither."""
         program = self.program(module_name)
         module = program.module(module_name) if program is not None else None
         if program is None or module is None or not module.path.is_file() or not hops:

@@ -71,7 +71,7 @@ class Override:
                 yield block[0]
 
     def _explained(self, here: Statement, edit: Edit) -> bool:
-        """Whether an edit follows from what else was changed."""
+        """Return whether an edit follows from what else was changed."""
         if edit.call is not None:
             return self._travels(edit.call, edit.argument) or self._not_taken(edit.call, edit.argument)
         if edit.gone:  # or asked before
@@ -79,13 +79,15 @@ class Override:
         return isinstance(edit.kept, ast.Name) and self._is_new(edit.kept.id, here)
 
     def _travels(self, call: ast.Call, argument: str) -> bool:
-        """Whether an argument goes with the others that the function and the call do not name."""
+        """Return whether an argument goes with the others that the function and the call do not name."""
         rest = self.copy.ours.args.kwarg
         passed = rest is not None and any(k.arg is None and unparse_cached(k.value) == rest.arg for k in call.keywords)
         return passed and argument in parameters(self.copy.theirs) - parameters(self.copy.ours)
 
     def _not_taken(self, call: ast.Call, argument: str) -> bool:
-        """Whether what is called has no such parameter in this file, or the rest of the arguments was taken apart."""
+        """Return whether what is called has no such parameter in this file, or the rest of the arguments was taken
+        apart.
+        """
         callee = self.callees.of(call)
         if argument.startswith("**"):
             named = self.copy.theirs.args.kwarg
@@ -94,7 +96,9 @@ class Override:
         return callee is not None and argument not in parameters(callee.node) and callee.node.args.kwarg is None
 
     def _is_new(self, name: str, here: Statement) -> bool:
-        """Whether a local name holds something in a statement that upstream's code of that name does not make."""
+        """Return whether a local name holds something in a statement that upstream's code of that name does not
+        make.
+        """
         patched = {function.name for _, function in self.item.patched}
         made = [one for one in self.copy.mine if one is not here and name in names_stored(one.node)]
         return any(one.code not in self.copy.codes[1] or _called(one.node) & patched for one in made)
@@ -150,7 +154,7 @@ def settings_of(override: Override) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _settled(value: ast.expr, optional: set[str]) -> bool:
-    """Whether a value is a setting, or made of settings alone."""
+    """Return whether a value is a setting, or made of settings alone."""
     called = {dotted(node.func) or "?" for node in walked(value) if isinstance(node, ast.Call)}
     names = {node.id for node in walked(value) if isinstance(node, ast.Name)} - called - {"ACT2FN"}
     return bool(names) and names <= {"config", "self", *optional} and called <= _ARITHMETIC

@@ -62,7 +62,8 @@ def difference(config: PatchConfigFile, item: Generated, result: "ConfigResult")
 
 
 def _same_unformatted(item: Generated, result: "ConfigResult") -> bool:
-    """Whether the file surely is what a draft becomes. Formatting sorts imports and removes unused ones, no more.
+    """Return whether the file surely is what a draft becomes. Formatting sorts imports and removes unused ones, no
+    more.
 
     It says less than is true, and never more: it is what spares most files the formatting.
     """
@@ -81,7 +82,7 @@ def _same_unformatted(item: Generated, result: "ConfigResult") -> bool:
 
 
 def _agree(item: Generated, mine: Iterable[_Statement], theirs: Iterator[_Statement], lines: Sequence[str]) -> bool:
-    """Whether the statements are the same; files of VeOmni's generator may lack those that it drops."""
+    """Return whether the statements are the same; files of VeOmni's generator may lack those that it drops."""
     for one in mine:
         for other in theirs:
             if isinstance(one, set) or isinstance(other, set):
@@ -117,7 +118,7 @@ def _statements(body: list[ast.stmt], gone: Container[_Alias] = ()) -> Iterator[
 
 
 def _is_kept(node: ast.Import | ast.ImportFrom, lines: Sequence[str]) -> bool:
-    """Whether it stays, used or not."""
+    """Return whether it stays, used or not."""
     said = any("noqa" in line for line in lines[node.lineno - 1 : node.end_lineno])
     return said or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 

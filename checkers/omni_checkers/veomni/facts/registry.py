@@ -40,7 +40,7 @@ class Registration:
 
     Attributes:
         registry: MODELING_REGISTRY, MODEL_CONFIG_REGISTRY or MODEL_PROCESSOR_REGISTRY.
-        key: None where it could not be read.
+        key: None if it could not be read.
         function: the register function; a value of another kind where it is not one of the directory's functions.
     """
 
@@ -52,7 +52,7 @@ class Registration:
 
     @property
     def node(self) -> ast.AST | None:
-        """The definition of the register function; None where it is not a function of the directory."""
+        """The definition of the register function; None if it is not a function of the directory."""
         return self.function.node if isinstance(self.function, Function) else None
 
 

@@ -60,7 +60,7 @@ class Case:
 
 
 def cases(parameters: Sequence[str], transforms: Sequence[Transform]) -> list[Case]:
-    """The cases of a recipe for stacked parameters; none where the recipe does what is not known for sure."""
+    """The cases of a recipe for stacked parameters; none if the recipe does what is not known for sure."""
     renamings = [transform for transform in transforms if not transform.converts]
     found: dict[str, Case] = {}
     for parameter in parameters:

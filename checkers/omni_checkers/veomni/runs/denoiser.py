@@ -18,7 +18,7 @@ def look_at(sides: Mapping[str, str], imported: Callable[[], None]) -> list[list
     """[(which side, what is wrong)] of a diffusion model.
 
     Args:
-        sides: "transformer" and "condition", the keys; "upstream", the class of diffusers, empty where it is none.
+        sides: "transformer" and "condition", the keys; "upstream", the class of diffusers, empty if it is none.
         imported: imports the package.
     """
     import diffusers
@@ -81,7 +81,7 @@ def _built(key: str, upstream: Any) -> Iterator[str]:
 
 
 def _small(config: Any, upstream: Any) -> Any | None:
-    """diffusers' own model of the config, with few layers where it can be; None where its defaults make none."""
+    """diffusers' own model of the config, with few layers where it can be; None if its defaults make none."""
     kept = {name: getattr(config, name) for name in _FEW if hasattr(config, name)}
     for values in ({name: _FEW[name] for name in kept}, kept):
         for name, value in values.items():

@@ -366,8 +366,8 @@ def test_routers_are_told_by_what_they_compute(model: Models) -> None:
         (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "router")
         assert site.decision == "skip"
         told[name] = site.reason.partition("weighs experts by ")[2]
-    assert told["mixtral"] == told["gpt_oss"] == "the largest softmax scores, divided by their sum"
-    assert told["olmoe"] == "the largest softmax scores, as they are"
+    assert told["mixtral"] == told["gpt_oss"] == "the largest softmax scores, renormalised"
+    assert told["olmoe"] == "the largest softmax scores, not renormalised"
     assert told["deepseek_v3"] == "a rule of its own"
 
 

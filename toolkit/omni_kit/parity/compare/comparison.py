@@ -37,12 +37,12 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether something was compared, and nothing differs."""
+        """Return whether something was compared, and nothing differs."""
         return self.compared > 0 and not (self.missing or self.unexpected or self.worst)
 
     @property
     def proves_nothing(self) -> bool:
-        """Whether something differs, and all of it may be rounding that the model magnifies."""
+        """Return whether something differs, and all of it may be rounding that the model magnifies."""
         return bool(self.worst) and self.unsteady == len(self.worst) and not (self.missing or self.unexpected)
 
     def absorb(self, other: "Comparison") -> None:

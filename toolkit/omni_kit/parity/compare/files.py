@@ -104,7 +104,7 @@ def stored_dtypes(directory: Path) -> dict[str, torch.dtype]:
 
 
 def same_tensors(one: Tensors, other: Tensors) -> bool:
-    """Whether two sets of tensors have the same names and the same bits."""
+    """Return whether two sets of tensors have the same names and the same bits."""
     return one.keys() == other.keys() and all(tensor.equal(other[name]) for name, tensor in one.items())
 
 

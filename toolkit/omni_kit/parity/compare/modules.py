@@ -74,15 +74,17 @@ class Compared:
         return largest
 
     def settles(self, call: ModuleCall, tolerance: float) -> bool:
-        """Whether a call's answer is right; that of a whole model which answers in another form than upstream's is not
-        known to be.
+        """Return whether a call's answer is right; that of a whole model which answers in another form than
+        upstream's is not known to be.
         """
         if self.error(call, "out") > tolerance:
             return False
         return call.parent >= 0 or bool(set(call.outputs) & set(self.reference.calls[self.pairs["", 0]].outputs))
 
     def reordered(self, call: ModuleCall, tolerance: float) -> bool:
-        """Whether every tensor that goes into a call holds the numbers that upstream's does, in whatever order."""
+        """Return whether every tensor that goes into a call holds the numbers that upstream's does, in whatever
+        order.
+        """
         number = self.partner(call)
         for name in call.inputs:
             mine = self.candidate.tensors[f"{call.number}.in.{name}"]

@@ -68,7 +68,7 @@ def _reordered(pairs: Pairs, reference: Recording, candidate: Recording) -> Pair
 
 
 def _meet(reference: Recording, number: int, candidate: Recording, call: ModuleCall) -> bool:
-    """Whether a call of the candidate and one of the reference have the same inputs up to rounding."""
+    """Return whether a call of the candidate and one of the reference have the same inputs up to rounding."""
     return all(
         _alike(reference.tensors.get(f"{number}.in.{name}"), candidate.tensors[f"{call.number}.in.{name}"])
         for name in call.inputs

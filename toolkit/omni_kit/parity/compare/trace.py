@@ -137,7 +137,7 @@ class Script:
         return given
 
     def replace(self, call: ModuleCall, side: str, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """The recorded tensor instead of `tensor`, or `tensor` where there is none of its size."""
+        """The recorded tensor instead of `tensor`, or `tensor` if there is none of its size."""
         number = self.pairs.get((call.module, call.occurrence))
         recorded = self.recording.tensors.get(f"{number}.{side}.{name}")
         if recorded is None or not fits(recorded.shape, tensor.shape):
@@ -246,7 +246,7 @@ class _Recorder:
 
 
 def fits(shape: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two tensors hold the same things in the same order: equal shapes, up to flattened leading axes."""
+    """Return whether two tensors hold the same things in the same order: equal shapes, up to flattened leading axes."""
     return math.prod(shape) == math.prod(other) and tuple(shape[-1:]) == tuple(other[-1:])
 
 

@@ -63,7 +63,7 @@ def _wholly_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any
 
 
 def _splits(right: Any, given: tuple[Any, ...]) -> bool:
-    """Whether cos and sin hold each angle once, so that half the width means the whole head."""
+    """Return whether cos and sin hold each angle once, so that half the width means the whole head."""
     half = given[0].shape[-1] // 2
     return not torch.equal(right[0][..., half:], given[0][..., half:])
 

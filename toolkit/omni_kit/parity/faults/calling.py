@@ -56,7 +56,7 @@ def mistaken(model: Any, fault: CallFault) -> Iterator[list[str]]:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether an argument is what it was."""
+    """Return whether an argument is what it was."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one is other or one.equal(other)
     if isinstance(one, dict) and isinstance(other, dict):

@@ -28,7 +28,7 @@ def _parts(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def _alike(one: nn.Module, other: nn.Module) -> bool:
-    """Whether what one holds could stand in the other, and would change something."""
+    """Return whether what one holds could stand in the other, and would change something."""
     first, second = dict(one.named_parameters(recurse=False)), dict(other.named_parameters(recurse=False))
     same = type(one) is type(other) and first.keys() == second.keys()
     return same and all(first[name].shape == second[name].shape for name in first)

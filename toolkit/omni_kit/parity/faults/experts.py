@@ -60,7 +60,7 @@ def _to_stacked(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[nn.
 
 
 def _routes(site: CodeSite) -> bool:
-    """Whether the module chooses among experts."""
+    """Return whether the module chooses among experts."""
     named = (ast.unparse(parsed(function)) for function in functions_of(site.module))
     return any("topk(" in text for text in named)
 

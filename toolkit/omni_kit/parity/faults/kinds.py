@@ -83,7 +83,7 @@ def operands(site: CodeSite) -> tuple[str, str]:
 
 
 def combines(kind: type[ast.operator], left: str = "", right: str = "") -> Callable[[CodeSite], bool]:
-    """Whether a binary site is of that kind and its operands contain these patterns."""
+    """Return whether a binary site is of that kind and its operands contain these patterns."""
 
     def fits(site: CodeSite) -> bool:
         assert isinstance(site.node, ast.BinOp | ast.AugAssign)
@@ -94,7 +94,7 @@ def combines(kind: type[ast.operator], left: str = "", right: str = "") -> Calla
 
 
 def calls(pattern: str) -> Callable[[CodeSite], bool]:
-    """Whether a call site calls something whose own name is this pattern, whole."""
+    """Return whether a call site calls something whose own name is this pattern, whole."""
 
     def fits(site: CodeSite) -> bool:
         assert isinstance(site.node, ast.Call)
@@ -104,7 +104,7 @@ def calls(pattern: str) -> Callable[[CodeSite], bool]:
 
 
 def takes(pattern: str, where: Callable[[nn.Module], bool] = lambda module: True) -> Callable[[CodeSite], bool]:
-    """Whether an argument of forward has a name of this pattern, whole."""
+    """Return whether an argument of forward has a name of this pattern, whole."""
 
     def fits(site: CodeSite) -> bool:
         assert isinstance(site.node, ast.arg)
@@ -115,7 +115,7 @@ def takes(pattern: str, where: Callable[[nn.Module], bool] = lambda module: True
 
 
 def reads(pattern: str, where: Callable[[CodeSite], bool] = lambda site: True) -> Callable[[CodeSite], bool]:
-    """Whether a value site reads an attribute of this name, whole."""
+    """Return whether a value site reads an attribute of this name, whole."""
 
     def fits(site: CodeSite) -> bool:
         named = isinstance(site.node, ast.Attribute) and re.fullmatch(pattern, site.node.attr) is not None
@@ -132,7 +132,7 @@ def own_parameter(site: CodeSite) -> torch.Tensor | None:
 
 
 def class_named(pattern: str) -> Callable[[nn.Module], bool]:
-    """Whether the class of a module has a name with this pattern."""
+    """Return whether the class of a module has a name with this pattern."""
     return lambda module: re.search(pattern, type(module).__name__) is not None
 
 
@@ -143,7 +143,7 @@ def _last_name(function: ast.expr) -> str:
 
 
 def has(*names: str) -> Callable[[nn.Module], bool]:
-    """Whether a module has parts of these names whose weights have one shape."""
+    """Return whether a module has parts of these names whose weights have one shape."""
 
     def fits(module: nn.Module) -> bool:
         shapes = [getattr(getattr(module, name, None), "weight", None) for name in names]

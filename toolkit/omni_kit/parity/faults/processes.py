@@ -102,7 +102,7 @@ PROCESS_FAULTS: dict[str, dict[str, Callable[[Outcome, _Collective], _Collective
 
 @contextmanager
 def process_fault(kind: str) -> Iterator[Outcome]:
-    """This process has the fault; none where `kind` is empty."""
+    """This process has the fault; none if `kind` is empty."""
     outcome = Outcome()
     wrong = PROCESS_FAULTS.get(kind, {})
     # Which of them there are, and which of them a framework calls, depends on the version of torch.

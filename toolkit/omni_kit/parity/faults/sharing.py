@@ -76,7 +76,7 @@ def kinds_between(level: str) -> list[str]:
 
 @contextmanager
 def fault_between(kind: str) -> Iterator[Outcome]:
-    """This process has the fault; none where `kind` is empty."""
+    """This process has the fault; none if `kind` is empty."""
     if kind not in SHARING_FAULTS:
         with process_fault(kind) as outcome:
             yield outcome

@@ -49,7 +49,7 @@ class CodeSite:
         return ast.unparse(self.node)
 
     def covers(self, lines: set[int]) -> bool:
-        """Whether one of these lines of its file belongs to it; the arguments of a function are always there."""
+        """Return whether one of these lines of its file belongs to it; the arguments of a function are always there."""
         if self.form == "argument":
             return True
         return not lines.isdisjoint(range(self.line, getattr(self.node, "end_lineno", self.line) + 1))
@@ -151,7 +151,7 @@ def _forms(node: ast.AST) -> Iterator[Form]:
 
 
 def rewritten(site: CodeSite, other: Callable[[ast.expr], ast.expr] | None = None) -> CodeType | None:
-    """The code of the site's function in which the node asks the agent; None where that cannot be compiled alone.
+    """The code of the site's function in which the node asks the agent; None if that cannot be compiled alone.
 
     Args:
         other: for an expression, what to compute next to it.

@@ -20,7 +20,7 @@ class LevelVerdict:
     """A comparison, what is wrong with it, and what was allowed.
 
     Attributes:
-        reason: why the level does not pass; empty where it does.
+        reason: why the level does not pass; empty if it does.
         said: what a level that passes tried, in one line.
         skip: nothing was compared, for that reason.
         untested: what could not be tried, why, and what to install; with it a level does not pass.
@@ -63,7 +63,7 @@ class LevelVerdict:
 
     @property
     def _within(self) -> bool:
-        """Whether every figure is within what is allowed."""
+        """Return whether every figure is within what is allowed."""
         return self.tolerance is not None and not self.comparison.worst and self.comparison.max_rel <= self.tolerance
 
 
@@ -76,10 +76,10 @@ class Level(ABC):
     needs: ClassVar[frozenset[Ability]] = frozenset()
     """Abilities that both sides must have."""
     default: ClassVar[bool] = False
-    """Whether it runs where no levels are named."""
+    """True if it runs where no levels are named."""
 
     def runs_unasked(self, offers: frozenset[Ability]) -> bool:
-        """Whether it runs where no levels are named and both sides can do these."""
+        """Return whether it runs where no levels are named and both sides can do these."""
         return self.default and self.needs <= offers
 
     @abstractmethod

@@ -242,13 +242,13 @@ class _Training:
 
 
 def _other_batch(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Whether the difference is in what the model was fed."""
+    """Return whether the difference is in what the model was fed."""
     same = _equal(one["batches"], other["batches"])
     return "" if same else ": the batch differs, so the state of the data or the noise is lost"
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same bit for bit, tensors within lists and dicts included."""
+    """Return whether two values are the same bit for bit, tensors within lists and dicts included."""
     import torch
 
     if isinstance(one, torch.Tensor):

@@ -20,7 +20,7 @@ def varied(
     Args:
         name: what is different.
         pair: both sides with it, or why upstream has none.
-        compare: adds what it compares to a comparison, and says why the variant fails; empty where it does not.
+        compare: adds what it compares to a comparison, and says why the variant fails; empty if it does not.
         found: gets everything that was compared, under the variant's name.
     """
     from omni_kit.parity.case import Case

@@ -18,7 +18,7 @@ Arcs = dict[str, list[tuple[int, int]]]  # file -> from line, to line; negative 
 
 
 def can_measure() -> bool:
-    """Whether coverage.py is installed."""
+    """Return whether coverage.py is installed."""
     return _coverage is not None
 
 
@@ -31,12 +31,12 @@ class Execution:
         self._arcs: dict[str, set[tuple[int, int]]] = {}
 
     def begin(self, places: Iterable[str]) -> None:
-        """Measure from now on what lies below these directories, and nothing else."""
+        """Measure from now on what is below these directories, and nothing else."""
         self.end()
         self.measure(places)
 
     def measure(self, places: Iterable[str]) -> None:
-        """Measure from now on these files, and what lies below these directories, too."""
+        """Measure from now on these files, and what is below these directories, too."""
         new = [place for place in dict.fromkeys(places) if place not in self._measured]
         if new:
             self._gather()

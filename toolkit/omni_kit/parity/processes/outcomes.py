@@ -45,7 +45,7 @@ class ScenarioOutcome:
 
     Attributes:
         folder: where their answers lie.
-        refused: why upstream itself cannot be called so; empty where it can.
+        refused: why upstream itself cannot be called so; empty if it can.
         failed: why the candidate cannot.
         wants: why it cannot where it need not: its framework prepares what this way leaves out, or a machine lacks it.
         place: the candidate's own line that failed.

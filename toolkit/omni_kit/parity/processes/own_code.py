@@ -46,7 +46,7 @@ class OwnCode:
         return self._known[name]
 
     def at(self, name: str, line: int | None) -> str:
-        """Return the place of a line; empty where the file is another's."""
+        """Return the place of a line; empty if the file is another's."""
         return f"{file}:{line or 1}" if (file := self.file(name)) else ""
 
     def of_error(self, error: BaseException | None) -> str:
@@ -77,7 +77,7 @@ class Return:
     Attributes:
         place: the line; of a value that one function passed on from another, where it was made.
         taken, named: the texts among its arguments, and in what it returned.
-        raised: the exception as "Type: message"; empty where it returned.
+        raised: the exception as "Type: message"; empty if it returned.
     """
 
     place: str

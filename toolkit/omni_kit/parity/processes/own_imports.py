@@ -15,11 +15,11 @@ class Borrowed(ImportError):
 
 
 class Hidden(importlib.abc.MetaPathFinder):
-    """Refuses every module that lies in a directory.
+    """Refuses every module that is in a directory.
 
     Args:
         directories: whose modules are refused; what is installed there is not.
-        own: the directory of the integration, or a file in it; it may lie in one of the directories.
+        own: the directory of the integration, or a file in it; it may are in one of the directories.
     """
 
     def __init__(self, directories: Sequence[Path], own: Path) -> None:

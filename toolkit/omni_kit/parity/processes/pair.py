@@ -98,7 +98,7 @@ class Pair(SideResults):
         """Both sides load the checkpoint in another dtype, run it, and replay upstream's float32 recording.
 
         Returns:
-            Why upstream itself cannot; None where both can.
+            Why upstream itself cannot; None if both can.
         """
         steps = [
             RunAs(
@@ -305,7 +305,7 @@ class Pair(SideResults):
         return Pair(self.candidate, where, hidden, workers, checkpoint=made, device=self.device, note=self._note)
 
     def called_wrongly(self, fault: str, place: str) -> dict[str, str]:
-        """The candidate has been called in every way while it made a mistake: why it failed, empty where it did not.
+        """The candidate has been called in every way while it made a mistake: why it failed, empty if it did not.
 
         Ways in which there was nothing to do wrong are left out.
         """

@@ -320,7 +320,7 @@ class SideResults:
         return load_tensors(self.where / "state.safetensors")
 
     def toy(self) -> dict[str, Any] | None:
-        """The config of the toy that was made; None where a checkpoint was given, or none could be made or read."""
+        """The config of the toy that was made; None if a checkpoint was given, or none could be made or read."""
         if self.given:
             return None
         with suppress(StepError), reading_results(self.checkpoint / "config.json") as file:

@@ -43,7 +43,7 @@ class Training:
     """Starts processes of a candidate from one that has imported it.
 
     Args:
-        launcher: that process; None where no level needs it.
+        launcher: that process; None if no level needs it.
         device: "cpu" or "cuda".
         measured: see `Open`.
     """

@@ -20,7 +20,7 @@ class Holder:
     Attributes:
         name: its path; empty for the model.
         tensors: what it holds itself, by its own names.
-        inputs: the tensors that each of its calls was given; none where it was never called.
+        inputs: the tensors that each of its calls was given; none if it was never called.
         patch: the sides of the patches that it takes, where it is a convolution over patches.
     """
 
@@ -59,7 +59,7 @@ def own_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def matched(here: torch.Tensor, there: torch.Tensor, patch: tuple[int, ...]) -> bool:
-    """Whether two modules were fed the same numbers, however they are laid out in front of the last axis.
+    """Return whether two modules were fed the same numbers, however they are laid out in front of the last axis.
 
     Args:
         patch: of upstream's module, where it takes whole patches of what it is fed.
@@ -74,7 +74,7 @@ def matched(here: torch.Tensor, there: torch.Tensor, patch: tuple[int, ...]) -> 
 
 
 def order_of_columns(here: torch.Tensor, there: torch.Tensor, patch: tuple[int, ...]) -> list[int] | None:
-    """In which order the columns of one stand in the other; None where they are not the same."""
+    """In which order the columns of one stand in the other; None if they are not the same."""
     if patch and there.dim() == len(patch) + 2 and here.dim() <= 3:
         there = patches(there, patch)
     width = here.shape[-1] if here.dim() else 0

@@ -61,7 +61,7 @@ def options_for(
 
     Args:
         own: what it holds.
-        fed: what it is given in a call; None where it is given no tensor.
+        fed: what it is given in a call; None if it is given no tensor.
         occurrence: how many calls came before.
         heads: how many heads the model may have.
         rotary: what is done to rows of queries and keys, where the two sides have other conventions.
@@ -87,7 +87,7 @@ def options_for(
 
 
 def _columns_of(holder: Holder, fed: torch.Tensor, occurrence: int) -> list[int] | None:
-    """In which order upstream's module had the columns of what a module is fed; None where it had others."""
+    """In which order upstream's module had the columns of what a module is fed; None if it had others."""
     given = holder.inputs[occurrence] if len(holder.inputs) > occurrence else []
     orders_found = (order_of_columns(fed, one, holder.patch) for one in given[:1])
     return next((order for order in orders_found if order is not None), None)

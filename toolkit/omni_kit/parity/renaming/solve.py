@@ -46,7 +46,7 @@ class Solution:
         chosen: module -> its option.
         rivals: module -> the sources of other options, where the answers would be the same.
         unreached: modules that no run came to.
-        reason: why there is no solution; empty where there is one.
+        reason: why there is no solution; empty if there is one.
         runs: how often the model was run.
     """
 
@@ -173,7 +173,7 @@ class _Search:
         return found
 
     def _attempt(self, effort: int) -> bool:
-        """Whether a run with the trail's choices, and the likeliest after them, gives upstream's answers."""
+        """Return whether a run with the trail's choices, and the likeliest after them, gives upstream's answers."""
         self.runs += 1
         given = {choice.module: choice for choice in self.trail}
         reached: dict[str, int] = {}
@@ -258,7 +258,7 @@ class _Search:
 
 
 def _alike(name: str, option: Option) -> bool:
-    """Whether upstream's module has the same name."""
+    """Return whether upstream's module has the same name."""
     return all(source.rpartition(".")[0] == name for sources in option.sources.values() for source in sources)
 
 

@@ -67,7 +67,7 @@ def _rows(chosen: Mapping[str, Option]) -> Iterator[Row]:
 
 
 def _mixed(numbers: list[str], source: str) -> bool:
-    """Whether a name shares the number of its block with another, but not all its numbers."""
+    """Return whether a name shares the number of its block with another, but not all its numbers."""
     return bool(numbers) and _NUMBER.findall(source)[:1] == numbers[:1]
 
 

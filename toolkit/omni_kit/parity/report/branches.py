@@ -27,7 +27,7 @@ class UnexecutedBranch:
         path, line: where it begins.
         needs: what would take it, in words.
         fields, arguments: of configs and of calls, which decide it.
-        apart: why it is not counted; empty where it is.
+        apart: why it is not counted; empty if it is.
     """
 
     path: str
@@ -118,7 +118,7 @@ def _key(branch: Branch) -> tuple[str, str]:
 
 
 def _is_apart(file: Path, own: Path) -> bool:
-    """Whether a file of an integration is for people: tests, and what code is generated from."""
+    """Return whether a file of an integration is for people: tests, and what code is generated from."""
     return any(part == _OF_PEOPLE[0] for part in file.relative_to(own).parts) or any(map(file.match, _OF_PEOPLE[1:]))
 
 

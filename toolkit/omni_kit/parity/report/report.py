@@ -45,7 +45,7 @@ class LevelResult:
 
     Attributes:
         status: "fail" is the integration's fault; "skip" and "error" mean that nothing was proven either way.
-        max_abs: largest absolute difference of all compared tensors; None where the level compares none.
+        max_abs: largest absolute difference of all compared tensors; None if the level compares none.
         max_rel: largest difference relative to its tensor's own largest element; where tensors are wrong, of those.
         tolerance: what max_rel may be at most.
         worst: the tensors that differ most, worst first.
@@ -214,7 +214,7 @@ class ParityReport:
     Attributes:
         model_type: what was compared.
         not_run: the levels that were not asked for.
-        loaded: the files that the processes have loaded, without those of this run; None where one ended too early to
+        loaded: the files that the processes have loaded, without those of this run; None if one ended too early to
             say.
         executed: file -> pairs of lines that followed each other, of the integration's and of upstream's files; None
             where that was not measured.
@@ -255,7 +255,7 @@ class ParityReport:
 
     @property
     def again(self) -> str:
-        """The command that runs a failed comparison again; empty where there is none."""
+        """The command that runs a failed comparison again; empty if there is none."""
         return f"omni-kit parity --replay {shlex.quote(self.replay)}" if self.replay else ""
 
     def level(self, name: str) -> LevelResult:

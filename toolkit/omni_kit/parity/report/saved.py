@@ -24,7 +24,7 @@ class Options:
 
     Attributes:
         target: the framework, where it was named.
-        checkpoint: the given one; empty where a toy was made.
+        checkpoint: the given one; empty if a toy was made.
         toy: the whole config of the toy that was made; weights and batch follow from it, without any chance.
         named: the levels were asked for by name, and take their time.
     """
@@ -61,7 +61,7 @@ def save_replay(report: ParityReport, options: Options, work_dir: Path | None) -
     """Writes the file of a run, a new one each time: into the directory that it keeps, or into the user's cache.
 
     Returns:
-        Where it is; empty where nothing can be written.
+        Where it is; empty if nothing can be written.
     """
     named = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode()).hexdigest()[:8]
     first = (

@@ -33,7 +33,7 @@ def signatures(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _may_break(old: Signature | None, new: Signature) -> bool:
-    """Whether a call that fits `old` can fail to fit `new`; more optional parameters at the end cannot."""
+    """Return whether a call that fits `old` can fail to fit `new`; more optional parameters at the end cannot."""
     if old is None:
         return bool(required(new))
     lost_star = (star(old) and not star(new)) or (double_star(old) and not double_star(new))
@@ -168,13 +168,13 @@ def _refused(call: Call, old: Signature | None, new: Signature) -> list[str]:
 
 
 def _misplaced(call: Call, old: Signature, new: Signature) -> bool:
-    """Whether a position means another parameter than upstream's, which still exists elsewhere."""
+    """Return whether a position means another parameter than upstream's, which still exists elsewhere."""
     pairs = list(zip(positional(old), positional(new), strict=False))[: _positions(call)]
     return any(one != now and one in named(new) and now in named(old) for one, now in pairs)
 
 
 def _lacks(call: Call, signature: Signature, name: str) -> bool:
-    """Whether a call that shows all that it passes leaves a parameter without a value."""
+    """Return whether a call that shows all that it passes leaves a parameter without a value."""
     names = [one for one in _keywords(call) if one in named(signature)]
     count = min(_positions(call), len(positional(signature)))
     if not _complete(call) or misfit(signature, count, names, partial=True):
@@ -193,5 +193,5 @@ def _positions(call: Call) -> int:
 
 
 def _complete(call: Call) -> bool:
-    """Whether a call shows all that it passes: no * and no **."""
+    """Return whether a call shows all that it passes: no * and no **."""
     return not any(isinstance(a, ast.Starred) for a in call.node.args) and all(k.arg for k in call.node.keywords)

@@ -132,7 +132,9 @@ def _is_module(module: str, libraries: Libraries) -> bool:
 
 @lru_cache(maxsize=2048)
 def _may_have(path: Path, name: str) -> bool:
-    """Whether a module can have a name: its text speaks of it, it is a submodule, or it makes names at run time."""
+    """Return whether a module can have a name: its text speaks of it, it is a submodule, or it makes names at run
+    time.
+    """
     text = _text(path)
     if name in text or "import *" in text or "__getattr__" in text or "globals()" in text:
         return True

@@ -95,7 +95,7 @@ def no_change(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _same(upstream: DefinitionNode, patched: DefinitionNode) -> bool:
-    """Whether two definitions say the same, decorators and the indentation of docstrings aside."""
+    """Return whether two definitions say the same, decorators and the indentation of docstrings aside."""
     if ast.get_docstring(upstream) != ast.get_docstring(patched) or _head(upstream) != _head(patched):
         return False
     ours, theirs = without_docstring(patched.body), without_docstring(upstream.body)

@@ -59,7 +59,7 @@ def assignment(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _same_attribute(one: ast.expr, other: ast.expr) -> bool:
-    """Whether two targets are one attribute of locals."""
+    """Return whether two targets are one attribute of locals."""
     match one, other:
         case ast.Attribute(value=ast.Name(), attr=was), ast.Attribute(value=ast.Name(), attr=now):
             return was == now

@@ -24,7 +24,7 @@ class Cases:
 
 
 def match_cases(b: Case, o: Case, t: Case) -> Cases | None:
-    """Return the matched cases; None where tests alone do not explain what both changed.
+    """Return the matched cases; None if tests alone do not explain what both changed.
 
     A case that the patch leaves out stays out, whatever upstream does in it and calls what it tests for. A case that
     is new in upstream, or that upstream drops and the patch changes, is not explained.

@@ -274,7 +274,7 @@ class _Upgrade:
         yield from (Edit(one.start, one.end, "") for one in marks_in(file.source.text) if one.versions == versions)
 
     def _named_elsewhere(self, uses: Sequence[_Use]) -> bool:
-        """Whether an import or module-level code names the definition, other than its own registrations."""
+        """Return whether an import or module-level code names the definition, other than its own registrations."""
         original = uses[0].original
         if original is None:
             return True

@@ -1,4 +1,5 @@
-"""Whether a merged patch still fits the upstream around it: its names, the attributes it reads, the functions it calls.
+"""Check whether a merged patch still fits the upstream around it: its names, the attributes it reads, the functions
+it calls.
 
 Text that merges without a clash can be wrong all the same: a patch's own line continues reading what upstream no longer
 sets, or reads one thing for another. Each check here finds such a line and names it.
@@ -216,7 +217,7 @@ def moved_meaning(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode
 
 
 def _set_alike(one: ast.stmt, name: str, ours: FunctionNode) -> bool:
-    """Whether the patch unpacks the same part of the same value to a name, whatever it calls the other parts."""
+    """Return whether the patch unpacks the same part of the same value to a name, whatever it calls the other parts."""
 
     def part(node: ast.stmt) -> tuple[str, list[bool]] | None:
         match node:
@@ -285,7 +286,7 @@ def _gone_attributes(merged: FunctionNode, old: Upstream, new: Upstream) -> Iter
 
 
 def _inherited(name: str, new: Upstream) -> bool:
-    """Whether a class that the newer module imports from its own library defines the attribute."""
+    """Return whether a class that the newer module imports from its own library defines the attribute."""
     for definition in [d[-1] for d in new.module.definitions.values() if d[-1].is_class]:
         assert isinstance(definition.node, ast.ClassDef)
         for base in definition.node.bases:
@@ -433,7 +434,7 @@ class _Side:
 
 
 def _unpacked(call: ast.Call, caller: Definition | None) -> list[str]:
-    """Return the names to which the older caller unpacked the results of a call; none where it had no such call."""
+    """Return the names to which the older caller unpacked the results of a call; none if it had no such call."""
     for one in ast.walk(caller.node) if caller is not None else ():
         match one:
             case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value) if dump(value) == dump(call):

@@ -13,7 +13,7 @@ from omni_kit.pysource.nodes import without_docstring
 
 
 def follow_everywhere(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None:
-    """Three versions of a function, the first two with upstream's newer statements; None where there are none.
+    """Three versions of a function, the first two with upstream's newer statements; None if there are none.
 
     A statement counts if the patch has it as often as upstream's old version, and the newer one assigns the same and
     reads no other local.

@@ -218,7 +218,10 @@ def _item(code: Source, key: str, node: Any) -> Item:
 
 
 def _differs(one: Item, other: Item) -> bool:
-    """Whether two list elements of one key mean different things; the annotation of a parameter means nothing."""
+    """Return whether two list elements of one key mean different things.
+
+    The annotation of a parameter means nothing.
+    """
     if isinstance(one.node, tuple) and isinstance(other.node, tuple):
         return dump(one.node[1]) != dump(other.node[1])
     return one.dump != other.dump
@@ -238,7 +241,7 @@ def _callee(node: ast.Call) -> str:
 
 
 def _same_fields(b: ast.Call, o: ast.Call, t: ast.Call) -> bool:
-    """Whether three calls make results of named fields, and upstream's has no new field."""
+    """Return whether three calls make results of named fields, and upstream's has no new field."""
     sides = [{one.arg for one in call.keywords} for call in (b, o, t)]
     makers = [call.func.id for call in (b, o, t) if isinstance(call.func, ast.Name) and not call.args]
     made = len(makers) == len(sides) and all(name[:1].isupper() for name in makers)
@@ -261,7 +264,9 @@ def _shape(node: ast.expr) -> list[Any]:
 
 
 def _goes_on(b: Any, one: Any, other: Any) -> bool:
-    """Whether an expression is another one with methods, which the old one does not call, called on parts of it."""
+    """Return whether an expression is another one with methods, which the old one does not call, called on parts of
+    it.
+    """
     if not isinstance(one, ast.expr) or size(one) < _WRAPPED:
         return False
     more = added_methods(one, other)

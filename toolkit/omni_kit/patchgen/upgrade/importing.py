@@ -31,7 +31,7 @@ def binding(module: SourceModule, name: str) -> tuple[str, str | None, str | Non
 
 
 def add_import(name: str, old: Upstream, new: Upstream) -> str | None:
-    """The `add_import` that brings back a name which upstream no longer imports; None where it is gone for good."""
+    """The `add_import` that brings back a name which upstream no longer imports; None if it is gone for good."""
     found = binding(old.module, name)
     if found is None:
         return None

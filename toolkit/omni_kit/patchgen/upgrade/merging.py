@@ -113,7 +113,9 @@ class _Merger(Heads):
             self.clash("upstream rewrote it, and the patch changes the old code", *bodies)
 
     def _rewritten(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
-        """Whether upstream kept little of a function that the patch changes: lines that merge would mean nothing."""
+        """Return whether upstream kept little of a function that the patch changes: lines that merge would mean
+        nothing.
+        """
         if dumps(bs) == dumps(os) or dumps(os) == dumps(ts):
             return False
         ts = self._inlined(bs, os, ts)

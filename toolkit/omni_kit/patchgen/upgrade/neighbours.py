@@ -109,7 +109,7 @@ def new_readers(
 
 
 def _parts(ours: list[list[ast.expr]], theirs: list[list[ast.expr]]) -> bool:
-    """Whether one of some results is an attribute or an element of another side's result."""
+    """Return whether one of some results is an attribute or an element of another side's result."""
     whole = {dump(one) for values in theirs for one in values}
     mine = [one for values in ours for one in values if isinstance(one, (ast.Attribute, ast.Subscript))]
     return any(dump(one) not in whole and dump(one.value) in whole for one in mine)

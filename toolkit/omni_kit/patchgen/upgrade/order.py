@@ -27,18 +27,20 @@ def in_order(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def independent(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
-    """Whether two runs of statements may stand in either order."""
+    """Return whether two runs of statements may stand in either order."""
     return not leaves([*some, *others]) and disjoint(some, others)
 
 
 def disjoint(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
-    """Whether neither of two runs of statements sets what the other reads or sets."""
+    """Return whether neither of two runs of statements sets what the other reads or sets."""
     w, v = written(some), written(others)
     return (not (w & (read(others) | v)) and not (v & read(some))) or _other_attributes(some, others)
 
 
 def _other_attributes(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:
-    """Whether two runs only set attributes, none of which the other sets or reads, and one of them calls nothing."""
+    """Return whether two runs only set attributes, none of which the other sets or reads, and one of them calls
+    nothing.
+    """
     runs = [[one for top in run for one in ast.walk(top)] for run in (some, others)]
     only = all(isinstance(one, ast.Assign) and all(map(_attribute, one.targets)) for one in [*some, *others])
     if not only or all(any(isinstance(one, ast.Call) for one in run) for run in runs):
@@ -63,7 +65,7 @@ def _path(node: ast.AST) -> str:
 def orderly(
     before: Sequence[ast.stmt], after: Sequence[ast.stmt], bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]
 ) -> bool:
-    """Whether what the patch adds before and after old code can only stand before and after upstream's new code.
+    """Return whether what the patch adds before and after old code can only stand before and after upstream's new code.
 
     It can where upstream sets each name that the addition reads or sets no oftener than it did, and once if the
     addition comes behind, and reads nothing more of what the addition sets.
@@ -83,12 +85,12 @@ def orderly(
 
 
 def leaves(run: Sequence[ast.stmt]) -> bool:
-    """Whether a statement may end the block or the function."""
+    """Return whether a statement may end the block or the function."""
     return any(isinstance(inner, LEAVING) for one in run for inner in ast.walk(one))
 
 
 def sets_locals(one: ast.stmt) -> bool:
-    """Whether a statement does nothing but bind locals, to values that no call makes."""
+    """Return whether a statement does nothing but bind locals, to values that no call makes."""
     targets = one.targets if isinstance(one, ast.Assign) else []
     names = [name for top in targets for name in (top.elts if isinstance(top, ast.Tuple) else [top])]
     calls = any(isinstance(inner, (ast.Call, ast.Await)) for inner in ast.walk(one))
@@ -175,7 +177,9 @@ def homes(top: ast.stmt, wanted: Sequence[str]) -> list[tuple[list[ast.stmt], in
 
 
 def passed_already(bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
-    """Whether upstream only passes more keywords to functions, and the patch passes them wherever it calls those."""
+    """Return whether upstream only passes more keywords to functions, and the patch passes them wherever it calls
+    those.
+    """
     copy = ast.parse("\n".join(map(ast.unparse, ts)))
     was, mine, now = (_calls(one) for one in (ast.Module(list(bs), []), ast.Module(list(os), []), copy))
     for before, after in zip(was, now, strict=False):

@@ -138,5 +138,5 @@ class UpgradeResult:
 
     @property
     def ok(self) -> bool:
-        """Whether no config fails and nothing is left to decide."""
+        """Return whether no config fails and nothing is left to decide."""
         return all(config.status not in ("conflict", "error") for config in self.configs)

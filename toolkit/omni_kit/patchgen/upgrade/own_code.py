@@ -14,13 +14,13 @@ _SELF = re.compile(r"\bself\.(\w+)")
 
 
 def refuses(mine: str) -> bool:
-    """Whether the patch is a function that only raises."""
+    """Return whether the patch is a function that only raises."""
     node = Code(mine).node
     return not isinstance(node, ast.ClassDef) and [type(one) for one in without_docstring(node.body)] == [ast.Raise]
 
 
 def leaves_out(base: str, mine: str, theirs: str) -> bool:
-    """Whether the patch only leaves out code, and upstream changed nothing else.
+    """Return whether the patch only leaves out code, and upstream changed nothing else.
 
     Upstream may have as many statements in a place as the patch leaves out there, and more that need what those set.
     """
@@ -112,7 +112,7 @@ def _in_order(body: ast.Module) -> list[ast.stmt]:
 
 
 def is_private(target: str, before: Upstream, after: Upstream, patched: set[str]) -> bool:
-    """Whether patches of the config alone read what the target returns, and upstream passes it nothing new."""
+    """Return whether patches of the config alone read what the target returns, and upstream passes it nothing new."""
     was, now = before.readers(target), after.readers(target)
     known = {(one.target, dump(part)) for calls in was.values() for one in calls for part in _passed(one.node)}
     new = {(one.target, dump(part)) for calls in now.values() for one in calls for part in _passed(one.node)}

@@ -36,7 +36,7 @@ from omni_kit.pysource.source import dotted
 
 @dataclass
 class Versions:
-    """Both versions of one upstream module; `after` is None where the newer library has no such module."""
+    """Both versions of one upstream module; `after` is None if the newer library has no such module."""
 
     before: Upstream
     after: Upstream | None
@@ -265,7 +265,7 @@ def adopt(
 
 
 def _init(original: Fragment, place: Place, versions: Versions, applied: Applied, now: str) -> Proposal:
-    """A wrapped `__init__`: upstream's own comes along by itself; the wrapper has to fit."""
+    """A wrapped `__init__`: upstream's own is copied by itself; the wrapper has to fit."""
     assert versions.after is not None
     text = versions.renames.apply(original.text)
     node = Code(text).node
@@ -377,7 +377,7 @@ def _method(node: ast.AST, name: str) -> FunctionNode | None:
 
 
 def _bound_names(versions: Versions, name_map: dict[str, str] | None) -> Callable[[str], bool]:
-    """Whether the newer module has a name, or the older one did not either."""
+    """Return whether the newer module has a name, or the older one did not either."""
     assert versions.after is not None
     new, old = _names_of(versions.after.module), _names_of(versions.before.module)
 
@@ -396,7 +396,7 @@ def _names_of(module: SourceModule) -> frozenset[str]:
 
 
 def _unmapped(text: str, name_map: dict[str, str] | None) -> str | None:
-    """Upstream's code in the names of the patch's own file; None where turning the map around loses something."""
+    """Upstream's code in the names of the patch's own file; None if turning the map around loses something."""
     if not name_map:
         return text
     back = {new: old for old, new in name_map.items()}
@@ -464,7 +464,7 @@ def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | N
 def _inlined(
     top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool, receiver: ast.expr | None = None
 ) -> list[ast.stmt] | None:
-    """The statements of a helper with the arguments of one call; None where that cannot be written down.
+    """The statements of a helper with the arguments of one call; None if that cannot be written down.
 
     Args:
         receiver: what the helper calls `self`, if it is the forward of a part.

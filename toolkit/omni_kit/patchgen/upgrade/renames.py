@@ -236,7 +236,7 @@ def _times_set(function: FunctionNode) -> Counter[str]:
 
 
 def same_but_for_locals(old: list[ast.stmt], new: list[ast.stmt]) -> bool:
-    """Whether two runs of statements are the same, whatever they call their locals."""
+    """Return whether two runs of statements are the same, whatever they call their locals."""
     names = local_renames(_as_function(old), _as_function(new))
     return [dump(_renamed(one, names)) for one in old] == [dump(one) for one in new]
 
@@ -363,7 +363,7 @@ def _of_config(node: ast.Attribute) -> bool:
 
 
 def _defines(module: SourceModule, name: str) -> bool:
-    """Whether instances of a class of the module get an attribute of that name."""
+    """Return whether instances of a class of the module get an attribute of that name."""
     for node in ast.walk(module.tree):
         match node:
             case ast.Attribute(attr=attr, ctx=ast.Store()) if attr == name:

@@ -21,7 +21,7 @@ Values = dict[str, ast.expr]
 
 
 def follow_values(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None:
-    """Three versions of a function in which values that only upstream changed are the same; None where none is found.
+    """Three versions of a function in which values that only upstream changed are the same; None if none is found.
 
     `base` and `theirs` get one spelling of the changed statements, and `ours` upstream's new value wherever it has the
     old one. A stretch counts when it assigns locals alone, and each local that is read behind it differs in one value.
@@ -89,7 +89,7 @@ def _pairs(one: ast.AST, other: ast.AST, use: str) -> Iterator[tuple[ast.expr, a
 
 
 def _parts(one: ast.AST, other: ast.AST) -> list[tuple[ast.AST, ast.AST]] | None:
-    """The children in which two nodes of one form differ; None where they differ in more than children."""
+    """The children in which two nodes of one form differ; None if they differ in more than children."""
     if type(one) is not type(other):
         return None
     here, there = list(ast.iter_child_nodes(one)), list(ast.iter_child_nodes(other))
@@ -137,7 +137,7 @@ def dump_with(node: ast.AST, holes: set[int]) -> str:
 
 
 def _followed(o: Code, was: ast.expr, now: ast.expr, use: str, b: Code, run: Sequence[ast.stmt]) -> list[Edit] | None:
-    """Edits that give the patch the new value; None where it uses the old one in another way, or may mean another."""
+    """Edits that give the patch the new value; None if it uses the old one in another way, or may mean another."""
     assert not isinstance(o.node, ast.ClassDef)
     mine = without_docstring(o.node.body)
     every = [one for top in mine for one in ast.walk(top) if isinstance(one, ast.stmt)]
@@ -179,7 +179,9 @@ def _without(o: Code, one: ast.stmt, b: Code, run: Sequence[ast.stmt]) -> Edit:
 
 
 def _used_alike(node: ast.expr, parent: ast.AST, use: str, mine: Sequence[ast.stmt]) -> bool:
-    """Whether the patch uses a value as upstream does: right there, or through the local that it assigns it to."""
+    """Return whether the patch uses a value as upstream does: right there, or through the local that it assigns it
+    to.
+    """
     if dump_with(parent, {id(node)}) == use:
         return True
     if not isinstance(parent, ast.Assign) or parent not in mine or not isinstance(parent.targets[0], ast.Name):
@@ -215,7 +217,9 @@ def _is(node: ast.expr, wanted: ast.expr, values: Values) -> bool:
 
 
 def _same_before(inputs: set[str], mine: Sequence[ast.stmt], first: int, b: Code, run: Sequence[ast.stmt]) -> bool:
-    """Whether the patch has set what the values read just as upstream's old code had, and does not set it again."""
+    """Return whether the patch has set what the values read just as upstream's old code had, and does not set it
+    again.
+    """
     for name in inputs:
         ours = [one for top in mine for one in ast.walk(top) if _sets(one, name)]
         was = [one for one in ast.walk(b.node) if _sets(one, name) and one.lineno < run[0].lineno]

@@ -78,7 +78,7 @@ class Domain:
         return self.operation(name, [target, value], frame)
 
     def truth(self, value: Any, frame: Any) -> bool:
-        """Whether a value counts as true that is not plain."""
+        """Return whether a value counts as true that is not plain."""
         raise Unsupported(f"depends on {_shown(value)}")
 
     def items(self, value: Any, frame: Any) -> list[Any]:
@@ -110,7 +110,7 @@ class Domain:
         return f"ends in {type(error).__name__}: {error}"
 
     def handles(self, error: Unsupported, node: ast.Try) -> bool:
-        """Whether the first handler of a `try` is gone through after an error in its body."""
+        """Return whether the first handler of a `try` is gone through after an error in its body."""
         return False
 
     def decorated(self, definition: Function, decorators: list[Any], nodes: list[ast.expr], frame: Any) -> Any:
@@ -149,7 +149,10 @@ class Domain:
         raise Unsupported(f"calls {what}")
 
     def with_default(self, arguments: list[Any], frame: Any) -> Any:
-        """`getattr`; its default stands for any attribute of a value of the domain that cannot be told to be there."""
+        """`getattr`.
+
+        Its default stands for any attribute of a value of the domain that cannot be determined to be there.
+        """
         own = is_plain(arguments[0]) or is_iterable(arguments[0]) or isinstance(arguments[0], (Function, Native))
         if own and len(arguments) > 2 and (not is_plain(arguments[0]) or hasattr(arguments[0], arguments[1])):
             return frame.attribute(arguments[0], arguments[1])

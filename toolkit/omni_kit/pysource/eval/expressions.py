@@ -61,7 +61,7 @@ class Expressions(ABC):
         """Return the value of an expression.
 
         Raises:
-            Unsupported: that cannot be told.
+            Unsupported: that cannot be determined.
         """
         self.domain.spend()
         reader = getattr(self, handler("of", type(node).__name__), None)
@@ -70,7 +70,7 @@ class Expressions(ABC):
         return reader(node)
 
     def truth(self, node: ast.expr) -> bool:
-        """Whether an expression is true."""
+        """Return whether an expression is true."""
         return self.is_true(self.value(node))
 
     def decided(self, node: ast.expr) -> bool | None:
@@ -88,11 +88,11 @@ class Expressions(ABC):
             return None
 
     def may_hold(self, node: ast.expr) -> bool:
-        """Whether a filter lets an item pass, or an assertion holds."""
+        """Return whether a filter lets an item pass, or an assertion holds."""
         return self.truth(node)
 
     def is_true(self, value: Any) -> bool:
-        """Whether a value is true."""
+        """Return whether a value is true."""
         if isinstance(value, Iterated):
             return True
         return bool(value) if is_plain(value) or isinstance(value, VIEWS) else self.domain.truth(value, self)
@@ -344,7 +344,7 @@ def readable(value: Any) -> Any:
     """A value that a name has.
 
     Raises:
-        Unsupported: the name has one that cannot be told.
+        Unsupported: the name has one that cannot be determined.
     """
     if isinstance(value, Unsupported):
         raise value

@@ -57,7 +57,7 @@ class Frame(Expressions):
         """Goes through statements.
 
         Raises:
-            Unsupported: the effect of one of them cannot be told.
+            Unsupported: the effect of one of them cannot be determined.
         """
         for node in body:
             try:
@@ -231,7 +231,7 @@ class Frame(Expressions):
         return None
 
     def matches(self, pattern: ast.pattern, value: Any, node: ast.Match) -> bool:
-        """Whether a value matches a pattern, whose names it is given."""
+        """Return whether a value matches a pattern, whose names it is given."""
         if isinstance(pattern, ast.MatchOr):
             return any(self.matches(one, value, node) for one in pattern.patterns)
         if isinstance(pattern, ast.MatchAs):
@@ -334,7 +334,7 @@ class Frame(Expressions):
         """Evaluate a function's body with arguments, and return its result.
 
         Raises:
-            Unsupported: the arguments do not fit, or the body cannot be told.
+            Unsupported: the arguments do not fit, or the body cannot be determined.
         """
         names = self.bound(function, [*function.bound, *arguments], keywords)
         scope = Scope(names, function.scope, "function")
@@ -415,7 +415,7 @@ def evaluate(
         home: see `Frame`.
 
     Raises:
-        Unsupported: the value cannot be told.
+        Unsupported: the value cannot be determined.
     """
     frame = Frame(domain, path, "", Scope(dict(names or {})), home)
     domain.depth -= 1

@@ -290,7 +290,7 @@ _METHODS: Mapping[type, _Functions] = {
 
 
 def method(base: Any, name: str) -> Native | None:
-    """A method of a plain value; None where it has none that is known."""
+    """A method of a plain value; None if it has none that is known."""
     found = _METHODS.get(type(base), {}).get(name)
     return Native(partial(_applied, found, base)) if found is not None else None
 

@@ -26,7 +26,7 @@ class Unknown:
     """A value that the source does not tell.
 
     Attributes:
-        name: the dotted name that leads to it; empty where no name does.
+        name: the dotted name that leads to it; empty if no name does.
     """
 
     name: str = ""
@@ -44,7 +44,7 @@ UNKNOWN: Any = Unknown()
 
 
 class Unsupported(Exception):
-    """Something whose value or effect cannot be told without running it; the message says what.
+    """Something whose value or effect cannot be determined without running it; the message says what.
 
     Attributes:
         path, line: where it stands; None until that is known.
@@ -94,7 +94,7 @@ class Function:
         home: what the domain requires to know while its body is gone through.
         scope: where its body looks for names.
         members: what the body of a class defines.
-        defaults: the values of a function's parameters that have one; an Unsupported for one that cannot be told.
+        defaults: the values of a function's parameters that have one; an Unsupported for one that cannot be determined.
         bases: what a class inherits from.
         bound: arguments that come before those of a call: the object whose method it is.
     """
@@ -158,12 +158,12 @@ _ITERABLE = (*_SIZED, *VIEWS, Iterated)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is Python's own; what a collection holds is not looked at."""
+    """Return whether a value is Python's own; what a collection holds is not looked at."""
     return type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
 
 
 def is_iterable(value: Any) -> bool:
-    """Whether Python itself can go through a value of its own."""
+    """Return whether Python itself can go through a value of its own."""
     return isinstance(value, _ITERABLE)
 
 

@@ -25,7 +25,7 @@ def add_definition(text: str, edit: DefinitionEntry) -> str:
 
 
 def _nearly_sorted(names: list[str]) -> bool:
-    """Whether nearly every name comes after the one before it: how a name's case counts differs."""
+    """Return whether nearly every name comes after the one before it: how a name's case counts differs."""
     right = sum(one.lower() <= other.lower() for one, other in pairwise(names))
     return right >= 0.8 * (len(names) - 1)
 

@@ -41,18 +41,18 @@ class Checkout:
 
     @property
     def has_pages(self) -> bool:
-        """Whether its documentation lies there, too."""
+        """Return whether its documentation lies there, too."""
         return (self.root / TOCTREE).is_file()
 
     @property
     def rules(self) -> Path | None:
-        """The file that says how its Python is formatted; None where none does."""
+        """The file that says how its Python is formatted; None if none does."""
         file = self.root / _RULES
         return file if file.is_file() and _RUFF in file.read_text(encoding="utf-8") else None
 
     @property
     def testers(self) -> frozenset[str]:
-        """The classes that its tests of models are made of; none where its tests do not lie there."""
+        """The classes that its tests of models are made of; none if its tests do not lie there."""
         file = self.root / _TESTERS
         if not file.is_file():
             return frozenset()
@@ -62,7 +62,7 @@ class Checkout:
 
 
 def find_checkout(root: Path) -> Checkout | None:
-    """The checkout whose root is `root`; None where there is none."""
+    """The checkout whose root is `root`; None if there is none."""
     package = root / PACKAGE
     return Checkout(root, find_library("diffusers", package)) if (package / "__init__.py").is_file() else None
 

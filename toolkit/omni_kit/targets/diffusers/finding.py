@@ -1,4 +1,4 @@
-"""Finds integrations: what a directory is, and what lies below it."""
+"""Finds integrations: what a directory is, and what is below it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _DEPTH = 2
 
 
 def at(path: Path) -> Integration | None:
-    """The integration whose own directory `path` is; None where it is none."""
+    """The integration whose own directory `path` is; None if it is none."""
     try:
         found = find_model_dir(path)
     except BadInput:

@@ -24,7 +24,7 @@ class ModelDir:
 
     Attributes:
         path: its own directory, absolute.
-        in_tree: it lies in diffusers' own package.
+        in_tree: it is in diffusers' own package.
         model_file: the file of the model.
         class_name: the model's class.
         sys_path: the folder that its imports start from.

@@ -80,7 +80,7 @@ def toy_of(
 
 
 def _tested(name: str, code: Sequence[ast.AST]) -> bool:
-    """Whether code decides something by a name, as what takes null does."""
+    """Return whether code decides something by a name, as what takes null does."""
     nodes = [one for part in code for one in ast.walk(part)]
     tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
     tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
@@ -88,7 +88,7 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
 
 
 def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
-    """Whether the constructor that takes an argument goes through it, counts it or takes one of its entries."""
+    """Return whether the constructor that takes an argument goes through it, counts it or takes one of its entries."""
     inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
     taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
     nodes = [node for init in taking for node in ast.walk(init)]
@@ -100,7 +100,7 @@ def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
 
 
 def _is_container(name: str, code: Sequence[ast.AST]) -> bool:
-    """Whether the constructor tests membership in an argument; authors write `(8)`, which is no tuple."""
+    """Return whether the constructor tests membership in an argument; authors write `(8)`, which is no tuple."""
     inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
     taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
     tests = [one for node in taking for one in ast.walk(node) if isinstance(one, ast.Compare)]
@@ -108,7 +108,7 @@ def _is_container(name: str, code: Sequence[ast.AST]) -> bool:
 
 
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
-    """Whether code takes a width as it is, which null cannot be."""
+    """Return whether code takes a width as it is, which null cannot be."""
     name = next(name for name, other in aliases.items() if other == alias)
     calls = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
     passed = any(isinstance(one, ast.Name) and one.id == name for call in calls for one in call.args)
@@ -166,7 +166,9 @@ def _value(one: Argument) -> Any:
 
 
 def _fits(value: Any, one: Argument) -> bool:
-    """Whether a published value is of the kind that an argument is: no text for a number, no reference, and no file."""
+    """Return whether a published value is of the kind that an argument is: no text for a number, no reference, and no
+    file.
+    """
     if value is None or (isinstance(value, str) and _IS_PLACE.search(value)):
         return False
     if one.default is UNKNOWN or one.default is None:

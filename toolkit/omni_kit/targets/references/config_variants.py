@@ -26,7 +26,7 @@ def source_of(model: Any, spoken: str) -> Source:
     """Collect the sources for varying a model's config.
 
     Args:
-        spoken: the one config within it that the model is asked by; empty where it is asked as a whole.
+        spoken: the one config within it that the model is asked by; empty if it is asked as a whole.
     """
     config, module = model.config, sys.modules[type(model).__module__]
     read = fields_read(_trees(module, config))
@@ -37,7 +37,7 @@ def source_of(model: Any, spoken: str) -> Source:
 
 
 def acceptance(config_class: Any, toy: Mapping[str, Any], run: Callable[[Any], None]) -> Callable[[Any], str]:
-    """A function of a config: why upstream does not accept it; empty where it does.
+    """A function of a config: why upstream does not accept it; empty if it does.
 
     Args:
         toy: the config that is varied.

@@ -132,7 +132,7 @@ class DiffusersBuilder:
         return torch.stack(losses).mean(), float(len(samples))
 
     def use(self, model: nn.Module, checkpoint: Path) -> str:
-        """Draw with the pipeline that the checkpoint lies in, from pictures where it needs them."""
+        """Draw with the pipeline that the checkpoint is in, from pictures where it needs them."""
         pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
         pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)

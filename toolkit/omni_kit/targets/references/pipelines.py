@@ -96,7 +96,7 @@ def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
 def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
     """The images that a pipeline starts from in a scenario, by argument, in the order of its call.
 
-    A pipeline that needs none gets its first one where the scenario is guided, and none where it is not.
+    A pipeline that needs none gets its first one where the scenario is guided, and none if it is not.
     """
     names = images_of(pipeline)
     needed = [names.index(name) for name in images_needed(pipeline)]

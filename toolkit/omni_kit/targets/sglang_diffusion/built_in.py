@@ -136,7 +136,7 @@ def _strings(cls: ast.ClassDef, name: str) -> list[str]:
 
 
 def _config_taken(cls: ast.ClassDef) -> str:
-    """The config that the constructor is annotated with; empty where that is any."""
+    """The config that the constructor is annotated with; empty if that is any."""
     methods = (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     arguments = (one for method in methods for one in method.args.args if one.arg == "config")
     named = (dotted(one.annotation) or "" for one in arguments if one.annotation is not None)

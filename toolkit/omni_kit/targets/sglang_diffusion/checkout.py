@@ -32,13 +32,13 @@ class Checkout:
 
 
 def find_checkout(root: Path) -> Checkout | None:
-    """The checkout whose root is `root`; None where there is none."""
+    """The checkout whose root is `root`; None if there is none."""
     found = (Checkout(root / inner, inner) for inner in _INNER if (root / inner / "registry.py").is_file())
     return next(found, None)
 
 
 def checkout_around(path: Path) -> Checkout | None:
-    """SGLang's package that `path` is the root of, holds, or lies in, through links; None where there is none."""
+    """SGLang's package that `path` is the root of, holds, or is in, through links; None if there is none."""
     path = path.resolve()
     for folder in (path, *path.parents):
         if folder.name == _PACKAGE and (folder / "registry.py").is_file():

@@ -137,7 +137,7 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
 
 
 def _is_listed(facts: PipelineFacts, name: str) -> bool:
-    """Whether an argument of the denoiser is a list of tensors."""
+    """Return whether an argument of the denoiser is a list of tensors."""
     return name in facts.taken and facts.taken[name].annotation.lower().startswith("list")
 
 
@@ -225,7 +225,7 @@ def _sizes(facts: PipelineFacts) -> dict[str, Any]:
 
 
 def _first(values: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of these names that is a whole number, as text; 0 where there is none."""
+    """The first of these names that is a whole number, as text; 0 if there is none."""
     return next((f"self.{name}" for name in names if isinstance(values.get(name), int)), "0")
 
 

@@ -131,7 +131,7 @@ class PipelineFacts:
 
     @cached_property
     def embeds(self) -> str:
-        """The denoiser's argument for what the prompt became; empty where that cannot be told."""
+        """The denoiser's argument for what the prompt became; empty if that cannot be determined."""
         if _EMBEDS in self.denoising.conditions:
             return _EMBEDS
         handed = ((name, ast.unparse(value)) for name, value in self.denoising.handed.items())
@@ -145,7 +145,7 @@ class PipelineFacts:
 
     @cached_property
     def tells_schedulers_apart(self) -> bool:
-        """Whether its call asks of which class its scheduler is: SGLang's own classes are none of diffusers'."""
+        """Return whether its call asks of which class its scheduler is: SGLang's own classes are none of diffusers'."""
         found = self.pipeline.cls.method("__call__")
         calls = (node for node in ast.walk(found[1]) if isinstance(node, ast.Call)) if found is not None else ()
         return any(dotted(call.func) == "isinstance" and dotted(call.args[0]) == "self.scheduler" for call in calls)
@@ -157,7 +157,7 @@ class PipelineFacts:
 
     @cached_property
     def video(self) -> bool:
-        """Whether it makes films."""
+        """Return whether it makes films."""
         return not set(FRAMES).isdisjoint(call_arguments(self.pipeline))
 
     @cached_property
@@ -175,7 +175,9 @@ class PipelineFacts:
         return {**values, **self.vae_given}
 
     def needed_to_decode(self, asked: str) -> bool:
-        """Whether the autoencoder needs an argument after latents: no generator, nothing that its config declines."""
+        """Return whether the autoencoder needs an argument after latents: no generator, nothing that its config
+        declines.
+        """
         declined = self.vae_values().get(f"{asked}_conditioning") is False
         return not declined and "generator" not in asked
 

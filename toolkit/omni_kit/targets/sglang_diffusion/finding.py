@@ -15,7 +15,7 @@ _DEPTH = 2
 
 
 def at(path: Path) -> Integration | None:
-    """The integration whose directory `path` is; None where it is none."""
+    """The integration whose directory `path` is; None if it is none."""
     try:
         return Integration(find_pipeline_dir(path).path, lambda: Kind.pipeline)
     except BadInput:
@@ -23,7 +23,7 @@ def at(path: Path) -> Integration | None:
 
 
 def find(path: Path) -> Sequence[Integration]:
-    """Integrations at `path`: itself, those in a folder, or every pipeline of the SGLang that it is or lies in.
+    """Integrations at `path`: itself, those in a folder, or every pipeline of the SGLang that it is or is in.
 
     Raises:
         BadInput: there is none; what `path` itself lacks.

@@ -29,7 +29,7 @@ class PipelineHandler:
         """A plugin next to diffusers' pipeline of its name, on the checkpoint that it was made from.
 
         Raises:
-            BadInput: it lies in a checkout.
+            BadInput: it is in a checkout.
         """
         found = find_pipeline_dir(path)
         if found.in_tree:

@@ -58,7 +58,7 @@ class Write:
     """One key, as the mapping sends it.
 
     Attributes:
-        target: the parameter; empty where the mapping drops the key on purpose.
+        target: the parameter; empty if the mapping drops the key on purpose.
         part, parts: which of how many that are joined along the first dimension; 0 of 0 where it is the whole.
     """
 

@@ -65,7 +65,7 @@ def _wording(facts: PipelineFacts) -> Wording:
 
 
 def _dynamic(facts: PipelineFacts) -> bool:
-    """Whether the scheduler may need a computed shift: unless the checkpoint's config does not ask for one."""
+    """Return whether the scheduler may need a computed shift: unless the checkpoint's config does not ask for one."""
     directory = facts.subject.directory
     path = directory.parent / "scheduler" / "scheduler_config.json" if directory is not None else None
     return path is None or not path.is_file() or bool(read_json(path).get(_SHIFTS))

@@ -87,7 +87,7 @@ def package_of_sglang(path: Path) -> Path | None:
 def pipelines_in(module: Path) -> Iterator[tuple[str, str, int]]:
     """Class, pipeline_name and line of the pipelines that a file's EntryClass names.
 
-    None where the file cannot be read or parsed: it may be somebody else's.
+    None if the file cannot be read or parsed: it may be somebody else's.
     """
     try:
         if _ENTRY.encode() not in module.read_bytes():

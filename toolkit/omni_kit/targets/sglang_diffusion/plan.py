@@ -83,7 +83,7 @@ class _Planner:
 
     @property
     def replaces(self) -> str:
-        """SGLang's own pipeline of that name, with its place; empty where it has none."""
+        """SGLang's own pipeline of that name, with its place; empty if it has none."""
         place = "" if self.in_tree else self.own.pipelines.get(self.facts.class_name, "")
         return f"{self.own.called} has {self.facts.class_name} itself ({place})" if place else ""
 

@@ -50,7 +50,7 @@ def shipped_diffusers_keys() -> frozenset[str]:
 
 
 def shipped_package() -> Path | None:
-    """The directory of the installed VeOmni; None where it is not installed."""
+    """The directory of the installed VeOmni; None if it is not installed."""
     from importlib.util import find_spec
 
     spec = find_spec("veomni")

@@ -23,7 +23,7 @@ _DIFFUSION = "veomni.models.diffusers."
 
 
 def at(path: Path) -> Integration | None:
-    """The model directory that `path` is; None where it registers no model, as far as that can be told."""
+    """The model directory that `path` is; None if it registers no model, as far as that can be told."""
     if registers(path):
         return integration(find_model_dir(path))
     return _broken(path) if cannot_be_parsed(path) else None

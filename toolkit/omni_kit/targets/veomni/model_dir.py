@@ -86,7 +86,7 @@ def place_of(model: ModelDir, key: str) -> tuple[Path, int]:
 
 
 def registers(path: Path) -> bool:
-    """Whether a directory registers a model."""
+    """Return whether a directory registers a model."""
     return bool(registered_in(path))
 
 
@@ -99,7 +99,7 @@ def registered_in(path: Path) -> Mapping[str, int]:
 
 
 def cannot_be_parsed(path: Path) -> bool:
-    """Whether a directory seems to register a model, by an `__init__.py` that is not valid Python."""
+    """Return whether a directory seems to register a model, by an `__init__.py` that is not valid Python."""
     file = path / "__init__.py"
     try:
         parse_file(file)
@@ -119,7 +119,7 @@ def _of_a_pair(path: Path) -> dict[str, int]:
 
 
 def _names_companion(package: Path) -> bool:
-    """Whether a package's own modules say which model makes the conditions of its model."""
+    """Return whether a package's own modules say which model makes the conditions of its model."""
     try:
         return any(_COMPANION.search(file.read_text(encoding="utf-8")) for file in files_matching(package, "*.py"))
     except (OSError, UnicodeDecodeError):

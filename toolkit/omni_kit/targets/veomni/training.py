@@ -15,7 +15,7 @@ class ModelPlace:
 
     Attributes:
         path: the directory of the model or of the pipeline.
-        download: the command that fetches it; empty where it is local.
+        download: the command that fetches it; empty if it is local.
         given: SOURCE names files; False for a model_type or a class alone.
     """
 

@@ -86,7 +86,7 @@ class LanguageBatchBuilder:
 
 
 def sees(part: Any) -> bool:
-    """Whether the part that answers in text takes media, of which the batch builder knows how to make some.
+    """Return whether the part that answers in text takes media, of which the batch builder knows how to make some.
 
     Raises:
         BadInput: it takes media in a form that the batch builder does not know.
@@ -271,7 +271,7 @@ def _router_logits(answer: Any, inputs: Tensors) -> Tensors:
 
 
 def _takes_router_switch(model: Any) -> bool:
-    """Whether the loss that balances experts has to be asked for with each call: a model of several parts has no
+    """Return whether the loss that balances experts has to be asked for with each call: a model of several parts has no
     switch for it in its own config.
     """
     text = model.config.get_text_config()

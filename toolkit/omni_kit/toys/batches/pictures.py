@@ -52,7 +52,7 @@ class Form:
     refitted: Callable[[Fraction], "Form"] | None = None
 
     def fitted(self, error: str) -> "Form | None":
-        """Return the form of the width that a layer requires by torch's message; None where it does not say."""
+        """Return the form of the width that a layer requires by torch's message; None if it does not say."""
         found = next((match for pattern in WIDTHS if (match := pattern.search(error))), None)
         share = Fraction(int(found["wants"]), int(found["came"])) if found is not None else 1
         return self.refitted(Fraction(share)) if self.refitted is not None and share != 1 else None
@@ -81,7 +81,7 @@ class _Made(BaseException):
 
 
 def _made_in_forward(model: Any, getter: str, fed: Tensors, token: int) -> Any:
-    """The features that forward gets, which knows what else their method takes; None where it does not reach that."""
+    """The features that forward gets, which knows what else their method takes; None if it does not reach that."""
     inner = getattr(model, "model", None)
     owner, called = inner if hasattr(inner, getter) else model, False
     right = getattr(owner, getter)
@@ -182,7 +182,7 @@ def _patched(make: Callable[[tuple[int, ...]], Piece], width: tuple[int, ...], a
 
 
 def tower(model: Any, getter: str) -> Any:
-    """The method of a model, or of the model inside of it, that makes features; None where neither has one."""
+    """The method of a model, or of the model inside of it, that makes features; None if neither has one."""
     return getattr(model, getter, None) or getattr(getattr(model, "model", None), getter, None)
 
 

@@ -93,7 +93,7 @@ class PipelineBatchBuilder:
     """Without and with guidance, of another size and prompt, and two pictures at once.
 
     Attributes:
-        change: what makes upstream draw its scenarios, where a toy was fitted to them; None where nobody knows yet.
+        change: what makes upstream draw its scenarios, where a toy was fitted to them; None if nobody knows yet.
     """
 
     scenarios: Sequence[Scenario] = _ALL
@@ -140,7 +140,7 @@ def _rows(scenarios: Sequence[Scenario]) -> Tensors:
 
 
 def _draws(scenario: Scenario, run: Run) -> bool:
-    """Whether upstream draws a scenario's pictures."""
+    """Return whether upstream draws a scenario's pictures."""
     try:
         run(_rows([scenario]))
     except Exception:  # whatever a pipeline raises

@@ -25,7 +25,7 @@ _SPREAD = 2.0
 SCALING, SHIFT = 0.5, 16.0
 """Of the autoencoder: latents are what it encodes, less the shift, times the scaling.
 
-The shift shows beside latents of some ten thousands, too: an untrained model draws such ones along unscaled sigmas.
+The shift shows next to latents of some ten thousands, too: an untrained model draws such ones along unscaled sigmas.
 """
 
 

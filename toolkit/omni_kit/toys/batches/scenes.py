@@ -49,5 +49,7 @@ APART: Mapping[str, Sequence[Rows]] = {
 
 
 def with_kinds(rows: Rows, kinds: str) -> bool:
-    """Whether all media of a batch are among `kinds`: letters, with a bar between those that no batch has together."""
+    """Return whether all media of a batch are among `kinds`: letters, with a bar between those that no batch has
+    together.
+    """
     return any(set("".join(rows)) <= {*one, "T", "L"} for one in kinds.split("|"))

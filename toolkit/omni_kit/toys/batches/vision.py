@@ -37,7 +37,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class MediaTokens:
-    """The token ids that stand for media, and those that open and close a run of them; None where there is none."""
+    """The token ids that stand for media, and those that open and close a run of them; None if there is none."""
 
     image: int | None
     video: int | None
@@ -169,7 +169,7 @@ def _media_of(model: Any, text: list[int]) -> _Media:
 
 
 def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
-    """The first form of a kind of which the model accepts one and two in a text; nothing where it accepts none."""
+    """The first form of a kind of which the model accepts one and two in a text; nothing if it accepts none."""
     known = [token for token in tokens if token is not None]
     for first in forms(media.model, GETTERS[letter]):
         form: Form | None = first
@@ -193,7 +193,7 @@ _REFUSED = (AttributeError, AssertionError, IndexError, KeyError, RuntimeError, 
 
 
 def _accepted(model: Any, batch: Tensors) -> bool:
-    """Whether the model answers to a batch."""
+    """Return whether the model answers to a batch."""
     (sample,) = samples_of(batch)
     named = inspect.signature(model.forward).parameters
     device = next(model.parameters()).device

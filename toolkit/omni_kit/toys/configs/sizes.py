@@ -233,7 +233,7 @@ AT_MOST: Mapping[str, int] = {
 OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "n_shared_experts", "num_experts_per_tok")
 # Their output projection is square: heads times head_dim has to be the hidden size.
 SQUARE = frozenset({"helium", "blt_local_encoder", "blt_local_decoder", "blt_global_transformer", "blt_patcher"})
-# Queries, keys and values lie in one tensor of three equal parts on disk.
+# Queries, keys and values are in one tensor of three equal parts on disk.
 EVEN_HEADS = frozenset({"nemotron3_5_transcribe_word_timestamp"})
 # transformers fails on its own router loss there: the router's logits are never recorded.
 NO_ROUTER_LOSS = frozenset({"granitemoe", "granitemoeshared", "granitemoehybrid"})

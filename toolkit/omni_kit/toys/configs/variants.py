@@ -43,7 +43,7 @@ class FieldVaried:
     Attributes:
         toy: its value in the toy.
         tried: other values that upstream accepts.
-        why: why none was tried; empty where one was.
+        why: why none was tried; empty if one was.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Source:
         toy: the complete config of a toy.
         read: what upstream's code reads of it.
         ropes: type of scaled positions -> the parameters that the library's function for it reads.
-        spoken: the one config within it that the model is asked by; empty where it is asked as a whole.
+        spoken: the one config within it that the model is asked by; empty if it is asked as a whole.
     """
 
     toy: Mapping[str, Any]
@@ -160,7 +160,7 @@ def chosen(source: Source, accepts: Accepts, extent: Extent = Extent.apart) -> V
     """The variants that upstream accepts.
 
     Args:
-        accepts: why upstream does not accept a config; empty where it does.
+        accepts: why upstream does not accept a config; empty if it does.
     """
     choice = _Choice(source, accepts)
     if extent is Extent.numbers:
@@ -228,7 +228,7 @@ class _Choice:
         return base
 
     def _accepted(self, variation: Variation, base: Mapping[str, Any]) -> str:
-        """The name of the first config that is accepted on top of another; empty where none is."""
+        """The name of the first config that is accepted on top of another; empty if none is."""
         first = next(iter(variation.configs))
         for name, config in variation.configs.items():
             why = self.accepts(_overlaid(base, self.source.toy, config))
@@ -253,7 +253,7 @@ class _Choice:
 
 
 def _turns(variation: Variation) -> bool:
-    """Whether it differs in one switch."""
+    """Return whether it differs in one switch."""
     config = next(iter(variation.configs.values()))
     parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
     turned = [any(isinstance(part.get(name), bool) for part in parts) for name in variation.fields]

@@ -155,7 +155,10 @@ class _Parts:
                 self._fitted[one.name] = parts.between_config(one)
 
     def _needs(self, component: Component) -> bool:
-        """Whether a small pipeline has this part: what draws pictures; if it is complete, also all that reads text."""
+        """Return whether a small pipeline has this part: what draws pictures.
+
+        If it is complete, also all that reads text.
+        """
         draws = not component.optional or component.role == "autoencoder"
         return draws or (self.complete and component.name.startswith(_OF_TEXT))
 
@@ -292,7 +295,9 @@ class _Parts:
         self._others, self._changed = dict(self._made()), dict(self._asked.get(self._denoiser.name, {}))
 
     def _count(self, wants: int) -> bool:
-        """Whether the pipeline names another number of channels: its latents and its denoiser have that from now on."""
+        """Return whether the pipeline names another number of channels: its latents and its denoiser have that from
+        now on.
+        """
         fits = parts.latent_channels(self._others) != wants
         self._latents = wants
         self._others = dict(self._made())
@@ -300,7 +305,9 @@ class _Parts:
         return fits and parts.latent_channels(self._others) == wants
 
     def _measure(self, error: Exception) -> bool:
-        """Whether the pipeline reads statistics of channels that the autoencoder does not have: it has them now."""
+        """Return whether the pipeline reads statistics of channels that the autoencoder does not have: it has them
+        now.
+        """
         read = _OF_CHANNELS.search(traceback.extract_tb(error.__traceback__)[-1].line or "")
         fits = read is not None and not self._measures
         if fits:
@@ -313,7 +320,9 @@ class _Parts:
         return fits
 
     def _choose(self) -> bool:
-        """Whether an argument of the denoiser's is one of several words for the pipeline: then it is the first."""
+        """Return whether an argument of the denoiser's is one of several words for the pipeline: then it is the
+        first.
+        """
         config = {**parts.denoiser_config(self._denoiser), **self._changed}
         for node in ast.walk(self._read.cls.source.tree):
             if isinstance(node, ast.Compare) and isinstance(word := node.comparators[0], ast.Constant):
@@ -324,7 +333,9 @@ class _Parts:
         return False
 
     def _add_up(self, config: Mapping[str, Any], came: int) -> bool:
-        """Whether the denoiser takes other channels than the pipeline adds up: it takes those, and predicts latents."""
+        """Return whether the denoiser takes other channels than the pipeline adds up: it takes those, and predicts
+        latents.
+        """
         going_in, out = channel_names(config)
         if config[going_in] == came:
             return False
@@ -334,7 +345,7 @@ class _Parts:
         return True
 
     def _add_axis(self, config: Mapping[str, Any]) -> bool:
-        """Whether the denoiser has two axes, and films come: then frames are a third one, in front of them."""
+        """Return whether the denoiser has two axes, and films come: then frames are a third one, in front of them."""
         pairs = {name: value for name, value in config.items() if isinstance(value, list | tuple) and len(value) == 2}
         patches = {name: [1, *value] for name, value in pairs.items() if name == "patch_size"}
         axes = {
@@ -345,7 +356,9 @@ class _Parts:
         return fits
 
     def _one_stage(self, error: Exception) -> bool:
-        """Whether the scheduler divides its steps into stages, of which the call names none: then there is one."""
+        """Return whether the scheduler divides its steps into stages, of which the call names none: then there is
+        one.
+        """
         changed = {name: 1 for name, value in self._others[SCHEDULER].config.items() if name == "stages" and value != 1}
         if changed and isinstance(error, KeyError):
             component = next(one for one in self._read.components if one.name == SCHEDULER)
@@ -354,7 +367,7 @@ class _Parts:
         return False
 
     def _answer(self, config: Mapping[str, Any], said: str) -> bool:
-        """Whether the scheduler takes fewer channels than the denoiser predicts: the rest is a learned variance.
+        """Return whether the scheduler takes fewer channels than the denoiser predicts: the rest is a learned variance.
 
         The autoencoder's latents are tried first: pipelines tell a variance by comparing with their channels.
         """
@@ -381,7 +394,9 @@ class _Parts:
         return fits
 
     def _take_scheduler(self, method: str, argument: str) -> bool:
-        """Whether a pipeline passes its scheduler an argument that another class takes, unlike the declared one."""
+        """Return whether a pipeline passes its scheduler an argument that another class takes, unlike the declared
+        one.
+        """
         found = parts.scheduler_with(method, argument)
         if found is None or SCHEDULER not in self._others:
             return False
@@ -389,13 +404,13 @@ class _Parts:
         return True
 
     def _switch_on(self, config: Mapping[str, Any], argument: str) -> bool:
-        """Whether a switch of the denoiser's that is off is named for what it was passed: then it is on."""
+        """Return whether a switch of the denoiser's that is off is named for what it was passed: then it is on."""
         names = [name for name, value in config.items() if value is False and name.startswith(f"{argument}_")]
         self._changed |= dict.fromkeys(names, True)
         return bool(names)
 
     def _switch_off(self, config: Mapping[str, Any], error: Exception) -> bool:
-        """Whether the denoiser fails beneath a switch of its own that is on: then it is off."""
+        """Return whether the denoiser fails beneath a switch of its own that is on: then it is off."""
         frames = [one for one in traceback.walk_tb(error.__traceback__) if _MODELS in one[0].f_code.co_filename]
         above = {name for frame, line in frames[-1:] for name in _asked_above(frame.f_code, line)}
         names = [name for name in sorted(above) if config.get(name) is True and name not in self._changed]
@@ -403,7 +418,7 @@ class _Parts:
         return bool(names)
 
     def _attach(self, config: Mapping[str, Any], error: Exception) -> bool:
-        """Whether the denoiser calls a part of its own that is only there for a width: then it has one."""
+        """Return whether the denoiser calls a part of its own that is only there for a width: then it has one."""
         frame = traceback.extract_tb(error.__traceback__)[-1]
         called = _CALLED.search(frame.line or "") if _passed_through(error, _DENOISERS) else None
         absent = [name for name, value in config.items() if value is None and name.endswith("_dim")]
@@ -412,7 +427,8 @@ class _Parts:
         return bool(names)
 
     def _halve_more(self, came: int, wants: int) -> bool:
-        """Whether pictures have so many more tokens than positions, as the autoencoder halves them less than real ones.
+        """Return whether pictures have so many more tokens than positions, as the autoencoder halves them less than
+        real ones.
 
         Some pipelines write down by how much theirs does.
         """
@@ -424,7 +440,7 @@ class _Parts:
         return fits
 
     def _widen_heads(self, config: Mapping[str, Any]) -> bool:
-        """Whether heads have the width that toys have: then three axes share them evenly from now on."""
+        """Return whether heads have the width that toys have: then three axes share them evenly from now on."""
         names = [name for name, value in config.items() if value == HEAD_DIM and "head_dim" in name]
         names = [name for name in names if name not in self._changed]
         whole = (
@@ -435,7 +451,9 @@ class _Parts:
         return True
 
     def _fill_table(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
-        """Whether one length of a text is that of a table, or one position shorter: then it is as long as the text."""
+        """Return whether one length of a text is that of a table, or one position shorter: then it is as long as the
+        text.
+        """
         for name, value in config.items():
             if _IS_LENGTH.search(name) and value in (wants, wants - 1) and name not in self._changed:
                 self._changed[name] = came - (wants - value)
@@ -443,7 +461,9 @@ class _Parts:
         return False
 
     def _take_more(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
-        """Whether more comes than the latents that the denoiser was fitted to: it takes that, and predicts these."""
+        """Return whether more comes than the latents that the denoiser was fitted to: it takes that, and predicts
+        these.
+        """
         going_in, out = channel_names(config)
         more = config.get(going_in) == wants and going_in in self._changed and came > wants and out in config
         if more:
@@ -451,7 +471,9 @@ class _Parts:
         return more
 
     def _patch(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
-        """Whether as many channels came as the denoiser takes, and a patch of the autoencoder's latents is wanted."""
+        """Return whether as many channels came as the denoiser takes, and a patch of the autoencoder's latents is
+        wanted.
+        """
         channels = parts.latent_channels(self._others)
         fits = came == config.get(channel_names(config)[0]) and wants in (channels * one for one in self._multiples)
         if fits:
@@ -460,14 +482,14 @@ class _Parts:
         return fits
 
     def _enlarge(self, config: Mapping[str, Any], size: int) -> bool:
-        """Whether there is a table of positions of that size, or with so many a side: then it is larger now."""
+        """Return whether there is a table of positions of that size, or with so many a side: then it is larger now."""
         names = [name for name, value in config.items() if "max" in name and isinstance(value, int)]
         names = [name for name in names if config[name] in (size, math.isqrt(size)) and name not in self._changed]
         self._changed |= {name: _LARGE**2 if config[name] == size else _LARGE for name in names}
         return bool(names)
 
     def _restore(self, config: Mapping[str, Any]) -> bool:
-        """Whether a toy has a smaller limit than the class has by default: then all have their own again."""
+        """Return whether a toy has a smaller limit than the class has by default: then all have their own again."""
         own = parts.denoiser_defaults(self._denoiser)
         limits = {name: own[name] for name in config if "max" in name and name in own and name not in self._changed}
         limits = {name: value for name, value in limits.items() if value is not None and value != config[name]}
@@ -475,14 +497,16 @@ class _Parts:
         return bool(limits)
 
     def _lengthen(self, config: Mapping[str, Any], more: int) -> bool:
-        """Whether the denoiser counts the tokens of a text, and takes so many more now: texts are padded to more."""
+        """Return whether the denoiser counts the tokens of a text, and takes so many more now: texts are padded to
+        more.
+        """
         names = [name for name, value in config.items() if _IS_LENGTH.search(name) and isinstance(value, int)]
         names = [name for name in names if name not in self._changed] if more > 0 else []
         self._changed |= {name: config[name] + more for name in names}
         return bool(names)
 
     def _change(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
-        """Whether there is a width of that size that was not changed before."""
+        """Return whether there is a width of that size that was not changed before."""
         for values in self._fitted.values():
             if names := [name for name, value in values.items() if value == wants]:
                 values |= dict.fromkeys(names, came)
@@ -505,7 +529,7 @@ class _Parts:
 
 
 def _written_channels(read: Pipeline) -> int | None:
-    """The number of channels of latents that a pipeline's call writes down; None where it reads them from a part."""
+    """The number of channels of latents that a pipeline's call writes down; None if it reads them from a part."""
     found = read.cls.method("__call__")
     assigned = (node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)) if found is not None else ()
     named = (literal(node.value) for node in assigned if dotted(node.targets[0]) == _CHANNELS_OF_LATENTS)
@@ -536,21 +560,21 @@ def _refuse_missing(read: Pipeline, error: Exception) -> None:
 
 
 def _reads_deeper(error: Exception) -> bool:
-    """Whether a pipeline reads the hidden states of a layer that a small encoder does not have."""
+    """Return whether a pipeline reads the hidden states of a layer that a small encoder does not have."""
     frames = traceback.extract_tb(error.__traceback__)
     return isinstance(error, IndexError) and bool(frames) and bool(_OF_LAYER.search(frames[-1].line or ""))
 
 
 def _lacks_part(error: Exception) -> bool:
-    """Whether a pipeline called a part that it does not have."""
+    """Return whether a pipeline called a part that it does not have."""
     return isinstance(error, TypeError | AttributeError) and "NoneType" in str(error)
 
 
 def _in_rope(error: Exception) -> bool:
-    """Whether it was raised where positions turn queries and keys."""
+    """Return whether it was raised where positions turn queries and keys."""
     return any(_IS_ROPE.search(frame.name) for frame in traceback.extract_tb(error.__traceback__)[-2:])
 
 
 def _passed_through(error: Exception, folder: str) -> bool:
-    """Whether it was raised by code of that folder, or by what that called."""
+    """Return whether it was raised by code of that folder, or by what that called."""
     return any(folder in frame.filename for frame in traceback.extract_tb(error.__traceback__))

@@ -13,7 +13,7 @@ _GUARD = re.compile(r"is_(\w+)_available$")
 
 
 def missing_package(error: Exception) -> str | None:
-    """The package that an error comes from; None where it comes from something else."""
+    """The package that an error comes from; None if it comes from something else."""
     if isinstance(error, ImportError):
         found = _NOT_INSTALLED.search(str(error))
         return next((name.lower() for name in found.groups() if name), None) if found else None

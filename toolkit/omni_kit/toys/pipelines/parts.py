@@ -300,7 +300,7 @@ def scheduler(component: Component, changed: Mapping[str, Any]) -> Any:
 
 
 def scheduler_with(method: str, argument: str) -> Any:
-    """The first class of a scheduler whose method takes an argument; None where there is none."""
+    """The first class of a scheduler whose method takes an argument; None if there is none."""
     classes = (getattr(diffusers, name, None) for name in dir(diffusers.schedulers) if name.endswith("Scheduler"))
     asked = ((cls, inspect.getattr_static(cls, method, None)) for cls in classes)  # some only say what to install
     return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
@@ -341,7 +341,7 @@ def _pictured(cls: Any, sees: Mapping[str, int]) -> Any:
 
 
 def seen_by(model: Any) -> dict[str, int]:
-    """Return the sizes of pictures that an encoder reads, by their names in a processor; none where it reads none.
+    """Return the sizes of pictures that an encoder reads, by their names in a processor; none if it reads none.
 
     An encoder that merges patches reads pictures of any size; others read one size.
     """

@@ -337,7 +337,7 @@ def _attribute_of_config(asks: bool, base: Any, name: Any, *default: Any) -> Any
 
 
 def _is_instance(value: Any, kinds: Any) -> Any:
-    """Whether a plain value is of a type, or of one of several."""
+    """Return whether a plain value is of a type, or of one of several."""
     names = [_type_named(kind) for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
     plain = value is None or isinstance(value, tuple(_PLAIN.values()))
     if not plain or not all(name in _PLAIN for name in names):
@@ -388,7 +388,9 @@ def _register_buffer(frame: Any, module: Module, name: Any, tensor: Any = UNKNOW
 
 
 def _is_list(module: Module) -> bool:
-    """Whether a module is a container of torch's, or of a class that extends its list and leaves its methods alone."""
+    """Return whether a module is a container of torch's, or of a class that extends its list and leaves its methods
+    alone.
+    """
     cls = module.cls
     return cls is None or ("nn.ModuleList" in cls.mro and cls.method("append") is cls.method("insert") is None)
 

@@ -72,9 +72,9 @@ def opened(place: Place) -> "Frame":
 
 
 class Frame(python.Frame):
-    """The execution of the body of one method, or of one function: what cannot be told is UNKNOWN.
+    """The execution of the body of one method, or of one function: what cannot be determined is UNKNOWN.
 
-    Where a condition cannot be told, both branches are gone through, and what they set is uncertain.
+    If a condition cannot be determined, both branches are gone through, and what they set is uncertain.
     """
 
     home: Place
@@ -103,7 +103,7 @@ class Frame(python.Frame):
                 self.runner(node)(node)
 
     def of_ifexp(self, node: ast.IfExp) -> Any:
-        """The branch that the condition chooses; where it cannot be told, a module of either."""
+        """The branch that the condition chooses; if it cannot be determined, a module of either."""
         test = self.value(node.test)
         if not isinstance(test, Unknown):
             return self.value(node.body if self.is_true(test) else node.orelse)
@@ -151,7 +151,7 @@ class Frame(python.Frame):
         self.bind(node.target, self.value(ast.BinOp(node.target, node.op, node.value)))
 
     def run_if(self, node: ast.If) -> None:
-        """The branch that the condition chooses; both, as uncertain, where it cannot be told."""
+        """The branch that the condition chooses; both, as uncertain, if it cannot be determined."""
         test = self.value(node.test)
         if isinstance(test, Unknown):
             self.uncertain += 1
@@ -241,7 +241,7 @@ class Frame(python.Frame):
             found.set(name, value, certain=True)
 
     def enter(self, place: Place, node: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs a method or a function to its end; gives UNKNOWN where what it returns cannot be told."""
+        """Runs a method or a function to its end; gives UNKNOWN if what it returns cannot be determined."""
         source = place.source
         frame = Frame(self.domain, source.path, source.module, Scope(bind(node, args, kwargs)), place)
         self.domain.depth -= 1
@@ -289,7 +289,8 @@ class Frame(python.Frame):
             module.uncertain.add(name)
 
     def may_be_module(self, call: ast.Call) -> bool:
-        """Whether a call that could not be read may make a module: `Name(...)`, `CLASSES[...](...)`, a function of the
+        """Return whether a call that could not be read may make a module: `Name(...)`, `CLASSES[...](...)`, a
+        function of the
         file that uses torch.nn."""
         if isinstance(call.func, ast.Subscript):
             return True

@@ -29,7 +29,7 @@ class Arguments:
         return {name: [Tensor(known_shape(shape), self.where)] for name, shape in shapes.items()}
 
     def wants_bias(self) -> bool:
-        """Whether there is a bias; also where that cannot be told."""
+        """Return whether there is a bias; also if that cannot be determined."""
         return self.kwargs.get("bias", True) not in (False, None)
 
 

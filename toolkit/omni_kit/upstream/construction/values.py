@@ -55,11 +55,11 @@ class Config(ABC):
 
     @abstractmethod
     def get(self, name: str) -> Any:
-        """The value of an attribute, UNKNOWN where it cannot be read."""
+        """The value of an attribute, UNKNOWN if it cannot be read."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Whether there is such an attribute, be its value known or not."""
+        """Return whether there is such an attribute, be its value known or not."""
 
     @abstractmethod
     def set(self, name: str, value: Any, certain: bool) -> None:
@@ -70,15 +70,15 @@ class Config(ABC):
         """The config that calling another class of configs gives; None for any other class."""
 
     def method(self, name: str) -> tuple[ClassRef, ast.FunctionDef] | None:
-        """A method that is run when it is called, with the class that defines it; None where none is."""
+        """A method that is run when it is called, with the class that defines it; None if none is."""
         return None
 
     def of_type(self, model_type: str, values: dict[str, Any]) -> "Config | None":
-        """The config of a model_type of the library; None where it has none."""
+        """The config of a model_type of the library; None if it has none."""
         return None
 
     def of_class(self, path: str, values: dict[str, Any]) -> "Config | None":
-        """The config of a class of the library, by its package and name; None where it has none."""
+        """The config of a class of the library, by its package and name; None if it has none."""
         return None
 
     @abstractmethod

@@ -36,7 +36,7 @@ def evaluate(
     constants: Mapping[str, object],
     line: int,
 ) -> Affine | None:
-    """An expression in terms of one variable; None where it is none such.
+    """An expression in terms of one variable; None if it is none such.
 
     Args:
         assigned: line, name and value of assignments, in order; of several before `line`, the last that can be read.
@@ -57,7 +57,7 @@ class _AffineValues(OpenDomain):
         self._known: dict[tuple[str, int], Any] = {}
 
     def read(self, node: ast.expr, line: int) -> Affine | None:
-        """An expression in a line; None where it is not affine."""
+        """An expression in a line; None if it is not affine."""
         try:
             return _affine(value_of(node, self, home=line))
         except Unsupported:

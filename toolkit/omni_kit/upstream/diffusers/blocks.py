@@ -43,7 +43,7 @@ def joined_streams(cls: ClassRef, streams: Sequence[str]) -> tuple[str, ...] | N
         streams: arguments of processors that hold tokens, as "hidden_states".
 
     Returns:
-        Nothing where none of them joins any; None where that cannot be told.
+        Nothing if none of them joins any; None if that cannot be determined.
     """
     folder = cls.source.path
     own = [one for _, one in built_classes(cls) if "Processor" in one.node.name and one.source.path == folder]
@@ -52,7 +52,7 @@ def joined_streams(cls: ClassRef, streams: Sequence[str]) -> tuple[str, ...] | N
 
 
 def _joins(function: ast.FunctionDef, streams: Sequence[str]) -> Iterator[tuple[str, ...] | None]:
-    """For each `torch.cat` along tokens that streams go into, their order; None where one part holds several."""
+    """For each `torch.cat` along tokens that streams go into, their order; None if one part holds several."""
     held: dict[str, frozenset[str]] = {name: frozenset([name]) for name in streams}
     for node in sorted(ast.walk(function), key=lambda one: getattr(one, "lineno", 0)):
         if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("cat") and _along_tokens(node):

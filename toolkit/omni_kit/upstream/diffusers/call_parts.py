@@ -51,10 +51,10 @@ class Divided:
         loop_where: file:line of its loop.
         signature: its arguments after `self`, without annotations.
         parts: PREPARE, ENTER, PREDICT, LEAVE and FINISH.
-        index, time: what the loop counts by; empty where it does not.
+        index, time: what the loop counts by; empty if it does not.
         times: the expression that it goes through.
         latents: the variable that the scheduler steps on.
-        frames: the expression that is answered; empty where that is not seen.
+        frames: the expression that is answered; empty if that is not seen.
         imported: names of the module that the parts use.
     """
 
@@ -348,7 +348,7 @@ def _steps(node: ast.AST) -> bool:
 
 
 def _hosts(node: ast.stmt, loop: ast.For) -> bool:
-    """Whether a statement of a round serves whoever runs the loop: progress, callbacks, interruption."""
+    """Return whether a statement of a round serves whoever runs the loop: progress, callbacks, interruption."""
     names, text = names_in(node), ast.unparse(node)
     if isinstance(node, ast.If):
         tested = names_in(node.test)

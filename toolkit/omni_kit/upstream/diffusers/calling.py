@@ -43,7 +43,7 @@ def images_of(pipeline: Pipeline) -> list[str]:
     """The arguments for pictures that a call receives, in order: annotated so, or given to a processor of pictures.
 
     Adapters are loaded apart, and pictures that are already encoded are no pictures. A mask belongs to the picture
-    before it, and to a film where there is none.
+    before it, and to a film if there is none.
     """
     processed = set(_processed(pipeline))
     found = [one.name for one in call_arguments(pipeline).values()
@@ -75,7 +75,7 @@ def seconds_of(pipeline: Pipeline) -> str:
 
 
 def prompt_keys(pipeline: Pipeline) -> list[str] | None:
-    """Return the keys of the JSON object that a call requires as its prompt; None where it accepts any text."""
+    """Return the keys of the JSON object that a call requires as its prompt; None if it accepts any text."""
     found = pipeline.cls.method("check_inputs")
     for node in ast.walk(found[1]) if found is not None else ():
         refused = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else None
@@ -117,7 +117,7 @@ def _passed_on(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
 
 
 def _accepts_lists_only(annotation: str) -> bool:
-    """Whether every type of an annotation, except None, is a list, and one is a list of pictures."""
+    """Return whether every type of an annotation, except None, is a list, and one is a list of pictures."""
     members = [text for text in _members(ast.parse(annotation or "None", mode="eval").body) if text != "None"]
     pictures = any(word in annotation for word in _PICTURES)
     return pictures and all(text.lower().startswith("list[") for text in members)
@@ -135,7 +135,7 @@ def _members(node: ast.expr) -> Iterator[str]:
 
 
 def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:
-    """The size that a pipeline takes by default, and where that was read; None where it could not be.
+    """The size that a pipeline takes by default, and where that was read; None if it could not be.
 
     Args:
         name: "height" or "width".

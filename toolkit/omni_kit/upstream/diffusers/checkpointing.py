@@ -1,4 +1,4 @@
-"""Whether a transformer of diffusers checkpoints its blocks, and whether that computes the same."""
+"""Determine whether a transformer of diffusers checkpoints its blocks, and whether that computes the same."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from omni_kit.pysource.classes import ClassRef
 
 
 def checkpoints(cls: ClassRef) -> bool:
-    """Whether the class says that its forward checkpoints."""
+    """Return whether the class says that its forward checkpoints."""
     found = cls.assigned("_supports_gradient_checkpointing")
     return found is not None and isinstance(found[1], ast.Constant) and found[1].value is True
 

@@ -12,7 +12,7 @@ _PREPARING = "prepare_latents"
 
 
 def pipeline_of(library: Library, transformer: str) -> Pipeline | None:
-    """Return the plainest pipeline whose denoiser is a class; None where there is none.
+    """Return the plainest pipeline whose denoiser is a class; None if there is none.
 
     It needs the fewest pictures next to a prompt, has no controlnet if another has none, and the shortest name. A
     pipeline without an autoencoder or a scheduler of its own does not qualify: what it denoises are not latents.
@@ -45,7 +45,7 @@ def _required(pipeline: Pipeline) -> set[str]:
 
 
 def _draws(pipeline: Pipeline) -> bool:
-    """Whether a pipeline prepares latents for a prompt, or for a prompt and pictures."""
+    """Return whether a pipeline prepares latents for a prompt, or for a prompt and pictures."""
     roles = {one.role for one in pipeline.components}
     named = any(one.name == SCHEDULER for one in pipeline.components)
     folders = {

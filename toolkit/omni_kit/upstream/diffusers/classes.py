@@ -21,7 +21,7 @@ _LOADED = frozenset({_MODEL, "ConfigMixin", "PreTrainedModel"})  # what is loade
 
 
 def is_diffusers_class(name: str, library: Library | None = None) -> bool:
-    """Whether diffusers offers a class of this name.
+    """Return whether diffusers offers a class of this name.
 
     Args:
         library: the diffusers to read; the installed one without it.
@@ -64,18 +64,20 @@ def find_class(library: Library, name: str) -> ClassRef | None:
 
 
 def is_model(cls: ClassRef) -> bool:
-    """Whether a class is a whole model, and no part of one."""
+    """Return whether a class is a whole model, and no part of one."""
     return any(isinstance(entry, ClassRef) and entry.node.name == _MODEL for entry in cls.mro[1:])
 
 
 def is_component(cls: ClassRef) -> bool:
-    """Whether a class is one of those that pipelines are given, models and processors, and no pipeline itself."""
+    """Return whether a class is one of those that pipelines are given, models and processors, and no pipeline
+    itself.
+    """
     names = {entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2] for entry in cls.mro[1:]}
     return bool(names & _LOADED) and _PIPELINE not in names
 
 
 def is_transformer(cls: ClassRef) -> bool:
-    """Whether a class is a whole model, and one of those that the library calls transformers."""
+    """Return whether a class is a whole model, and one of those that the library calls transformers."""
     folder = cls.source.path.parent
     return is_model(cls) and folder == cls.source.library.root / TRANSFORMERS
 

@@ -35,7 +35,7 @@ class Composition:
         shape: of the noise, in those words.
         pack: the method that packs noise, and its other arguments.
         exact: noise is drawn in float32, whatever the denoiser computes in.
-        sigmas: what the steps are made of; empty where the scheduler makes them.
+        sigmas: what the steps are made of; empty if the scheduler makes them.
         against: what of this could not be read, each in one line with its place.
     """
 
@@ -227,7 +227,7 @@ class Reader:
 
     @staticmethod
     def _moves(call: ast.Call) -> bool:
-        """Whether a call on latents changes more than their kind."""
+        """Return whether a call on latents changes more than their kind."""
         given = [*call.args, *(one.value for one in call.keywords)]
         return (dotted(call.func) or "").startswith("self.") and any(dotted(one) == "latents" for one in given)
 

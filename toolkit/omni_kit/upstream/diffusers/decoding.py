@@ -18,13 +18,13 @@ class Decoding:
     """The way of a pipeline's latents to its pictures.
 
     Attributes:
-        unpack: the method that turns tokens into a grid; empty where latents are a grid already.
+        unpack: the method that turns tokens into a grid; empty if latents are a grid already.
         arguments: of that method but for the latents: name -> expression in `__call__`.
         static: the method needs no pipeline.
         axes: of the tensors of mean and deviation, as the pipeline shapes them; 0 where it does not.
         first_frame: a picture is the first frame of what the autoencoder answers.
         decode_arguments: texts of the arguments of `decode` other than latents.
-        where: file:line of the call of the autoencoder; empty where it is not seen.
+        where: file:line of the call of the autoencoder; empty if it is not seen.
     """
 
     unpack: str = ""

@@ -59,7 +59,7 @@ class Denoising:
 
     @cached_property
     def call(self) -> ast.Call | None:
-        """The call of the denoiser that receives most; None where none is seen."""
+        """The call of the denoiser that receives most; None if none is seen."""
         return max(self.calls, key=lambda node: (len(node.keywords) + len(node.args), -node.lineno), default=None)
 
     @property
@@ -83,7 +83,7 @@ class Denoising:
 
     @property
     def step(self) -> str:
-        """The argument that holds the step; empty where there is none."""
+        """The argument that holds the step; empty if there is none."""
         return next((name for name in arguments(self.denoiser.cls, "forward") if name in STEP_NAMES), "")
 
     @property
@@ -161,7 +161,10 @@ class Denoising:
 
     @property
     def sees(self) -> bool:
-        """Whether the pipeline has a processor of pictures or videos; without one its media are of another sort."""
+        """Return whether the pipeline has a processor of pictures or videos.
+
+        Without one its media are of another sort.
+        """
         kept = (dotted(node) for node in self._nodes() if isinstance(node, ast.Attribute))
         return not {"self.image_processor", "self.video_processor"}.isdisjoint(name for name in kept if name)
 
@@ -193,7 +196,7 @@ def _names(value: ast.expr) -> set[str]:
 
 
 def _holds(node: ast.AST, call: ast.Call) -> bool:
-    """Whether a loop over steps is around a call."""
+    """Return whether a loop over steps is around a call."""
     return isinstance(node, ast.For) and bool(_steps_variable(node)) and any(one is call for one in ast.walk(node))
 
 

@@ -1,4 +1,4 @@
-"""Whether a pipeline does with its last latents what every pipeline does, unpack, scale and decode, or more."""
+"""Check whether a pipeline does with its last latents what every pipeline does, unpack, scale and decode, or more."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -41,11 +41,11 @@ class _End:
 
     @staticmethod
     def _replaces(node: ast.Assign) -> bool:
-        """Whether latents become something else, such as the scheduler's own estimate of the last picture."""
+        """Return whether latents become something else, such as the scheduler's own estimate of the last picture."""
         return any(isinstance(target, ast.Name) and target.id == _LATENTS for target in node.targets)
 
     def _holds(self, value: ast.expr) -> bool:
-        """Whether latents are in a value, and not only what they are made of."""
+        """Return whether latents are in a value, and not only what they are made of."""
         told = {id(node.value) for node in ast.walk(value) if isinstance(node, ast.Attribute) and node.attr in _TOLD}
         names = (node for node in ast.walk(value) if isinstance(node, ast.Name) and node.id in self.held)
         return any(id(node) not in told for node in names)
@@ -76,7 +76,7 @@ class _End:
         return name == f"self.{last}" and self._only_scales(last)
 
     def _only_scales(self, name: str) -> bool:
-        """Whether a method computes with latents and does not move them about."""
+        """Return whether a method computes with latents and does not move them about."""
         found = self.denoising.pipeline.cls.method(name)
         values = (
             [node.value for node in ast.walk(found[1]) if isinstance(node, ast.Assign)] if found is not None else []

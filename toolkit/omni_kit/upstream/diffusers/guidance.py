@@ -89,7 +89,7 @@ def _combinations(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, Formu
 
 
 def is_combination(value: ast.expr) -> bool:
-    """Whether a value is what guidance makes of two answers."""
+    """Return whether a value is what guidance makes of two answers."""
     return _combined(value) is not None
 
 
@@ -110,7 +110,7 @@ def _combined(value: ast.expr) -> tuple[Formula, str] | None:
 
 
 def _renormed(function: ast.FunctionDef, line: int) -> bool:
-    """Whether what was combined is multiplied by one norm over another, unconditionally, along the last axis."""
+    """Return whether what was combined is multiplied by one norm over another, unconditionally, along the last axis."""
     norms = {
         node.targets[0].id
         for node in ast.walk(function)

@@ -1,4 +1,4 @@
-"""Whether a pipeline's loop over steps does what every loop does, ask, guide and step, and where it does more."""
+"""Check whether a pipeline's loop over steps does what every loop does, ask, guide and step, and where it does more."""
 
 import ast
 from collections.abc import Iterator
@@ -88,11 +88,11 @@ class Loop:
         return isinstance(node, ast.Call) and any(node is one for one in self.denoising.calls)
 
     def _is_guided(self, value: ast.expr) -> bool:
-        """Whether a value is as large as an answer: no norm of one, and no number made of it."""
+        """Return whether a value is as large as an answer: no norm of one, and no number made of it."""
         return isinstance(value, ast.Call) and not (dotted(value.func) or "").endswith("norm")
 
     def _plain(self, node: ast.expr, known: set[str]) -> bool:
-        """Whether a value is one of `known`, or what guidance makes of two of them."""
+        """Return whether a value is one of `known`, or what guidance makes of two of them."""
         match node:
             case ast.Name():
                 return node.id in known
@@ -187,7 +187,7 @@ def oddities(denoising: Denoising, scheduler: str) -> list[str]:
 
 
 def loop_of(denoising: Denoising) -> ast.For | None:
-    """The loop that the denoiser is asked in; None where there is none, or loops inside of each other."""
+    """The loop that the denoiser is asked in; None if there is none, or loops inside of each other."""
     found, call = denoising.pipeline.cls.method("__call__"), denoising.call
     nodes = ast.walk(found[1]) if found is not None and call is not None else ()
     around = [node for node in nodes if isinstance(node, (ast.For, ast.While)) and call and _holds(node, call)]

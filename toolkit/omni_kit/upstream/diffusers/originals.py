@@ -31,7 +31,7 @@ class Original:
 
     Attributes:
         name: diffusers' name for it ("flux-dev").
-        class_name: the class that loads it by `from_single_file`; empty where only whole pipelines do.
+        class_name: the class that loads it by `from_single_file`; empty if only whole pipelines do.
         converter: the function of diffusers that renames its keys; empty without a class.
         repository: whose config diffusers takes for it.
     """
@@ -43,7 +43,7 @@ class Original:
 
 
 def original_layout(library: Library, tensors: Shapes, own: ComponentModel | None = None) -> Original | None:
-    """The original authors' layout that the names of tensors tell; None where they are in diffusers' or unknown.
+    """The original authors' layout that the names of tensors tell; None if they are in diffusers' or unknown.
 
     Args:
         tensors: every key of the checkpoint with its shape; None for a shape that is not known.
@@ -67,7 +67,7 @@ def original_layout(library: Library, tensors: Shapes, own: ComponentModel | Non
 
 
 def _is_of(model: ComponentModel, tensors: Shapes) -> bool:
-    """Whether most keys are names of a class's own parameters, however many layers it has."""
+    """Return whether most keys are names of a class's own parameters, however many layers it has."""
     own = {parameter.pattern for parameter in model.skeleton.parameters}
     patterns = {_NUMBER.sub("*", key) for key in tensors}
     return 2 * len(patterns & own) > len(patterns)
@@ -90,7 +90,7 @@ def _told(source: SourceFile, tensors: Shapes) -> str:
 
 
 def _loads(name: str, classes: Sequence[str]) -> str:
-    """The class that a format is of, by the words of its name; empty where no class is called like it."""
+    """The class that a format is of, by the words of its name; empty if no class is called like it."""
     words = [word.lower() for word in re.split(r"[-_.]", name)]
     joined = "".join(words)
     able = [one for one in classes if one.lower().startswith(joined[:_SHORTEST])]
@@ -138,7 +138,7 @@ def _file(library: Library, place: str) -> SourceFile | None:
 
 
 def _table(source: SourceFile, name: str) -> dict[str, Any]:
-    """A table of literals; empty where it is not there, or is none."""
+    """A table of literals; empty if it is not there, or is none."""
     value = literal(source.constants.get(name))
     return value if isinstance(value, dict) else {}
 

@@ -40,7 +40,7 @@ class Outside(Library):
 
 
 def outside_pipeline(given: str, library: Library, values: Mapping[str, Any] | None = None) -> Pipeline | None:
-    """Return the pipeline that a path names; None where it names anything else.
+    """Return the pipeline that a path names; None if it names anything else.
 
     Args:
         given: FILE, a directory with pipeline.py, or either with `::Class`.

@@ -12,7 +12,7 @@ _EXPORTING = ("", MODELS, TRANSFORMERS, PIPELINES, MODULAR, SCHEDULERS)
 
 
 def package_root(path: Path) -> Path | None:
-    """The package that a path lies in, or is, or is the checkout of; None without one."""
+    """The package that a path is in, or is, or is the checkout of; None without one."""
     for root in (path / "src" / "diffusers", path, *path.parents):
         if root.name == "diffusers" and (root / _INIT).is_file() and (root / "configuration_utils.py").is_file():
             return root

@@ -47,7 +47,7 @@ class Pipeline:
     """A pipeline: its class, and what its model_index.json says.
 
     Attributes:
-        values: what model_index.json says; empty where only the class is known.
+        values: what model_index.json says; empty if only the class is known.
     """
 
     library: Library
@@ -191,7 +191,7 @@ def find_pipeline(library: Library, class_name: str, values: Mapping[str, Any]) 
     """The pipeline of a class.
 
     Args:
-        values: its model_index.json; empty where only the class is known.
+        values: its model_index.json; empty if only the class is known.
 
     Raises:
         BadInput: the library has no such class, or it is not a pipeline.

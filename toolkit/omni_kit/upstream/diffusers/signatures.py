@@ -21,7 +21,7 @@ class Argument:
     """One argument of a method.
 
     Attributes:
-        default: the literal that it is by default; UNKNOWN where it has none, or one that is no literal.
+        default: the literal that it is by default; UNKNOWN if it has none, or one that is no literal.
         required: it has no default.
         annotation: as written; empty without one.
         where: file:line.
@@ -50,7 +50,7 @@ class Argument:
 
 
 def arguments(cls: ClassRef, method: str = "__init__") -> dict[str, Argument]:
-    """The named arguments of a method without `self`, in order; none where neither the class nor a base has it."""
+    """The named arguments of a method without `self`, in order; none if neither the class nor a base has it."""
     found = cls.method(method)
     if found is None:
         return {}

@@ -106,7 +106,7 @@ def _inputs(model: ComponentModel) -> Iterator[Trait]:
 
 
 def _is_data(argument: Argument) -> bool:
-    """Whether an argument is a tensor or a list of sizes, and no switch or bag of settings."""
+    """Return whether an argument is a tensor or a list of sizes, and no switch or bag of settings."""
     names = {dotted(node) or "" for node in ast.walk(ast.parse(argument.annotation or "None", mode="eval"))}
     return not names & {"bool", "dict", "Dict"} and not isinstance(argument.default, bool)
 

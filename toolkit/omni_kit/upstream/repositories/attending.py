@@ -66,7 +66,7 @@ def _in(one: Defined, function: ast.FunctionDef, uses: Collection[str]) -> Itera
 
 
 def _multiplies(one: Defined, function: ast.FunctionDef) -> bool:
-    """Whether tensors are multiplied in a function, before and after something."""
+    """Return whether tensors are multiplied in a function, before and after something."""
     nodes = list(ast.walk(function))
     plain = sum(isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes)
     called = sum(isinstance(node, ast.Call) and _last(node) in _PRODUCTS for node in nodes)

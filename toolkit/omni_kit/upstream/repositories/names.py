@@ -156,13 +156,13 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
 
 
 def _asks_for_package(test: ast.expr) -> bool:
-    """Whether a condition asks for a package that may not be there: `is_torch_npu_available()`."""
+    """Return whether a condition asks for a package that may not be there: `is_torch_npu_available()`."""
     calls = (ast.unparse(one.func) for one in ast.walk(test) if isinstance(one, ast.Call))
     return any(name.endswith(("_available", "find_spec")) for name in calls)
 
 
 def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
-    """Whether a guarded import of packages that have a stand-in leaves the file nothing to use in their place.
+    """Return whether a guarded import of packages that have a stand-in leaves the file nothing to use in their place.
 
     Its handlers bind nothing, or None to names that no condition of the file tests, or a flag that some function
     asserts.
@@ -201,12 +201,12 @@ def _tested(tree: ast.Module) -> set[str]:
 
 
 def _is_program(node: ast.stmt) -> bool:
-    """Whether a statement is what a file does when it is run: an importer sees nothing of it."""
+    """Return whether a statement is what a file does when it is run: an importer sees nothing of it."""
     return isinstance(node, ast.If) and any(getattr(one, "id", "") == "__name__" for one in ast.walk(node.test))
 
 
 def _is_switched_off(node: ast.stmt) -> bool:
-    """Whether a statement is what a variable of the environment switches on, which is not set."""
+    """Return whether a statement is what a variable of the environment switches on, which is not set."""
     if not isinstance(node, ast.If) or node.orelse:
         return False
     unset = _Unset()

@@ -19,7 +19,7 @@ class Read:
 
     Attributes:
         where: file:line of one read.
-        default: what `get` or `getattr` takes in its place; UNKNOWN where the field must be there.
+        default: what `get` or `getattr` takes in its place; UNKNOWN if the field must be there.
     """
 
     where: str
@@ -45,7 +45,7 @@ class Namespace:
 
 
 def namespace_of(cls: ClassRef) -> Namespace | None:
-    """Return the constructor's first required argument that is a namespace; None where it has none.
+    """Return the constructor's first required argument that is a namespace; None if it has none.
 
     Fields are read as attributes, as items under a literal text, by `get` or by `getattr`. Any other use rules an
     argument out, and so does a field with the name of another argument.
@@ -89,7 +89,7 @@ class _Reader:
     _seen: set[tuple[ast.AST, str]] = field(default_factory=set)
 
     def follow(self, place: _Place, argument: str) -> bool:
-        """Whether a function does nothing with an argument but read its fields, keep it, and pass it on."""
+        """Return whether a function does nothing with an argument but read its fields, keep it, and pass it on."""
         if (place.function, argument) in self._seen:
             return True
         self._seen.add((place.function, argument))
@@ -150,7 +150,7 @@ class _Reader:
         return name.isidentifier()
 
     def _handed_on(self, place: _Place, call: ast.Call, node: ast.expr) -> bool:
-        """Whether what a call goes to only reads it as well."""
+        """Return whether what a call goes to only reads it as well."""
         for callee, bound in _callees(place, call):
             order = positional(signature(callee.function))[bound:]
             given = passed(call, order) if not any(isinstance(one, ast.Starred) for one in call.args) else {}
@@ -161,7 +161,7 @@ class _Reader:
 
 
 def _is_method(node: ast.AST | None, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether an attribute is a method that is called, other than one that reads a field."""
+    """Return whether an attribute is a method that is called, other than one that reads a field."""
     called = above.get(node) if node is not None else None
     return (
         isinstance(node, ast.Attribute) and isinstance(called, ast.Call) and called.func is node and node.attr != "get"

@@ -214,6 +214,6 @@ def _seen(value: Any) -> Any:
 
 
 def _is_whole(kind: Any) -> bool:
-    """Whether a type holds whole numbers alone."""
+    """Return whether a type holds whole numbers alone."""
     name = kind.name.rpartition(".")[2] if isinstance(kind, Unknown) else ""
     return name.startswith(("int", "long")) or (isinstance(kind, Native) and kind.function is BUILTINS["int"])

@@ -45,7 +45,7 @@ class Published:
 
 
 def published(repository: Repository, cls: str, names: Collection[str], more: Collection[str] = ()) -> Published | None:
-    """Return the set of values that names most of a constructor's arguments; None where the repository has none.
+    """Return the set of values that names most of a constructor's arguments; None if the repository has none.
 
     Args:
         cls: the class.
@@ -61,7 +61,7 @@ def published(repository: Repository, cls: str, names: Collection[str], more: Co
 
 
 def options(repository: Repository, names: Collection[str]) -> Published | None:
-    """Return what a command line gives these names by default; None where no file has most of them.
+    """Return what a command line gives these names by default; None if no file has most of them.
 
     Args:
         names: options, with underscores.
@@ -124,7 +124,7 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
 
 
 def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Whether a call of something else, a helper that makes configs, gives most of the arguments."""
+    """Return whether a call of something else, a helper that makes configs, gives most of the arguments."""
     return not call.args and len(values) > _FEWEST and 2 * len(values.keys() & set(names)) >= len(names)
 
 
@@ -163,7 +163,7 @@ def _text(file: Path) -> str:
 
 
 def _speaks_of(text: str, cls: str, names: Collection[str]) -> bool:
-    """Whether a file may have what is looked for: parsing it takes much longer."""
+    """Return whether a file may have what is looked for: parsing it takes much longer."""
     spelled = (name in text or name.replace("_", "-") in text for name in names)
     return bool(cls and f"{cls}(" in text) or sum(spelled) >= min(_FEWEST, len(names))
 

@@ -57,12 +57,12 @@ class Reference:
 
     @cached_property
     def settings(self) -> Settings | None:
-        """The dataclass that the constructor takes; None where it takes plain arguments."""
+        """The dataclass that the constructor takes; None if it takes plain arguments."""
         return settings_of(self.cls)
 
     @cached_property
     def namespace(self) -> Namespace | None:
-        """The argument of which the class only reads fields; None where it has none."""
+        """The argument of which the class only reads fields; None if it has none."""
         return namespace_of(self.cls) if self.settings is None else None
 
     @cached_property
@@ -184,7 +184,7 @@ def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:
 
 
 def names_reference(given: str) -> bool:
-    """Whether SOURCE is spelled as a class of a repository."""
+    """Return whether SOURCE is spelled as a class of a repository."""
     if BETWEEN in given:
         return True
     module, between, name = given.partition(":")
@@ -285,12 +285,12 @@ def _checked(found: Reference) -> Reference:
 
 
 def is_module(cls: ClassRef) -> bool:
-    """Whether a class is a module of torch, by its bases."""
+    """Return whether a class is a module of torch, by its bases."""
     return _derives_from(cls, _ROOTS)
 
 
 def _derives_from(cls: ClassRef, roots: tuple[str, ...]) -> bool:
-    """Whether a base of a class, or of its bases, resolves to one of these names of another library."""
+    """Return whether a base of a class, or of its bases, resolves to one of these names of another library."""
     found = ((entry, base) for entry in cls.mro if isinstance(entry, ClassRef) for base in entry.node.bases)
     meanings = (resolve(entry.source, dotted(base) or "") for entry, base in found)
     return any(isinstance(meant, str) and meant.endswith(roots) for meant in meanings)

@@ -63,13 +63,13 @@ class Sampling:
 
     Attributes:
         where: file:line.
-        forward: whether a step adds the model's answer times the change of noise; None where that was not read.
+        forward: whether a step adds the model's answer times the change of noise; None if that was not read.
         schedule: what the loop goes along, where that is a function of theirs.
         module, function: what has the loop, as it is imported.
-        roles: MODEL, NOISE, ... -> the argument of that function; empty where one that must be given has none.
+        roles: MODEL, NOISE, ... -> the argument of that function; empty if one that must be given has none.
         source, made, loop: the file, the function and the loop itself.
         owner: the class whose method it is; its objects are told as variables of the function.
-        closed: why a method cannot be told without its object.
+        closed: why a method cannot be determined without its object.
         script: the function's text, where it was cut out of one of the authors'.
     """
 
@@ -157,7 +157,7 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
 
 
 def _takes_steps(function: ast.FunctionDef) -> bool:
-    """Whether a function is told how many steps there are: what its loop is for is not read otherwise."""
+    """Return whether a function is told how many steps there are: what its loop is for is not read otherwise."""
     return any(_SAID[STEPS].search(one.arg) for one in (*function.args.args, *function.args.kwonlyargs))
 
 
@@ -247,7 +247,7 @@ def _bound(loop: ast.For) -> list[tuple[set[str], ast.expr]]:
 
 
 def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
-    """Whether something that a model receives is made, in the loop, of what it answers."""
+    """Return whether something that a model receives is made, in the loop, of what it answers."""
     bound = _bound(loop)
     asks = [ast.unparse(value) for _, value in bound if _calls_model(value, function) and _is_direct(value, function)]
     made: set[str] = set()
@@ -272,7 +272,7 @@ def _before(body: Sequence[ast.stmt], loop: ast.For) -> Iterator[ast.stmt]:
 
 
 def _is_direct(value: ast.expr, function: ast.FunctionDef) -> bool:
-    """Whether what is called is an argument of the function itself, and no method of one."""
+    """Return whether what is called is an argument of the function itself, and no method of one."""
     given = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     calls = (one.func for one in ast.walk(value) if isinstance(one, ast.Call))
     return any(isinstance(one, ast.Name) and one.id in given for one in calls)
@@ -283,7 +283,7 @@ def _variables(node: ast.expr) -> set[str]:
 
 
 def _calls_model(value: ast.expr, function: ast.FunctionDef) -> bool:
-    """Whether something that the function was given is called with several arguments."""
+    """Return whether something that the function was given is called with several arguments."""
     given = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and len(one.args) + len(one.keywords) > 1]
     return any(_head(one.func) in given for one in calls)
@@ -296,7 +296,7 @@ def _head(node: ast.expr) -> str:
 
 
 def _moves(name: str, value: ast.expr) -> bool | None:
-    """Whether `x = x + (later - now) * answer`; False for the other sign; None for anything else."""
+    """Return whether `x = x + (later - now) * answer`; False for the other sign; None for anything else."""
     if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add | ast.Sub):
         return None
     if not isinstance(value.left, ast.Name) or value.left.id != name or not isinstance(value.right, ast.BinOp):
@@ -334,7 +334,7 @@ def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedul
 
 
 def _falls(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any]) -> bool:
-    """Whether the noise levels of several runs fall, each from 1 or below it."""
+    """Return whether the noise levels of several runs fall, each from 1 or below it."""
     for count in _TRIED:
         try:
             values = called(source, function, keywords={**given, _steps_of(function): count})
@@ -373,7 +373,7 @@ def shift_of(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, 
 
 
 def bent(values: object, count: int) -> float | None:
-    """By which factor the levels of a run are bent away from even steps from 1 to 0; None where they are others."""
+    """By which factor the levels of a run are bent away from even steps from 1 to 0; None if they are others."""
     if not isinstance(values, list) or len(values) not in (count, count + 1) or not math.isclose(values[0], 1.0):
         return None
     if len(values) == count + 1 and abs(values[-1]) > _CLOSE:

@@ -62,7 +62,7 @@ def _plain(node: ast.expr) -> ast.expr:
 
 
 def is_dataclass(source: SourceFile, node: ast.ClassDef) -> bool:
-    """Whether a class is made by the decorator."""
+    """Return whether a class is made by the decorator."""
     plain = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
     return any(absolute(source, one) == "dataclasses.dataclass" for one in plain)
 

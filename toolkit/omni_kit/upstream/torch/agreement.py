@@ -1,4 +1,4 @@
-"""Whether code computes what something else computes: both are evaluated on the same numbers.
+"""Determine whether code computes what something else computes: both are evaluated on the same numbers.
 
 Equal numbers on random inputs of several magnitudes are taken for equal code: a clamp, a factor, a bias, an axis, an
 order or a cast that one has and the other has not changes them. Gradients agree where the numbers still do after the
@@ -137,7 +137,7 @@ def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: 
 
 
 def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype = LOW) -> bool:
-    """Whether two pieces of code compute the same, as `difference`.
+    """Return whether two pieces of code compute the same, as `difference`.
 
     Raises:
         Unsupported: one of them cannot be evaluated.
@@ -149,7 +149,7 @@ def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype
 def _disagreement(
     compare: Comparison, scales: Sequence[float], low: Dtype, left_out: Iterable[ast.AST] = ()
 ) -> tuple[Trial, Any] | None:
-    """The first trial in which both do not agree, and what the code gives in it; None where there is none."""
+    """The first trial in which both do not agree, and what the code gives in it; None if there is none."""
     for trial in _trials(scales, low, frozenset(left_out)):
         found, wanted = compare(trial)
         if not same(found, wanted):
@@ -187,12 +187,12 @@ def _parting(trial: Trial, result: Any) -> tuple[str, str]:
 
 
 def _among(one: Tensor, wanted: Sequence[tuple[Dtype, Any]]) -> bool:
-    """Whether all numbers of a tensor are numbers of one expected value of its dtype."""
+    """Return whether all numbers of a tensor are numbers of one expected value of its dtype."""
     return any(dtype == one.dtype and _holds(several, one.data.ravel()) for dtype, several in wanted)
 
 
 def _blank(one: Tensor) -> bool:
-    """Whether a tensor tells nothing, as one of zeros that sums begin with."""
+    """Return whether a tensor tells nothing, as one of zeros that sums begin with."""
     return not one.data.size or bool(one.data.size > 1 and np.all(one.data == one.data.flat[0]))
 
 
@@ -205,7 +205,7 @@ def _holds(several: Any, numbers: Any) -> bool:
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Whether two results are equal: tensors in shape, dtype and numbers, collections in their parts."""
+    """Return whether two results are equal: tensors in shape, dtype and numbers, collections in their parts."""
     if isinstance(wanted, list | tuple):
         fits = isinstance(found, list | tuple) and len(found) == len(wanted)
         return fits and all(same(one, other) for one, other in zip(found, wanted, strict=True))
@@ -239,7 +239,7 @@ def _causes(agree: Callable[..., bool], first: TensorValues) -> Iterable[tuple[s
 
 
 def _agrees_without(agree: Callable[..., bool], nodes: Sequence[ast.AST]) -> bool | None:
-    """Whether both agree when operations are left out; None where that cannot be evaluated."""
+    """Return whether both agree when operations are left out; None if that cannot be evaluated."""
     try:
         return agree(nodes)
     except Unsupported:
@@ -247,7 +247,7 @@ def _agrees_without(agree: Callable[..., bool], nodes: Sequence[ast.AST]) -> boo
 
 
 def _adjusts(node: ast.AST) -> bool:
-    """Whether an operation changes one tensor: a method or function of one argument that may be a tensor."""
+    """Return whether an operation changes one tensor: a method or function of one argument that may be a tensor."""
     if isinstance(node, ast.BinOp):
         return any(not isinstance(side, ast.Name | ast.Call | ast.Subscript) for side in (node.left, node.right))
     return isinstance(node, ast.AugAssign) or (isinstance(node, ast.Call) and not _multiplies(node))

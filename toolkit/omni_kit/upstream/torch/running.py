@@ -58,7 +58,7 @@ class Table:
     """A table of functions that gives the same one for every name.
 
     Attributes:
-        function: None where it gives the default of `get_interface`.
+        function: None if it gives the default of `get_interface`.
     """
 
     function: Any
@@ -165,7 +165,7 @@ class TensorValues(Domain):
         """Return the result of a module's method.
 
         Raises:
-            Unsupported: that cannot be told.
+            Unsupported: that cannot be determined.
         """
         found = module.cls.method(method) if module.cls is not None else None
         if found is None:
@@ -177,7 +177,7 @@ class TensorValues(Domain):
         """Return the result of calling a module.
 
         Raises:
-            Unsupported: that cannot be told.
+            Unsupported: that cannot be determined.
         """
         return self._forward(module, list(arguments), {})
 
@@ -185,7 +185,7 @@ class TensorValues(Domain):
         """Return the result of a library's function.
 
         Raises:
-            Unsupported: that cannot be told.
+            Unsupported: that cannot be determined.
         """
         return self._enter(self._function(function.node, Place(function.source)), arguments, keywords)
 

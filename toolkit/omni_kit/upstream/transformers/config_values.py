@@ -98,7 +98,7 @@ def shown(value: Any) -> str:
 
 
 def matches(value: Any, annotation: ast.expr) -> bool:
-    """Whether a value of JSON is of an annotated type; of one that is not known, any is."""
+    """Return whether a value of JSON is of an annotated type; of one that is not known, any is."""
     if isinstance(annotation, ast.BinOp):
         return matches(value, annotation.left) or matches(value, annotation.right)
     if isinstance(annotation, ast.Constant):

@@ -195,7 +195,7 @@ class _Filled(ConfigView):
 
     @property
     def rope(self) -> Any:
-        """The settings; None where one of them could not be read."""
+        """The settings; None if one of them could not be read."""
         found = self._values[_ROPE]
         return found if isinstance(found, Mapping) and UNKNOWN not in found.values() else None
 
@@ -236,7 +236,7 @@ def _properties(cls: ConfigClass) -> dict[str, ast.FunctionDef]:
 
 
 def _usual_type(cls: ConfigClass, name: str) -> str:
-    """The model_type that a class gives a part that names none; empty where it says none."""
+    """The model_type that a class gives a part that names none; empty if it says none."""
     node = cls.source.classes.get(cls.name)
     text = ast.unparse(node) if node is not None else ""
     found = re.search(rf"self\.{name}\.get\('model_type', '([\w.-]+)'\)", text)

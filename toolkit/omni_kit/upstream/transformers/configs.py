@@ -117,7 +117,7 @@ class ModelConfig:
         return None if found is None else found.value
 
     def has(self, name: str) -> bool:
-        """Whether the attribute exists at all, be it None."""
+        """Return whether the attribute exists at all, be it None."""
         return any(a in self.given or a in self.cls.defaults for a in self.cls.spellings(name))
 
 
@@ -160,7 +160,7 @@ def named_config_class(source: SourceFile, name: str) -> ConfigClass | None:
 
 
 def part_class(cls: ConfigClass, name: str) -> ConfigClass | None:
-    """The configuration class that a nested config is of by default; None where the class does not say."""
+    """The configuration class that a nested config is of by default; None if the class does not say."""
     written, library = cls.sub_configs.get(name, ""), cls.source.library
     return (
         config_class(library, written) if written in model_types(library) else named_config_class(cls.source, written)
@@ -200,7 +200,7 @@ def _written(value: ast.expr) -> str:
 
 
 def _optional(value: ast.expr) -> bool:
-    """Whether a specification leaves a nested config None unless one is given."""
+    """Return whether a specification leaves a nested config None unless one is given."""
     given = {k.arg: k.value for k in value.keywords} if isinstance(value, ast.Call) else {}
     return isinstance(optional := given.get("optional"), ast.Constant) and optional.value is True
 

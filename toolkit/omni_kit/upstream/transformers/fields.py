@@ -99,7 +99,7 @@ class _Reader:
                 self._meet(node)
 
     def _direct(self, node: ast.AST) -> str:
-        """The field that an expression reads from a config; empty where it reads none."""
+        """The field that an expression reads from a config; empty if it reads none."""
         match node:
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()) if _is_config(owner):
                 called = isinstance(parent := self._parents.get(node), ast.Call) and parent.func is node
@@ -201,7 +201,7 @@ def _is_config(node: ast.expr) -> bool:
 
 
 def _is_layer(node: ast.AST) -> bool:
-    """Whether an expression counts layers: it contains a name such as `layer_idx`, or `i` alone."""
+    """Return whether an expression counts layers: it contains a name such as `layer_idx`, or `i` alone."""
     parts = [part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
     names = [part.id if isinstance(part, ast.Name) else part.attr for part in parts]
     return any(name == "i" or any(word in name for word in _LAYER) for name in names)

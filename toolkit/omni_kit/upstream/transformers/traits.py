@@ -67,7 +67,7 @@ def stacked_parameters(skeleton: Skeleton) -> list[Parameter]:
 
 
 def holds_experts(parameter: Parameter) -> bool:
-    """Whether a parameter is one of experts, however they are stacked."""
+    """Return whether a parameter is one of experts, however they are stacked."""
     return "expert" in parameter.owner.lower() or ".experts." in parameter.name
 
 

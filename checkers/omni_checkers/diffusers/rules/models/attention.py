@@ -62,7 +62,7 @@ class AttentionIsDispatched(Rule):
 
 
 def _judged(cls: ClassRef, classes: list[ClassRef]) -> bool:
-    """Whether a class computes attention of its own: a module, or a processor of modules that choose theirs."""
+    """Return whether a class computes attention of its own: a module, or a processor of modules that choose theirs."""
     if cls.derives("Module") or cls.assigned("_attention_backend") is not None:
         return True
     if package_root(cls.source.path) is None and cls.defines("__call__") is not None:
@@ -80,7 +80,7 @@ def _computed(source: SourceFile, function: ast.FunctionDef) -> Iterator[Finding
 
 
 def _weights(function: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether a softmax is taken of a product of tensors, and what it gives is multiplied with a third one."""
+    """Return whether a softmax is taken of a product of tensors, and what it gives is multiplied with a third one."""
     made = _named(function, call)
     below = {id(node) for node in walked(call)}
     scores = any(_product(node) for node in walked(call)) or any(
@@ -209,7 +209,7 @@ def _undeclared(cls: ClassRef) -> Iterator[Finding]:
 
 
 def _asks(forward: ast.FunctionDef) -> bool:
-    """Whether a processor is called with the module itself."""
+    """Return whether a processor is called with the module itself."""
     for call in calls(forward):
         held = dotted(call.func) or ""
         given = [*call.args[:1], *(word.value for word in call.keywords)]

@@ -67,7 +67,7 @@ def _unknown(cls: ClassRef, item: ast.Assign, parts: Built) -> Iterator[Finding]
 
 
 def _fits(pattern: str, parts: Built, whole: bool) -> bool:
-    """Whether each word of a pattern is, or is in, the name of an attribute."""
+    """Return whether each word of a pattern is, or is in, the name of an attribute."""
     words = [word for word in re.split(r"[^A-Za-z_0-9]+", pattern) if word and not word.isdigit()]
     names = parts.attributes
     return all(word in names if whole else any(word in name for name in names) for word in words)
@@ -109,7 +109,7 @@ class CheckpointingIsDone(Rule):
 
 
 def _calls(cls: ClassRef) -> bool:
-    """Whether the code of a class, or of one above it, has to do with the function that checkpoints."""
+    """Return whether the code of a class, or of one above it, has to do with the function that checkpoints."""
     return any(
         isinstance(node, ast.Attribute) and node.attr == _CHECKPOINTED
         for entry in cls.mro

@@ -67,7 +67,7 @@ def _plain_imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _packages(file: Path) -> set[str]:
-    """The packages that a file lies in."""
+    """The packages that a file is in."""
     return {folder.name for folder in file.parents if (folder / "__init__.py").is_file()}
 
 

@@ -55,7 +55,7 @@ class PositionsAreSharedOut(Rule):
 
 
 def _shared(cls: ClassRef, forward: ast.FunctionDef, name: str, call: ast.Call, plan: ast.Dict) -> bool:
-    """Whether a plan names a module, what its output is made from, or the argument that blocks take it as."""
+    """Return whether a plan names a module, what its output is made from, or the argument that blocks take it as."""
     modules, arguments, own = _planned(plan)
     return bool(
         last_name(call.func) in modules or _sources(forward, call) & own or _taken_as(cls, forward, name) & arguments
@@ -146,7 +146,7 @@ def _handed(call: ast.Call, loop: ast.For) -> int:
 
 
 def _waves(module: ClassRef | None) -> bool:
-    """Whether a module computes cosines and sines, itself or by a function that it calls."""
+    """Return whether a module computes cosines and sines, itself or by a function that it calls."""
     own = methods(module.node) if module is not None else []
     named = {dotted(call.func) or "" for function in own for call in calls(function)}
     found = (module.source.resolve_function(name) for name in named) if module is not None else ()

@@ -177,7 +177,7 @@ def _steps(loop: ast.For) -> bool:
 
 
 def _indivisible(loop: ast.For) -> bool:
-    """Whether a round of a loop ends in its middle, or assigns what the loop counts by."""
+    """Return whether a round of a loop ends in its middle, or assigns what the loop counts by."""
     counted = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
     inner = [node for one in loop.body for node in walked(one)]
     stored = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -193,7 +193,7 @@ def _leaves(node: ast.stmt) -> bool:
 
 
 def _shared(source: SourceFile, name: str) -> bool:
-    """Whether a class is a component's, or no pipeline and is next to the base of all pipelines."""
+    """Return whether a class is a component's, or no pipeline and is next to the base of all pipelines."""
     found = source.resolve_class(name)
     if found is None:
         return False

@@ -93,7 +93,7 @@ def _listed(sizes: Sequence[ast.expr]) -> list[ast.expr]:
 
 
 def _per_prompt(node: ast.expr) -> bool:
-    """Whether a number is how often each prompt is repeated: `num_images_per_prompt` and the like."""
+    """Return whether a number is how often each prompt is repeated: `num_images_per_prompt` and the like."""
     return isinstance(node, (ast.Name, ast.Attribute)) and _COUNT.fullmatch(last_name(node)) is not None
 
 
@@ -108,7 +108,7 @@ def _first_axis(call: ast.Call) -> bool:
 
 
 def _single(node: ast.expr, function: ast.FunctionDef, call: ast.Call, depth: int = 3) -> bool:
-    """Whether something has one row: an axis was put before it, or it is one item of a loop."""
+    """Return whether something has one row: an axis was put before it, or it is one item of a loop."""
     if isinstance(node, ast.Subscript):
         put = any(isinstance(one, ast.Constant) and one.value is None for one in walked(node.slice))
         return put or _cut(node.slice) or bool(_turning(function, call) & {one.id for one in _names(node.slice)})

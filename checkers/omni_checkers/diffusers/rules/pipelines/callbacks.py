@@ -49,7 +49,7 @@ def _read(call: ast.FunctionDef, name: str) -> bool:
 
 
 def _reached(call: ast.FunctionDef, name: str) -> bool:
-    """Whether something is called, or passed to a function that does more than look at it."""
+    """Return whether something is called, or passed to a function that does more than look at it."""
     other = {name, *_aliases(call, name)}
     for one in calls(call):
         if dotted(one.func) in other:

@@ -86,7 +86,7 @@ def _kept_from(cls: ClassRef, call: ast.Call) -> str:
 
 
 def _hands_on(function: ast.FunctionDef) -> bool:
-    """Whether a function takes a generator and gives it to what draws."""
+    """Return whether a function takes a generator and gives it to what draws."""
     return "generator" in parameters(function) and any(
         "generator" in {one.id for one in walked(given) if isinstance(one, ast.Name)}
         for call in calls(function)
@@ -136,7 +136,7 @@ class LatentsCanBeAskedFor(Rule):
 
 
 def _decodes(call: ast.FunctionDef) -> bool:
-    """Whether the autoencoder decodes in `__call__` itself."""
+    """Return whether the autoencoder decodes in `__call__` itself."""
     return any("vae" in (dotted(_owner(one)) or "").split(".") for one in calls(call, "decode"))
 
 

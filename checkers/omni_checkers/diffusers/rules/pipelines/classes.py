@@ -70,7 +70,7 @@ class CallKeepsNoGradients(Rule):
 
 
 def _elsewhere(cls: ClassRef) -> bool:
-    """Whether components that are called are no modules of torch: those of ONNX keep no gradients."""
+    """Return whether components that are called are no modules of torch: those of ONNX keep no gradients."""
     init = cls.method("__init__")
     if "torch" not in cls.source.imports:
         return True

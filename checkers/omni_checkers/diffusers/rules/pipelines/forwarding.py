@@ -45,7 +45,7 @@ class _Encoded:
     Attributes:
         node: the assignment of what it gives.
         names: the variables that take it, in its order.
-        given: what the function itself calls each; empty where it has no name.
+        given: what the function itself calls each; empty if it has no name.
     """
 
     node: ast.Assign
@@ -157,7 +157,7 @@ def _withheld(
 
 
 def _meant(name: str, bound: str, given: str) -> bool:
-    """Whether a parameter is for an answer: by its name, or because both are of a sort."""
+    """Return whether a parameter is for an answer: by its name, or because both are of a sort."""
     return name in (bound, given) or any(sort in name and (sort in bound or sort in given) for sort in _SORTS)
 
 

@@ -121,7 +121,7 @@ def _orders(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _negative_first(call: ast.Call) -> bool | None:
-    """Whether of two things that are joined along the batch the one against the prompt is the first."""
+    """Return whether of two things that are joined along the batch the one against the prompt is the first."""
     parts = getattr(call.args[0], "elts", []) if call.args else []
     names = [last_name(one) for one in parts]
     axis = [*(word.value for word in call.keywords if word.arg in ("dim", "axis")), *call.args[1:]]

@@ -85,7 +85,7 @@ def _told(node: ast.expr) -> str:
 
 
 def _latents(node: ast.expr) -> bool:
-    """Whether these are what is decoded: a mask has latents, too, and they are only encoded."""
+    """Return whether these are what is decoded: a mask has latents, too, and they are only encoded."""
     return re.fullmatch(r"latents?|z|samples?", _told(node)) is not None
 
 

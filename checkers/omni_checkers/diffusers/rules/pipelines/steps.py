@@ -101,7 +101,7 @@ def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _factor(node: ast.expr) -> float | None:
-    """Return what an expression is where every variable is 1; None where it is more than a multiple."""
+    """Return what an expression is where every variable is 1; None if it is more than a multiple."""
     try:
         return _number(evaluate(node, _Multiples()))
     except Unsupported:
@@ -242,11 +242,11 @@ class HooksAreFreed(Rule):
 
 
 def _offloads(cls: ClassRef) -> bool:
-    """Whether several components are offloaded in an order that the class says."""
+    """Return whether several components are offloaded in an order that the class says."""
     found = cls.assigned("model_cpu_offload_seq")
     return found is not None and isinstance(found[1], ast.Constant) and "->" in str(found[1].value)
 
 
 def _delegates(call: ast.FunctionDef) -> bool:
-    """Whether a component of it is a pipeline that does the work, or the base's own `__call__`."""
+    """Return whether a component of it is a pipeline that does the work, or the base's own `__call__`."""
     return any("pipe" in last_name(one.func) or "super()" in ast.unparse(one.func) for one in calls(call))

@@ -142,7 +142,7 @@ def _spoken(serving: Serving) -> set[tuple[str, bool]]:
 
 
 def _spoken_elsewhere(serving: Serving, name: str) -> bool:
-    """Whether a file of SGLang speaks of an attribute of that name."""
+    """Return whether a file of SGLang speaks of an attribute of that name."""
     root = serving.sources.diffusion
     return root is not None and name in _words(root, frozenset(serving.own))
 
@@ -210,7 +210,7 @@ def _is_whole(value: ast.expr, attribute: str) -> bool:
 
 
 def _takes_tensor(forward: ast.FunctionDef) -> bool:
-    """Whether a forward asks encoder_hidden_states for what only tensors have, and never treats it as a list."""
+    """Return whether a forward asks encoder_hidden_states for what only tensors have, and never treats it as a list."""
     name, tensor = "encoder_hidden_states", False
     for node in walked(forward):
         if isinstance(node, ast.Attribute) and dotted(node.value) == name:

@@ -69,7 +69,7 @@ class DefaultsAreThePipelines(Rule):
 
 
 def _few(sampling: ClassRef) -> bool:
-    """Whether a class is for a distilled checkpoint: few steps and no guidance belong together."""
+    """Return whether a class is for a distilled checkpoint: few steps and no guidance belong together."""
     steps, guidance = default(sampling, "num_inference_steps"), default(sampling, "guidance_scale")
     if steps is None or guidance is None or not _number(steps[1]) or not _number(guidance[1]):
         return False
@@ -77,7 +77,7 @@ def _few(sampling: ClassRef) -> bool:
 
 
 def _embedded(serving: Serving, wanted: object) -> bool:
-    """Whether diffusers' guidance is what the denoiser is told, and not the weight of a second branch."""
+    """Return whether diffusers' guidance is what the denoiser is told, and not the weight of a second branch."""
     found = default(serving.config, "embedded_cfg_scale") if serving.config is not None else None
     return found is not None and found[1] == wanted
 

@@ -82,12 +82,12 @@ def _is_flag(name: str) -> bool:
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
-    """Whether a function has no body of its own."""
+    """Return whether a function has no body of its own."""
     return all(isinstance(item, (ast.Pass, ast.Raise, ast.Expr)) for item in function.body)
 
 
 def _upstreams(serving: Serving) -> bool | None:
-    """Whether diffusers' denoiser pairs halves; None where it does both, or that cannot be told."""
+    """Return whether diffusers' denoiser pairs halves; None if it does both, or that cannot be determined."""
     if serving.upstream is None or not serving.upstream_denoiser:
         return None
     cls = find_class(serving.upstream.library, serving.upstream_denoiser)
@@ -102,7 +102,7 @@ def _rotations(source: SourceFile) -> Iterator[ast.Call]:
 
 
 def _layout(call: ast.Call) -> bool | None:
-    """Whether a call of `apply_rotary_emb` pairs halves."""
+    """Return whether a call of `apply_rotary_emb` pairs halves."""
     if last_name(call.func) not in (_ROTATES, "apply_rotary_emb_qwen"):
         return None
     unbound = keyword(call, "use_real_unbind_dim")

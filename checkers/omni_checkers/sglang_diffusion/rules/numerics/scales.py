@@ -121,7 +121,7 @@ def _autoencoder(serving: Serving, config: ClassRef) -> Iterator[Finding]:
 
 
 def _scales_elsewhere(serving: Serving, config: ClassRef) -> bool:
-    """Whether a hook of the integration's own works on latents before they are decoded."""
+    """Return whether a hook of the integration's own works on latents before they are decoded."""
     found = config.method("preprocess_decoding")
     return found is not None and bool(assigned(found[1], "latents"))
 

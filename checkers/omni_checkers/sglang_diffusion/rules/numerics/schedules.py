@@ -107,7 +107,7 @@ def _argument(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def _spreads(setting: list[Given]) -> bool:
-    """Whether a call takes further keywords from a dict."""
+    """Return whether a call takes further keywords from a dict."""
     return any(word.arg is None for one in setting if isinstance(one.value, ast.Call) for word in one.value.keywords)
 
 
@@ -143,7 +143,7 @@ def _upstreams(serving: Serving) -> ast.Call | None:
 
 
 def _configured(serving: Serving) -> bool:
-    """Whether diffusers' pipeline reads what mu is made of from its scheduler's config."""
+    """Return whether diffusers' pipeline reads what mu is made of from its scheduler's config."""
     found = serving.upstream.cls.method("__call__") if serving.upstream is not None else None
     return found is not None and any(
         isinstance(node, ast.Constant) and node.value in _CONFIGURED for node in walked(found[1])
@@ -158,7 +158,7 @@ def _constant(serving: Serving, mus: list[Given]) -> Iterator[Finding]:
 
 
 def _reads_config(one: Given) -> bool:
-    """Whether a value, or what it is made of, looks at a scheduler's config."""
+    """Return whether a value, or what it is made of, looks at a scheduler's config."""
     todo, seen = [one], set[int]()
     while todo:
         part = todo.pop()
@@ -185,7 +185,7 @@ def _is_configured(node: ast.AST) -> bool:
 
 
 def _is_followed(one: Given) -> bool:
-    """Whether mu comes from arithmetic or a function that is read, and not from elsewhere."""
+    """Return whether mu comes from arithmetic or a function that is read, and not from elsewhere."""
     value = one.value
     while isinstance(value, ast.Name):
         known = assigned(one.function, value.id)
@@ -257,7 +257,7 @@ def _is_shift(node: ast.BinOp) -> bool:
 
 
 def _shown(node: ast.expr, more: int = 0) -> str:
-    """An expression, or one that is greater by 1, as text; empty where that would be no plain text."""
+    """An expression, or one that is greater by 1, as text; empty if that would be no plain text."""
     value = constant(node)
     if isinstance(value, (int, float)):
         return f"{value + more:g}"

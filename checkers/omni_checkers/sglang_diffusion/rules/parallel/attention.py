@@ -66,7 +66,7 @@ class DegreesAreImplemented(Rule):
 
 
 def _gathers(call: ast.Call) -> bool:
-    """Whether a projection gives each device the whole answer again."""
+    """Return whether a projection gives each device the whole answer again."""
     value = keyword(call, "gather_output")
     return value is not None and not (isinstance(value, ast.Constant) and value.value is False)
 
@@ -92,7 +92,7 @@ def _words(source: SourceFile) -> Iterator[str]:
 
 
 def _refuses(serving: Serving, config: ClassRef) -> bool:
-    """Whether the config speaks of the degree where it validates arguments."""
+    """Return whether the config speaks of the degree where it validates arguments."""
     found = config.method("validate_server_args")
     if found is None or found[0].node.name == "PipelineConfig":
         return False
@@ -102,7 +102,9 @@ def _refuses(serving: Serving, config: ClassRef) -> bool:
 
 
 def _shards(serving: Serving, config: ClassRef) -> bool:
-    """Whether latents are shared out: SGLang's config for images does so, and so does an override that cuts them."""
+    """Return whether latents are shared out: SGLang's config for images does so, and so does an override that cuts
+    them.
+    """
     found = config.method(_SHARD)
     if found is None or found[0].node.name == "PipelineConfig":
         return False  # films are left whole unless someone asks for more
@@ -166,7 +168,7 @@ def _layers(node: ast.ClassDef) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _crosses(node: ast.ClassDef, name: str) -> bool:
-    """Whether keys and queries of a layer come from different inputs, wherever it is called."""
+    """Return whether keys and queries of a layer come from different inputs, wherever it is called."""
     found: list[bool] = []
     for function in (item for item in node.body if isinstance(item, ast.FunctionDef)):
         for call in walked(function):

@@ -120,7 +120,9 @@ def _is_self(node: ast.expr) -> bool:
 
 
 def _is_config(node: ast.expr) -> bool:
-    """Whether an expression is named as configs are: `config`, `self.hf_config`, `arch_config`, `arch`, `cfg`."""
+    """Return whether an expression is named as configs are: `config`, `self.hf_config`, `arch_config`, `arch`,
+    `cfg`.
+    """
     last = (dotted(node) or "").rpartition(".")[2].lower()
     return bool(_CONFIG.search(last))
 

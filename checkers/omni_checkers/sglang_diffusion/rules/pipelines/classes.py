@@ -80,7 +80,7 @@ def _arch(serving: Serving, config: ClassRef) -> Iterator[Finding]:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """Whether a default is a dict, or a factory of dicts."""
+    """Return whether a default is a dict, or a factory of dicts."""
     if isinstance(node, (ast.Dict, ast.DictComp)):
         return True
     if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("field"):
@@ -158,7 +158,7 @@ class DenoiserIsBaseDiT(Rule):
 
 
 def _told(cls: ClassRef, name: str) -> bool:
-    """Whether a config gives a field a value, by default, in a method or as a property."""
+    """Return whether a config gives a field a value, by default, in a method or as a property."""
     for entry in own_classes(cls):
         if entry.node.name in _CONFIGS:
             continue
@@ -196,7 +196,7 @@ def _value(cls: ClassRef, name: str) -> ast.expr | None:
 
 
 def _set(cls: ClassRef, name: str) -> bool:
-    """Whether a method of a class sets an attribute of the instance."""
+    """Return whether a method of a class sets an attribute of the instance."""
     stored = (node for node in walked(cls.node) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
     return any(node.attr == name and dotted(node.value) == "self" for node in stored)
 

@@ -77,7 +77,7 @@ def _plugin(serving: Serving, own: list[SourceFile]) -> Iterator[Finding]:
 
 
 def _reached(name: str, own: list[SourceFile]) -> bool:
-    """Whether the call of a function stands at the top level of a file, or in a function whose call does."""
+    """Return whether the call of a function stands at the top level of a file, or in a function whose call does."""
     if any(True for source in own for _ in calls_of(source, name)):
         return True
     callers = {f.name for source in own for f in source.functions.values() if f.name != name and any(calls(f, name))}
@@ -181,5 +181,5 @@ def _added(serving: Serving) -> Iterator[str]:
 
 
 def _only_hands_on(call: ast.Call) -> bool:
-    """Whether a call names a component that a standard stage asks for."""
+    """Return whether a call names a component that a standard stage asks for."""
     return any(word.arg is not None and word.arg.endswith("_key") for word in call.keywords)

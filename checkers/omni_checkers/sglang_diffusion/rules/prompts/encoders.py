@@ -85,7 +85,7 @@ def _compared(one: EncoderCall, wanted: dict[str, frozenset[str]], serving: Serv
 
 
 def _pads(source: SourceFile) -> bool:
-    """Whether a file asks a tokenizer to pad."""
+    """Return whether a file asks a tokenizer to pad."""
     for node in walked(source.tree):
         if isinstance(node, ast.Call):
             value = constant(keyword(node, "padding"))
@@ -151,7 +151,7 @@ def _upstreams(serving: Serving) -> dict[str, frozenset[str]]:
 
 
 def _speaks(serving: Serving, config: ClassRef) -> bool:
-    """Whether a config of the integration does something with masks where prompts are made tokens."""
+    """Return whether a config of the integration does something with masks where prompts are made tokens."""
     entries = (one for one in config.mro if isinstance(one, ClassRef) and serving.is_own(one))
     return any(
         isinstance(node, ast.Constant) and node.value == _MASK for one in entries for node in walked(one.source.tree)

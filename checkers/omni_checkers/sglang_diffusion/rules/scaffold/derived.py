@@ -174,7 +174,7 @@ def _pair(was: ast.AST, now: ast.AST, place: ast.AST, name: str) -> Iterator[tup
 
 
 def _tells_enough(node: object) -> TypeGuard[ast.AST]:
-    """Whether a part can be read alone: a number or a name needs what stands around it."""
+    """Return whether a part can be read alone: a number or a name needs what stands around it."""
     return isinstance(node, ast.AST) and not isinstance(node, ast.Constant | ast.Name | ast.operator | ast.cmpop)
 
 

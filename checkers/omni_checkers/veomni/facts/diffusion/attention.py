@@ -22,7 +22,7 @@ class Kernel:
 
     Attributes:
         kind: "table" for a function of ALL_ATTENTION_FUNCTIONS, "torch", "dispatch" or "flash".
-        states: the expressions of query, key and value; empty where they cannot be told.
+        states: the expressions of query, key and value; empty if they cannot be determined.
     """
 
     file: File
@@ -33,7 +33,7 @@ class Kernel:
 
     @property
     def heads_first(self) -> bool:
-        """Whether the kernel takes (batch, heads, sequence, dim), and not (batch, sequence, heads, dim)."""
+        """Return whether the kernel takes (batch, heads, sequence, dim), and not (batch, sequence, heads, dim)."""
         return self.kind in {"table", "torch"}
 
     def named(self, *names: str) -> ast.expr | None:
@@ -43,7 +43,7 @@ class Kernel:
 
     @property
     def spread(self) -> bool:
-        """Whether some of its arguments cannot be seen."""
+        """Return whether some of its arguments cannot be seen."""
         return any(word.arg is None for word in self.call.keywords) or any(
             isinstance(one, ast.Starred) for one in self.call.args
         )

@@ -101,7 +101,7 @@ _READING = {"len", "list", "dict", "print", "sorted", "set", "tuple", "iter", "a
 
 
 def _changes(node: ast.AST, name: str) -> bool:
-    """Whether a call may change a dict: one of its own methods, or a function that it receives to."""
+    """Return whether a call may change a dict: one of its own methods, or a function that it receives to."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == name:

@@ -59,8 +59,8 @@ class ConfigRun:
     """The result of executing a config's methods.
 
     Attributes:
-        attributes: what its constructor stores; None where that is not all known.
-        diffusers: what to_diffuser_dict gives; None where it is not known, or there is no such method.
+        attributes: what its constructor stores; None if that is not all known.
+        diffusers: what to_diffuser_dict gives; None if it is not known, or there is no such method.
         written: what to_dict adds and leaves of what the base class gives; None as above.
     """
 
@@ -101,7 +101,7 @@ def _asked(evaluator: ConfigEvaluator, made: Call, name: str) -> tuple[Mapping[s
 
 
 def _hidden(cls: Class) -> bool:
-    """Whether a class stores attributes in a way that is not followed."""
+    """Return whether a class stores attributes in a way that is not followed."""
     for node in ast.walk(cls.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"setattr", "vars"}:
             return True

@@ -11,7 +11,7 @@ _CUTS = ("narrow", "narrow_copy", "unpad_tensor", "index_select", "split", "spli
 
 
 def computed_again(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether a call stands in a function that receives to checkpointing."""
+    """Return whether a call stands in a function that receives to checkpointing."""
     handed = {
         name
         for one in calls(node, "_gradient_checkpointing_func", "checkpoint")
@@ -37,7 +37,7 @@ def on_another_dimension(node: ast.FunctionDef, call: ast.Call) -> bool:
 
 
 def in_block_loop(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether a call stands in the loop over the blocks."""
+    """Return whether a call stands in the loop over the blocks."""
     return any(
         isinstance(item, ast.For) and any(word in ast.unparse(item.iter) for word in _BLOCKS) and call in walked(item)
         for item in walked(node)
@@ -62,7 +62,7 @@ def is_cut(node: ast.FunctionDef, call: ast.Call) -> bool:
 
 
 def _cuts(item: ast.AST) -> bool:
-    """Whether an expression takes a part of a tensor: a slice with an end, or an operation that has a length."""
+    """Return whether an expression takes a part of a tensor: a slice with an end, or an operation that has a length."""
     if isinstance(item, ast.Subscript):
         return any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice))
     return isinstance(item, ast.Call) and last_name(item) in _CUTS

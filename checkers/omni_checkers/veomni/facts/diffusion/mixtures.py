@@ -65,7 +65,7 @@ class Level(_Noisy):
 
 
 def combined(operator: str, left: Value, right: Value) -> Value:
-    """left <operator> right; None where it is not known."""
+    """left <operator> right; None if it is not known."""
     if isinstance(left, Mixture) and isinstance(right, Mixture):
         sign = {"add": 1, "sub": -1}.get(operator)
         if sign is None:
@@ -96,7 +96,7 @@ def number(value: Value) -> float | None:
 
 
 def is_level(value: Value) -> bool:
-    """Whether a value is a sigma or a timestep."""
+    """Return whether a value is a sigma or a timestep."""
     if isinstance(value, Level):
         return True
     if isinstance(value, Call):  # `.to(...)` of one

@@ -94,7 +94,7 @@ def _attribute(owner: Flat | Joined, name: str) -> Value:
 
 
 def binary(operator: str, left: Value, right: Value) -> Value:
-    """left <operator> right; UNKNOWN where it is not known."""
+    """left <operator> right; UNKNOWN if it is not known."""
     one, two = (item.value if isinstance(item, Flat) else item for item in (left, right))
     if not all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in (one, two)):
         return UNKNOWN

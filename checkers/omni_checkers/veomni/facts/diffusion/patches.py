@@ -16,7 +16,7 @@ class Patch:
     Attributes:
         target: what is assigned to, dotted.
         value: what is assigned.
-        function: the function that the assignment stands in; None where it stands outside of all.
+        function: the function that the assignment stands in; None if it stands outside of all.
     """
 
     file: File
@@ -52,7 +52,7 @@ def _stored(file: File, node: ast.Assign | ast.Expr) -> Iterator[tuple[str, ast.
 
 
 def patched_forward(diffusion: Diffusion) -> tuple[File, ast.FunctionDef] | None:
-    """The function that takes the place of forward of the transformer's class; None where that stays diffusers' own."""
+    """The function that takes the place of forward of the transformer's class; None if that stays diffusers' own."""
     upstream = diffusion.upstream
     for patch in patches(list(diffusion.files.values())):
         if upstream is not None and patch.target.endswith(f".{upstream.node.name}.forward"):

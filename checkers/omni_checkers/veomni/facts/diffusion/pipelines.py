@@ -11,7 +11,7 @@ from omni_kit.pysource.library import Library
 
 @lru_cache(maxsize=64)
 def divides_timestep(library: Library, transformer: str) -> bool | None:
-    """Whether pipelines divide the timestep by 1000 before the transformer gets it; None where they disagree."""
+    """Return whether pipelines divide the timestep by 1000 before the transformer gets it; None if they disagree."""
     found = {told for file in pipelines_with(library.root, transformer) if (told := _divides(file)) is not None}
     return found.pop() if len(found) == 1 else None
 

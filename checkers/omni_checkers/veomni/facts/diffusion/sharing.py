@@ -23,7 +23,7 @@ class Split:
     Attributes:
         module: where, "" for the model's own arguments, "rope", "blocks.0", "blocks.*".
         name: the argument, or the number of the output.
-        dim: the dimension; None where it is not plain.
+        dim: the dimension; None if it is not plain.
     """
 
     module: str

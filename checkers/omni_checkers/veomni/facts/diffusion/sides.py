@@ -27,7 +27,7 @@ class Side:
 
     Attributes:
         registered: registry -> what it is given under this key.
-        config, model: the classes that the register functions return; None where that cannot be followed.
+        config, model: the classes that the register functions return; None if that cannot be followed.
     """
 
     key: str
@@ -47,7 +47,7 @@ class Diffusion:
     """An integration of a diffusion transformer.
 
     Attributes:
-        library: the diffusers that it is read against; None where none is installed.
+        library: the diffusers that it is read against; None if none is installed.
     """
 
     program: Program
@@ -72,7 +72,7 @@ class Diffusion:
 
     @cached_property
     def upstream(self) -> ClassRef | None:
-        """The model of diffusers that the transformer derives from; None where it is none of diffusers."""
+        """The model of diffusers that the transformer derives from; None if it is none of diffusers."""
         model = self.transformer.model if self.transformer is not None else None
         for name in self.lineage(model) if model is not None else ():
             found = self.known(str(name).rpartition(".")[2]) if str(name).startswith("diffusers.") else None
@@ -115,7 +115,7 @@ class Diffusion:
         return None
 
     def method(self, cls: Class | None, name: str) -> "Method | None":
-        """A method that a class defines, or a base of it that lies in the directory."""
+        """A method that a class defines, or a base of it that is in the directory."""
         for one in self.lineage(cls) if cls is not None else ():
             if isinstance(one, Class):
                 for item in one.node.body:
@@ -124,7 +124,7 @@ class Diffusion:
         return None
 
     def inherits_unseen(self, cls: Class | None) -> bool:
-        """Whether a base lies neither in the directory nor in one of the known libraries."""
+        """Return whether a base lies neither in the directory nor in one of the known libraries."""
         known = ("diffusers.", "transformers.", "torch.", "builtins.", "typing.", "abc.")
         bases = self.lineage(cls) if cls is not None else ()
         return any(not isinstance(one, Class) and not str(one).startswith(known) for one in bases)
@@ -163,7 +163,7 @@ def diffusion(
 
 
 def speaks_of_diffusion(model_dir: ModelDir, files: Mapping[Path, File]) -> bool:
-    """Whether a directory is of a diffusion model: by its place, by its keys, or by what its configs say."""
+    """Return whether a directory is of a diffusion model: by its place, by its keys, or by what its configs say."""
     if model_dir.import_name.startswith(_TREE) or any(COMPANION in file.text for file in files.values()):
         return True
     try:
@@ -193,5 +193,5 @@ def _bound(item: ast.stmt) -> set[str]:
 
 
 def is_symbol(value: Value, *endings: str) -> bool:
-    """Whether a value is something of a library whose dotted name ends so."""
+    """Return whether a value is something of a library whose dotted name ends so."""
     return isinstance(value, Symbol) and value.name.rpartition(".")[2] in endings

@@ -115,7 +115,7 @@ class FinalizeRaises(Rule):
 
 
 def _silent(rehearsal: Rehearsal, program: Program) -> tuple[str, str] | None:
-    """(converter class, a key that may be missing unnoticed, or nothing); None where it cannot be followed.
+    """(converter class, a key that may be missing unnoticed, or nothing); None if it cannot be followed.
 
     One expert of each source is left out in turn, then all experts of a source.
     """
@@ -136,7 +136,10 @@ def _silent(rehearsal: Rehearsal, program: Program) -> tuple[str, str] | None:
 
 
 def _needs_converter(item: Returned, experts: Experts) -> bool:
-    """Whether loading a returned class goes wrong without a converter; assumed of a class that cannot be read."""
+    """Return whether loading a returned class goes wrong without a converter.
+
+    Assumed of a class that cannot be read.
+    """
     try:
         stacked = experts.of(item.value)
     except NotApplicable:

@@ -131,7 +131,10 @@ class NoExpertPartsWithoutExperts(Rule):
 
 
 def _speaks_of_experts(converter: ConverterClass) -> bool:
-    """Whether a name or a text of its file does; one that renames, or repeats what is tied, says nothing of them."""
+    """Return whether a name or a text of its file does.
+
+    One that renames, or repeats what is tied, says nothing of them.
+    """
     prose = {id(node.value) for node in converter.file.nodes(ast.Expr) if isinstance(node, ast.Expr)}
     texts = (node.value for node in converter.file.nodes(ast.Constant) if id(node) not in prose)
     names = (getattr(node, "id", getattr(node, "attr", None)) for node in converter.file.nodes(ast.Name, ast.Attribute))

@@ -98,7 +98,7 @@ def _declared(node: ast.ClassDef) -> dict[str, ast.AST]:
 
 
 def _holds(ours: ast.AST, theirs: ast.AST) -> bool:
-    """Whether a value is upstream's, or has all of it in it; one that is computed is not judged."""
+    """Return whether a value is upstream's, or has all of it in it; one that is computed is not judged."""
     if unparse_cached(ours) == unparse_cached(theirs):
         return True
     match ours, theirs:

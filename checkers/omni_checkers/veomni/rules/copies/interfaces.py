@@ -123,13 +123,13 @@ def _read(one: Override) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _taken_out(function: ast.FunctionDef) -> bool:
-    """Whether a method does nothing but refuse, or nothing at all."""
+    """Return whether a method does nothing but refuse, or nothing at all."""
     body = [node for node in function.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     return all(isinstance(node, (ast.Raise, ast.Pass)) for node in body)
 
 
 def _handed_over(one: Override) -> bool:
-    """Whether a function elsewhere is given the whole module, and upstream gives it to none of that name."""
+    """Return whether a function elsewhere is given the whole module, and upstream gives it to none of that name."""
     ours, theirs = (
         {
             unparse_cached(node.func)

@@ -59,7 +59,7 @@ class SiblingsSayTheSame(Rule):
 
 
 def _is_upstreams(one: Override, line: int) -> bool:
-    """Whether upstream's function has the statement in a line, too."""
+    """Return whether upstream's function has the statement in a line, too."""
     upstream = upstream_function(one.item, one.owner, one.copy.ours.name)
     return upstream is not None and stands_in(upstream, one.copy.ours, line)
 

@@ -260,12 +260,14 @@ class DevicePatchIsApplied(Rule):
 
 
 def _spoken_of(target: str, config: File) -> bool:
-    """Whether a config says anything of a class, in code or in a comment."""
+    """Return whether a config says anything of a class, in code or in a comment."""
     return target.partition(".")[0] in config.text
 
 
 def _runs_anywhere(target: str, gpu: Generated | None, other: Generated | None) -> bool:
-    """Whether a patched method asks for nothing that the other file lacks, but for what VeOmni has everywhere."""
+    """Return whether a patched method asks for nothing that the other file lacks, but for what VeOmni has
+    everywhere.
+    """
     owner, _, method = target.partition(".")
     if gpu is None or other is None or owner not in gpu.classes:
         return False
@@ -298,7 +300,7 @@ def _pairs(generated: list[Generated]) -> Iterator[tuple[Generated, Generated]]:
 
 
 def _public(item: Generated, name: str) -> bool:
-    """Whether a class is a model: what trainers and register functions may ask for."""
+    """Return whether a class is a model: what trainers and register functions may ask for."""
     return any(base.endswith("PreTrainedModel") for base in item.source.bases(item.classes[name]))
 
 

@@ -112,7 +112,7 @@ def _axes(kernel: Kernel) -> Iterator[str]:
 
 
 def _last_turns(state: ast.expr) -> bool:
-    """Whether an argument is turned where it is given."""
+    """Return whether an argument is turned where it is given."""
     return isinstance(state, ast.Call) and isinstance(state.func, ast.Attribute) and state.func.attr in _TURNS
 
 
@@ -138,7 +138,7 @@ def _reaches(kernel: Kernel, name: str) -> bool:
 
 
 def _refused(function: ast.FunctionDef, name: str) -> bool:
-    """Whether a mask that is given ends in an error."""
+    """Return whether a mask that is given ends in an error."""
     for node in walked(function):
         if isinstance(node, ast.Assert) and name in names_in(node.test):
             return True
@@ -152,7 +152,7 @@ def _refused(function: ast.FunctionDef, name: str) -> bool:
 
 
 def _for_none(kernel: Kernel, name: str) -> bool:
-    """Whether a kernel stands in a branch that asks about the mask."""
+    """Return whether a kernel stands in a branch that asks about the mask."""
     for node in walked(kernel.function):
         if isinstance(node, ast.If) and name in names_in(node.test) and kernel.call in walked(node):
             return True
@@ -162,7 +162,7 @@ def _for_none(kernel: Kernel, name: str) -> bool:
 
 
 def _apart(one: Kernel, two: Kernel) -> bool:
-    """Whether two kernels stand in different branches of one condition."""
+    """Return whether two kernels stand in different branches of one condition."""
     for node in walked(one.function):
         if isinstance(node, ast.If):
             body = [item for inner in node.body for item in walked(inner)]

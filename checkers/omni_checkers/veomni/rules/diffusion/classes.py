@@ -91,7 +91,7 @@ def _wrong(
 
 
 def _renames(diffusion: Diffusion, model: Value) -> bool:
-    """Whether save_pretrained of the wrapper takes care of the name itself."""
+    """Return whether save_pretrained of the wrapper takes care of the name itself."""
     method = diffusion.method(model, "save_pretrained")
     text = ast.unparse(method.node) if method is not None else ""
     return "_class_name" in text or "__class__" in text or "__name__" in text

@@ -85,7 +85,7 @@ def _constructor(diffusion: Diffusion, model: Class, init: Method) -> Iterator[F
 
 
 def _asks(node: ast.ClassDef) -> bool:
-    """Whether anything depends on meta_init."""
+    """Return whether anything depends on meta_init."""
     for item in walked(node):
         if isinstance(item, (ast.If, ast.IfExp, ast.While)) and "meta_init" in ast.unparse(item.test):
             return True

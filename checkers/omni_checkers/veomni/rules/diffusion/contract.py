@@ -128,6 +128,8 @@ def _forwards(method: Method, name: str) -> Iterator[ast.Call]:
 
 
 def _by_super(diffusion: Diffusion, forward: Method) -> bool:
-    """Whether the class reaches diffusers' forward in another way: by super, by a module inside, or by a helper."""
+    """Return whether the class reaches diffusers' forward in another way: by super, by a module inside, or by a
+    helper.
+    """
     text = ast.unparse(forward.owner.node)
     return "super()" in text.replace("super().__init__", "") or ".forward" in text or "__call__" in text

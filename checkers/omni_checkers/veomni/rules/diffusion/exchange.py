@@ -97,7 +97,7 @@ def _one_way(node: ast.FunctionDef) -> Iterator[str]:
 
 
 def _in_loop(node: ast.FunctionDef, found: list[ast.Call]) -> bool:
-    """Whether one of the calls stands for several."""
+    """Return whether one of the calls stands for several."""
     loops = [one for one in walked(node) if isinstance(one, (ast.For, ast.ListComp, ast.GeneratorExp))]
     return any(call in walked(loop) for loop in loops for call in found)
 
@@ -155,7 +155,7 @@ def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str
 
 
 def _reversed(function: ast.FunctionDef, said: ast.expr, kernel: Kernel) -> bool:
-    """Whether the exchange is skipped where there is no text."""
+    """Return whether the exchange is skipped where there is no text."""
     sources = Flows(function).sources(said, kernel.call.lineno)
     negated = sum(isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not) for one in sources for n in walked(one))
     tests = [

@@ -74,7 +74,7 @@ def _read(node: ast.FunctionDef) -> Iterator[tuple[str, int]]:
 
 
 def _for_kernel(file: File, node: ast.FunctionDef) -> bool:
-    """Whether a constructor is that of an object that a forward makes, and no module."""
+    """Return whether a constructor is that of an object that a forward makes, and no module."""
     for cls in file.nodes(ast.ClassDef):
         if node in cls.body and not cls.bases:
             return any(

@@ -75,7 +75,7 @@ class LossIsMeanOverSamples(Rule):
 
 
 def _told(answer: Answer) -> bool:
-    """Whether an answer is known well enough to be judged."""
+    """Return whether an answer is known well enough to be judged."""
     if not answer.output:
         return isinstance(answer.value, (Flat, Joined, dict, tuple))
     if isinstance(answer.loss, dict):

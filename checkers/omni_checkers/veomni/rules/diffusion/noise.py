@@ -101,12 +101,12 @@ def _target(target: Mixture) -> Iterator[str]:
 
 
 def _unclear(mixture: Mixture) -> bool:
-    """Whether something was added that may hold latents or noise itself."""
+    """Return whether something was added that may hold latents or noise itself."""
     return any("mixture(" in text.partition("device=")[0] and "item of" in text for _, text in mixture.steps)
 
 
 def _negated(diffusion: Diffusion) -> bool:
-    """Whether the wrapper changes the sign of something in its forward."""
+    """Return whether the wrapper changes the sign of something in its forward."""
     side = diffusion.transformer
     forward: Method | None = diffusion.method(side.model, "forward") if side is not None else None
     nodes = walked(forward.node) if forward is not None else []

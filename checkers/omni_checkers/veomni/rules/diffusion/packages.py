@@ -103,7 +103,7 @@ def _named(diffusion: Diffusion, model_dir: ModelDir) -> Iterator[Finding]:
 
 
 def _set_later(config: Class) -> bool:
-    """Whether the name is set on instances."""
+    """Return whether the name is set on instances."""
     return any(getattr(item, "name", "") == COMPANION for item in config.node.body)
 
 
@@ -112,7 +112,7 @@ def _place(model: Class) -> tuple[Path, int]:
 
 
 def _registered_elsewhere(model_dir: ModelDir, key: str) -> bool:
-    """Whether VeOmni itself, or a directory next to this one, registers a key."""
+    """Return whether VeOmni itself, or a directory next to this one, registers a key."""
     package = veomni_package(model_dir)
     folders = [model_dir.path.parent, *([package / "models" / "diffusers"] if package is not None else [])]
     return any(registrants(folder, key) for folder in folders if folder.is_dir())

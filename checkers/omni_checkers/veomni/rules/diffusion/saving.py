@@ -98,7 +98,7 @@ def _by(method: Method, call: ast.Call, owner: str) -> bool:
 
 
 def _sets_config(node: ast.AST) -> bool:
-    """Whether a node stores self.config, or what it is kept in."""
+    """Return whether a node stores self.config, or what it is kept in."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr" and len(node.args) == 3:
         return isinstance(node.args[1], ast.Constant) and node.args[1].value in {"config", "_internal_dict"}
     return (
@@ -109,7 +109,7 @@ def _sets_config(node: ast.AST) -> bool:
 
 
 def _another_config(method: Method) -> bool:
-    """Whether the config is exchanged by a helper, such as a context manager."""
+    """Return whether the config is exchanged by a helper, such as a context manager."""
     return any(isinstance(node, ast.With) for node in walked(method.node))
 
 

@@ -143,7 +143,7 @@ def _argument(
 
 
 def _renamed(node: ast.FunctionDef, names: set[str]) -> bool:
-    """Whether what the blocks get has another name here."""
+    """Return whether what the blocks get has another name here."""
     for loop in (item for item in walked(node) if isinstance(item, ast.For)):
         if any(names & names_in(call) for call in calls(loop)):
             return True
@@ -161,7 +161,7 @@ def _halves(node: ast.FunctionDef, made: set[str]) -> list[str]:
 
 
 def _late(diffusion: Diffusion) -> bool:
-    """Whether a processor of the directory rotates after it has gathered the sequence."""
+    """Return whether a processor of the directory rotates after it has gathered the sequence."""
     for _, node in functions(list(diffusion.files.values())):
         gone = [call.lineno for call in calls(node, *IN)]
         turned = [call.lineno for call in calls(node) if "rotary" in last_name(call) or "rope" in last_name(call)]

@@ -105,7 +105,7 @@ def _model(file: Path, diffusion: Diffusion) -> Iterator[Finding]:
 
 
 def _of_model(file: Path) -> bool:
-    """Whether a file is the config of a diffusion model."""
+    """Return whether a file is the config of a diffusion model."""
     try:
         values = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -74,7 +74,7 @@ class BuiltOnceInOrder(Rule):
 
 
 def _stops(value: Value, upstream: str) -> bool:
-    """Whether a class of the directory has a constructor that does not continue to diffusers'."""
+    """Return whether a class of the directory has a constructor that does not continue to diffusers'."""
     if not isinstance(value, Class):
         return False
     init = next((item for item in value.node.body if getattr(item, "name", "") == "__init__"), None)
@@ -123,7 +123,7 @@ def _constructor(init: Method, upstream: ClassRef) -> Iterator[Finding]:
 
 
 def _left_to_others(init: Method, build: ast.Call) -> bool:
-    """Whether a method that stores the config, or a function that gets the model, is called after diffusers'."""
+    """Return whether a method that stores the config, or a function that gets the model, is called after diffusers'."""
     methods = {item.name: item for item in walked(init.owner.node) if isinstance(item, ast.FunctionDef)}
     for call in calls(init.node):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -137,7 +137,7 @@ def _left_to_others(init: Method, build: ast.Call) -> bool:
 
 
 def _of(init: Method, call: ast.Call, name: str) -> bool:
-    """Whether a call is of the constructor of diffusers' class itself."""
+    """Return whether a call is of the constructor of diffusers' class itself."""
     owner = init.file.origin(call.func).removesuffix(".__init__")
     return owner.startswith("diffusers.") and owner.rpartition(".")[2] == name
 
@@ -152,7 +152,7 @@ def _stores(node: ast.AST, name: str) -> bool:
 
 
 def _deletes(node: ast.AST) -> bool:
-    """Whether a node removes, or replaces, what the config property keeps."""
+    """Return whether a node removes, or replaces, what the config property keeps."""
     if isinstance(node, ast.Attribute) and node.attr == "_internal_dict":
         return isinstance(node.ctx, (ast.Del, ast.Store))
     text = ast.unparse(node) if isinstance(node, ast.Call) else ""

@@ -216,7 +216,7 @@ def _left_early(function: ast.FunctionDef) -> Iterator[tuple[int, str, str]]:
 
 
 def _adds(node: ast.AST, kept: str, left: str) -> bool:
-    """Whether one argument, or a part of it, and another by itself are the sides of a sum."""
+    """Return whether one argument, or a part of it, and another by itself are the sides of a sum."""
     match node:
         case ast.BinOp(one, ast.Add(), ast.Name(other)) | ast.BinOp(ast.Name(other), ast.Add(), one):
             return other == left and kept in names_read(one)
@@ -257,13 +257,15 @@ def _bodies(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
 
 
 def _calls_dummy(statement: ast.stmt) -> bool:
-    """Whether a plain statement calls a dummy forward."""
+    """Return whether a plain statement calls a dummy forward."""
     calls = [node for node in walked(statement) if isinstance(node, ast.Call)]
     return not hasattr(statement, "body") and any((dotted(c.func) or "").endswith("dummy_forward") for c in calls)
 
 
 def _is_added(statement: ast.stmt, after: list[ast.stmt]) -> bool:
-    """Whether what a statement makes is added to something, by it or by those that follow, and nowhere nullified."""
+    """Return whether what a statement makes is added to something, by it or by those that follow, and nowhere
+    nullified.
+    """
     made, added = set[str](), False
     for one in (statement, *after):
         nodes = walked(one)

@@ -195,7 +195,7 @@ def _unpackings(function: ast.FunctionDef) -> Iterator[tuple[ast.stmt, int]]:
 
 
 def _taken_apart(function: ast.FunctionDef, name: str) -> bool:
-    """Whether a local name is unpacked or indexed somewhere."""
+    """Return whether a local name is unpacked or indexed somewhere."""
     for node in walked(function):
         if isinstance(node, ast.Subscript) and dotted(node.value) == name:
             return True
@@ -221,7 +221,7 @@ def _gated(body: list[ast.stmt], training: bool) -> Iterator[ast.expr]:
 
 
 def _asks(test: ast.expr, name: str) -> bool:
-    """Whether a condition can only hold when `name` does."""
+    """Return whether a condition can only hold when `name` does."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(_asks(value, name) for value in test.values)
     return dotted(test) == name

@@ -283,7 +283,7 @@ def _selecting(body: list[ast.stmt]) -> set[str]:
 
 
 def _is_slice(node: ast.AST) -> bool:
-    """Whether an expression makes a slice, also where a condition decides between it and an index."""
+    """Return whether an expression makes a slice, also where a condition decides between it and an index."""
     made = node.body if isinstance(node, ast.IfExp) else node
     return (isinstance(made, ast.Call) and dotted(made.func) == "slice") or isinstance(node, ast.Slice)
 

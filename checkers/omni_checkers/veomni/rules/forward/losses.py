@@ -190,7 +190,7 @@ def _heads(generated: list[Generated]) -> Iterator[tuple[Generated, str, ast.Fun
 
 
 def _given(assignment: ast.Assign, name: str) -> bool:
-    """Whether the call passes an argument of that name."""
+    """Return whether the call passes an argument of that name."""
     call = assignment.value
     keywords = call.keywords if isinstance(call, ast.Call) else []
     return any(keyword.arg == name for keyword in keywords)

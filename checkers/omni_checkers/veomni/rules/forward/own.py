@@ -187,7 +187,7 @@ def _set_in(node: ast.AST) -> set[str]:
 
 
 def _set_outside(name: str, files: dict[Path, File], model_dir: ModelDir) -> bool:
-    """Whether the directory, or VeOmni, sets an attribute of this name on anything."""
+    """Return whether the directory, or VeOmni, sets an attribute of this name on anything."""
     word = re.escape(name)
     pattern = re.compile(rf"(?<!\bself)\.{word}\s*(:[^=]+)?=[^=]|setattr\([^)]*[\"']{word}[\"']")
     package = veomni_package(model_dir)

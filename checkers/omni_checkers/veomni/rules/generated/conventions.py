@@ -262,7 +262,7 @@ def _registrations(config: PatchConfigFile) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _explained(patches: list[ast.Call], node: ast.FunctionDef | ast.ClassDef, lines: list[str]) -> bool:
-    """Whether a patch has a description, a comment above or inside, or a docstring."""
+    """Return whether a patch has a description, a comment above or inside, or a docstring."""
     if any(keyword.arg == "description" for patch in patches for keyword in patch.keywords):
         return True
     first = node.decorator_list[0].lineno
@@ -273,7 +273,7 @@ def _explained(patches: list[ast.Call], node: ast.FunctionDef | ast.ClassDef, li
 
 
 def _unpaired(node: ast.FunctionDef | ast.ClassDef, lines: list[str]) -> Iterator[tuple[int, str]]:
-    """(line, mark) of marks that stand there an odd number of times; none where no mark of the function closes."""
+    """(line, mark) of marks that stand there an odd number of times; none if no mark of the function closes."""
     seen: dict[str, list[int]] = {}
     for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
         if match := _MARK.match(lines[number - 1]):

@@ -82,7 +82,7 @@ def missing_names(libraries: Libraries, module_name: str, node: ast.ImportFrom) 
 
 
 def _lazy(program: Program, module: Module) -> bool:
-    """Whether a package fills its names in by itself: a lazy module, or a table of what lies where."""
+    """Return whether a package fills its names in by itself: a lazy module, or a table of what lies where."""
     tree = program.parse(module.path) if module.path.is_file() else None
     return tree is not None and any(
         isinstance(node, ast.Name) and node.id in {"_LazyModule", "define_import_structure", "globals"}

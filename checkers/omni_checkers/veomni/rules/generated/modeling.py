@@ -221,7 +221,7 @@ class ExportedNamesExist(Rule):
 
 
 def _means(item: Generated, node: ast.expr) -> bool:
-    """Whether an expression is transformers' decorator, under any name, called or not."""
+    """Return whether an expression is transformers' decorator, under any name, called or not."""
     name = dotted(node.func if isinstance(node, ast.Call) else node)
     if name is None:
         return False

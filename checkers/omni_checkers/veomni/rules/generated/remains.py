@@ -59,7 +59,7 @@ def _unused_locals(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
 
 
 def _in_class(nodes: list[ast.AST], statement: ast.AST) -> bool:
-    """Whether an assignment is that of a class inside the function."""
+    """Return whether an assignment is that of a class inside the function."""
     return any(isinstance(node, ast.ClassDef) and statement in node.body for node in nodes)
 
 

@@ -308,7 +308,7 @@ def _of_call(node: ast.Call, values: dict[str, ast.AST], seen: set[str]) -> str:
 
 
 def _delegates(function: ast.FunctionDef) -> bool:
-    """Whether the method only asks a part of the model."""
+    """Return whether the method only asks a part of the model."""
     body = [node for node in function.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     value = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
     return isinstance(value, ast.Call) and (dotted(value.func) or "").startswith(("self.", "super"))
@@ -332,7 +332,7 @@ def _token_ids(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 
 def _takes(function: ast.FunctionDef) -> bool:
-    """Whether a forward reads the metadata: as a parameter, or out of kwargs."""
+    """Return whether a forward reads the metadata: as a parameter, or out of kwargs."""
     arguments = function.args
     if any(arg.arg == "multimodal_metadata" for arg in (*arguments.args, *arguments.kwonlyargs)):
         return True

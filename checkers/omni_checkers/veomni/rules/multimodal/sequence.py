@@ -155,7 +155,7 @@ def _from_tokens(value: ast.expr) -> bool:
 
 
 def _guarded(function: ast.FunctionDef, branch: ast.If) -> bool:
-    """Whether the function raises because of sequence parallelism, or makes positions from gathered tokens."""
+    """Return whether the function raises because of sequence parallelism, or makes positions from gathered tokens."""
     conditions = (node for node in walked(function) if isinstance(node, ast.If))
     parallel = [node for node in conditions if "sp_enabled" in ast.unparse(node.test)]
     if any(isinstance(inner, ast.Raise) for node in parallel for inner in walked(node)):

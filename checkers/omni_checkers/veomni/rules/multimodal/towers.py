@@ -180,7 +180,9 @@ def _towers(generated: list[Generated]) -> Iterator[tuple[Generated, str]]:
 
 
 def _always_fed(item: Generated, tower: str) -> bool:
-    """Whether each model that owns the tower makes up the input that it lacks, for every input that it looks for."""
+    """Return whether each model that owns the tower makes up the input that it lacks, for every input that it looks
+    for.
+    """
     owners = {owner for owner, _ in _owners(item, tower)}
     methods = [node for owner in owners for node in item.classes[owner].body if isinstance(node, ast.FunctionDef)]
     asked = [(method, name) for method in methods for name, block in _scattered(method)]
@@ -249,7 +251,7 @@ def _calls(body: list[ast.stmt]) -> set[str]:
 
 
 def _calls_dummy(item: Generated, attribute: str) -> bool:
-    """Whether something calls the dummy of this attribute, under whatever name the attribute is reached."""
+    """Return whether something calls the dummy of this attribute, under whatever name the attribute is reached."""
     for node in item.file.nodes(ast.Call):
         name = dotted(node.func) or ""
         if name.endswith(f"{attribute}.{DUMMY}"):

@@ -216,7 +216,7 @@ def _bases(program: Program, value: Class) -> list[str]:
 
 
 def _model_type(program: Program, value: Class) -> str | None:
-    """The model_type that a class of the package states itself; None where it inherits one, or has none."""
+    """The model_type that a class of the package states itself; None if it inherits one, or has none."""
     try:
         found = Evaluator(program, Oracle([])).class_attribute(value, "model_type")
     except Raised:

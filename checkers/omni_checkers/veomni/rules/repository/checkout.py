@@ -194,7 +194,9 @@ class TrainingConfigsAreUnderstood(Rule):
 
 
 def _listed(file: Path, model_dir: ModelDir) -> bool:
-    """Whether a test file names the model: by a key, by an id that begins with one, or by a toy config of its type."""
+    """Return whether a test file names the model: by a key, by an id that begins with one, or by a toy config of its
+    type.
+    """
     for node in read_file(file).nodes(ast.Constant):
         text = node.value if isinstance(node.value, str) else ""
         if text.partition("-")[0] in model_dir.registered:

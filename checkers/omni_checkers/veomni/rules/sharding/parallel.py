@@ -173,13 +173,13 @@ class PlanWhereExperts(Rule):
 
 
 def _has_slot(item: Generated) -> bool:
-    """Whether a kernel can take the place of its experts."""
+    """Return whether a kernel can take the place of its experts."""
     slots = (call for call in item.file.nodes(ast.Call) if (dotted(call.func) or "").endswith("OpSlot"))
     return any("expert" in ast.unparse(call) for call in slots)
 
 
 def _fits_kernel(stacked: StackedExperts) -> bool:
-    """Whether upstream's loop over them is what VeOmni's kernel computes; one that is not known may be."""
+    """Return whether upstream's loop over them is what VeOmni's kernel computes; one that is not known may be."""
     if stacked.model is None:
         return True
     sites = find_sites(stacked.model, profile(stacked.model))
@@ -194,7 +194,7 @@ def _stacks(item: Returned, experts: Experts) -> bool:
 
 
 def matches(key: str, name: str) -> bool:
-    """Whether a plan key means this parameter, as VeOmni decides it: `*` stands for anything."""
+    """Return whether a plan key means this parameter, as VeOmni decides it: `*` stands for anything."""
     return re.fullmatch(re.escape(key).replace(r"\*", ".*"), name) is not None
 
 
@@ -222,7 +222,7 @@ def _readable(plans: list[ShardingPlan], skeletons: Skeletons) -> Iterator[tuple
 
 
 def _same_tower(name: str, keys: list[str]) -> bool:
-    """Whether a plan speaks of the part of the model that a parameter belongs to: up to its layers."""
+    """Return whether a plan speaks of the part of the model that a parameter belongs to: up to its layers."""
     tower = name.partition(".layers.")[0]
     return any(key.partition(".layers.")[0] == tower or key.startswith("*") for key in keys) or not keys
 

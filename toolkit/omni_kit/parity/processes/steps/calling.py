@@ -125,7 +125,7 @@ class RunOnDevice(Step[list[dict[str, str]]]):
 class RunWithCallFault(Step[list[dict[str, str]]]):
     """Runs scenarios as `RunScenarios` does, while the model makes a mistake named in `CALL_FAULTS`.
 
-    Of each, it also answers what the mistake `changed`; empty where there was nothing to do wrong.
+    Of each, it also answers what the mistake `changed`; empty if there was nothing to do wrong.
     """
 
     place: Path
@@ -144,7 +144,7 @@ class RunWithCallFault(Step[list[dict[str, str]]]):
 
 
 def _refuses(error: Exception, branch: str) -> bool:
-    """Whether an integration says that it is not written for a device, and names the device."""
+    """Return whether an integration says that it is not written for a device, and names the device."""
     words = {*re.findall(r"[a-z]+", str(error).lower())}
     return isinstance(error, NotImplementedError) and bool(words & {*branch.lower().split("_")} - _OF_EVERY_BRANCH)
 

@@ -64,7 +64,7 @@ class TrainPlainly(Step[list[dict[str, float]]]):
     Attributes:
         records: of all processes of a run.
         steps: how many steps are taken.
-        adapter: a saved adapter, of which the config is taken where adapters are trained; empty where all weights are.
+        adapter: a saved adapter, of which the config is taken where adapters are trained; empty if all weights are.
     """
 
     checkpoint: Path
@@ -105,7 +105,7 @@ def _step(
 class LoadExport(Step[dict[str, Any]]):
     """Loads an exported directory as it is, and lets the model do what it is for; writes what it holds to `out`.
 
-    Answers as `said` why it cannot do that, empty where it can, and as `own` why the model that training began with
+    Answers as `said` why it cannot do that, empty if it can, and as `own` why the model that training began with
     cannot, either; and as `kept` what upstream keeps in float32.
     """
 

@@ -93,7 +93,7 @@ class Blocks:
 
     Attributes:
         prefix: what the names of classes begin with.
-        unguided: why no guider guides; empty where one does.
+        unguided: why no guider guides; empty if one does.
         left: methods that only standard pipelines have, and whose calls were left out.
     """
 

@@ -51,8 +51,8 @@ class Looped:
         statement: as the pipeline has it.
         loop: the loop in it.
         before, after: what each round does before and after its blocks: control flow, and the progress bar.
-        parts: what becomes blocks of the loop; none where a round cannot be divided.
-        undivided: why, and empty where it could.
+        parts: what becomes blocks of the loop; none if a round cannot be divided.
+        undivided: why, and empty if it could.
     """
 
     statement: cst.BaseStatement
@@ -237,7 +237,7 @@ class Divider:
         yield from (Part(name, tuple(inner[start:end])) for name, start, end in found if start < end)
 
     def _asks(self, statement: cst.BaseStatement) -> bool:
-        """Whether it calls a denoiser or a guider, also by a variable that holds one."""
+        """Return whether it calls a denoiser or a guider, also by a variable that holds one."""
         denoisers = {f"self.{one.name}" for one in self._opened.pipeline.components if one.role == "denoiser"}
         denoisers |= {f"self.{name}" for name in self._opened.parts if name.startswith(COMPONENT)}
         held = {
@@ -265,7 +265,7 @@ def _loops(node: cst.CSTNode) -> Iterator[cst.For]:
 
 
 def _leaves(statement: cst.CSTNode) -> bool:
-    """Whether a statement can end the round, or all rounds."""
+    """Return whether a statement can end the round, or all rounds."""
     return any(_outer(tree(statement)))
 
 

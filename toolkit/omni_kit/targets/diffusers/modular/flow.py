@@ -141,7 +141,7 @@ def _carried(part: Part) -> Iterator[str]:
 
 
 def _set_first(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether a name is always assigned before it is read, in statements that run one after the other."""
+    """Return whether a name is always assigned before it is read, in statements that run one after the other."""
     touching = [node for node in body if name in of_tree(node).all]
     if not touching:
         return True

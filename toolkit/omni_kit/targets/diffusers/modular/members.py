@@ -126,7 +126,7 @@ class Members:
         return own if self._opened.of_base(own) is not None else ""
 
     def inherited(self, name: str) -> bool:
-        """Whether a modular pipeline, or a mixin of the pipeline, has an attribute."""
+        """Return whether a modular pipeline, or a mixin of the pipeline, has an attribute."""
         if name.startswith("__"):
             return True
         mixins = [self._opened.cls.source.resolve_class(base) for base in self._opened.bases]
@@ -191,12 +191,12 @@ class _Words(ast.NodeTransformer):
 
 
 def _registers(node: ast.stmt) -> bool:
-    """Whether a statement of a constructor is one that diffusers requires of each."""
+    """Return whether a statement of a constructor is one that diffusers requires of each."""
     return isinstance(node, ast.Expr)
 
 
 def constant(body: list[ast.stmt]) -> bool:
-    """Whether what an attribute is made by is a literal."""
+    """Return whether what an attribute is made by is a literal."""
     value = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
     return value is not None and not any(isinstance(node, (ast.Name, ast.Call)) for node in ast.walk(value))
 
@@ -207,7 +207,7 @@ def _settings(node: ast.AST) -> list[str]:
 
 
 def _above(method: Method) -> bool:
-    """Whether a method asks its base."""
+    """Return whether a method asks its base."""
     calls = (node for node in ast.walk(method.node) if isinstance(node, ast.Call))
     return any(dotted(node.func) == "super" for node in calls)
 

@@ -65,12 +65,12 @@ class Method:
 
     @property
     def static(self) -> bool:
-        """Whether it is called without the pipeline."""
+        """Return whether it is called without the pipeline."""
         return "staticmethod" in self.decorators
 
     @property
     def is_property(self) -> bool:
-        """Whether it is read like an attribute."""
+        """Return whether it is read like an attribute."""
         return "property" in self.decorators
 
 
@@ -131,7 +131,7 @@ class Opened:
 
     @cached_property
     def parts(self) -> dict[str, str]:
-        """Component -> its class, by the name that the pipeline's file has for it; empty where that is not told."""
+        """Component -> its class, by the name that the pipeline's file has for it; empty if that is not told."""
         calls = (node for one in self.constructor for node in ast.walk(one) if isinstance(node, ast.Call))
         named = [
             one.arg
@@ -178,6 +178,6 @@ def _decorators(node: ast.stmt) -> list[ast.expr]:
 
 
 def is_pipeline(cls: ClassRef) -> bool:
-    """Whether a class is a pipeline of its own, and not their common base."""
+    """Return whether a class is a pipeline of its own, and not their common base."""
     names = [entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2] for entry in cls.mro]
     return BASE in names and cls.node.name != BASE

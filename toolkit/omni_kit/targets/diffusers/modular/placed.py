@@ -72,7 +72,7 @@ class Placed:
 
     @cached_property
     def tester(self) -> str:
-        """The module of the checkout's own tester; empty where its tests do not lie there."""
+        """The module of the checkout's own tester; empty if its tests do not lie there."""
         for file in files_matching(self.checkout.root / _TESTS, "*.py"):
             if f"class {_TESTER}" in file.read_text(encoding="utf-8"):
                 return file.stem

@@ -67,7 +67,7 @@ class Proposal:
 
     @cached_property
     def _opened(self) -> tuple[Opened, str]:
-        """The pipeline, opened, with a guider; and why it has none where that is so."""
+        """The pipeline, opened, with a guider; and why it has none if that is so."""
         plain = Opened(self.pipeline)
         try:
             return guided(plain), ""

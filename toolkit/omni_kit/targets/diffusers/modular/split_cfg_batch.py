@@ -23,7 +23,7 @@ class Single:
     """The pipeline's `__call__`, in which the denoiser is asked twice with one batch.
 
     Attributes:
-        positive: the variable that its statements call the answer for the prompt; empty where it is that of the call.
+        positive: the variable that its statements call the answer for the prompt; empty if it is that of the call.
         between: what is done with an answer before both are combined.
     """
 
@@ -274,7 +274,7 @@ def _doubles(call: ast.Call) -> bool:
 
 
 def _goes_from(value: ast.expr, positive: str, negative: str) -> bool:
-    """Whether a combination goes along the way from the answer against the prompt to that for it."""
+    """Return whether a combination goes along the way from the answer against the prompt to that for it."""
     assert isinstance(value, ast.BinOp)
     assert isinstance(value.right, ast.BinOp)
     difference = value.right.right

@@ -57,7 +57,7 @@ def reached(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
 
 
 def _among(name: str, named: set[str]) -> bool:
-    """Whether a name is written, also where something is asked of it."""
+    """Return whether a name is written, also where something is asked of it."""
     return name in named or any(one.startswith(f"{name}.") for one in named)
 
 
@@ -122,7 +122,7 @@ def _kernels(body: list[ast.stmt]) -> frozenset[str]:
 
 
 def _is_flag(test: ast.expr, home: Defined, function: ast.FunctionDef) -> bool:
-    """Whether a test reads attributes and what files define alone: nothing that a call receives."""
+    """Return whether a test reads attributes and what files define alone: nothing that a call receives."""
     names = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
     return not (names - {"self"}) & bound_in(function)
 

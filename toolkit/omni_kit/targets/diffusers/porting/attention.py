@@ -146,7 +146,7 @@ def _dispatch_in_place(part: Part, helpers: set[Defined], closure: Closure) -> N
 
 
 def _is_block(part: Part, parts: Parts) -> bool:
-    """Whether a class has modules of the authors that have parameters next to attention: feed-forwards, say."""
+    """Return whether a class has modules of the authors that have parameters next to attention: feed-forwards, say."""
     init = _method(part.definition, "__init__")
     made = layers(init) if init is not None else {}
     known = {one.definition.name: one for one in parts.parts if one.cls is not None}

@@ -36,7 +36,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a config.json can hold it and give it back: no sets, no objects."""
+    """Return whether a config.json can hold it and give it back: no sets, no objects."""
     if isinstance(value, list | tuple):
         return all(is_plain(one) for one in value)
     if isinstance(value, dict):

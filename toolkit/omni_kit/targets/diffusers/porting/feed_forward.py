@@ -166,7 +166,7 @@ def _of_class(call: ast.Call, node: ast.stmt, lambdas: Mapping[str, ast.expr]) -
 
 
 def _biased(text: str) -> bool:
-    """Whether a bias is there by default."""
+    """Return whether a bias is there by default."""
     return text == "True" or text.startswith(("bias", "biases["))
 
 
@@ -175,7 +175,7 @@ def _sizes(held: Mapping[str, ast.expr], linear: list[str]) -> set[str]:
 
 
 def _here(text: str, told: Mapping[str, str], usual: Mapping[str, str]) -> str:
-    """A width in the words of who makes the module; empty where it is not told."""
+    """A width in the words of who makes the module; empty if it is not told."""
     for name in (part.strip() for part in text.split(" or ")):
         value = told.get(name, usual.get(name, ""))
         if value not in ("", "None"):
@@ -201,7 +201,7 @@ def _activation(
 
 
 def _idle(value: ast.expr | None, told: Mapping[str, str], usual: Mapping[str, str]) -> bool:
-    """Whether a module gives what it receives: a dropout of nothing, or a norm that is not asked for."""
+    """Return whether a module gives what it receives: a dropout of nothing, or a norm that is not asked for."""
     if isinstance(value, ast.IfExp):
         tested = [node.id for node in ast.walk(value.test) if isinstance(node, ast.Name)]
         unasked = bool(tested) and tested[0] not in told and usual.get(tested[0]) == "None"

@@ -256,7 +256,9 @@ class _Loops(cst.CSTTransformer):
 
 
 def _by_place(call: cst.Call, block: Part | None) -> list[str] | None:
-    """The arguments of a block's call, all by place: a checkpoint takes no others. None where that cannot be told."""
+    """The arguments of a block's call, all by place: a checkpoint takes no others. None if that cannot be
+    determined.
+    """
     plain = [code(one.value) for one in call.args if one.keyword is None and not one.star]
     named = {one.keyword.value: code(one.value) for one in call.args if one.keyword is not None}
     if len(plain) + len(named) != len(call.args):
@@ -301,7 +303,7 @@ def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str
 
 
 def _lists(value: ast.expr | None) -> bool:
-    """Whether a list of modules is made, or a sequence of modules that are made alike."""
+    """Return whether a list of modules is made, or a sequence of modules that are made alike."""
     kind = _last(getattr(value, "func", None))
     many = value is not None and any(isinstance(one, ast.Starred | ast.ListComp) for one in ast.walk(value))
     return kind == "ModuleList" or (kind == "Sequential" and many)

@@ -89,7 +89,7 @@ class _Turned(cst.CSTTransformer):
 
 
 class _Reshaped(cst.CSTTransformer):
-    """`reshape` for `view`: what another backend answers may lie in memory in another order."""
+    """`reshape` for `view`: what another backend answers may are in memory in another order."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """Of sizes; a view as another dtype stays."""

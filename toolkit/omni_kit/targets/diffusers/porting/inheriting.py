@@ -40,7 +40,7 @@ def with_bases(closure: Closure) -> Closure:
 
 
 def _with_base_of_model(closure: Closure) -> Closure | None:
-    """The closure with one base less above the model's class; None where it has none that can be written into it."""
+    """The closure with one base less above the model's class; None if it has none that can be written into it."""
     model = closure.definitions[-1]
     base = _base(model, closure)
     if base is None:
@@ -74,7 +74,7 @@ def _base(one: Defined, closure: Closure) -> Defined | None:
 
 
 def _alike(one: Defined, base: Defined, closure: Closure) -> bool:
-    """Whether names that both files use mean the same in both."""
+    """Return whether names that both files use mean the same in both."""
     return not _unlike(one, base, closure)
 
 
@@ -85,7 +85,7 @@ def _unlike(one: Defined, base: Defined, closure: Closure) -> list[str]:
 
 
 def _joined(one: Defined, base: Defined, away: Mapping[str, str] = {}) -> ast.ClassDef | None:
-    """The class with the methods of its base; None where it calls them in a way that cannot be written out.
+    """The class with the methods of its base; None if it calls them in a way that cannot be written out.
 
     Args:
         away: names in the base that mean something else in the class, and what they are called here.
@@ -185,7 +185,7 @@ def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
 
 
 def _given(call: ast.Call, theirs: ast.FunctionDef) -> dict[str, ast.expr] | None:
-    """The argument of a base's constructor that each of its parameters gets; None where that cannot be told."""
+    """The argument of a base's constructor that each of its parameters gets; None if that cannot be determined."""
     order = [name for name in named(signature(theirs)) if name != "self"]
     if any(isinstance(one, ast.Starred) for one in call.args) or len(call.args) > len(order):
         return None

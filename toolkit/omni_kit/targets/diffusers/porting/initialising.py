@@ -63,14 +63,14 @@ def _call(node: cst.CSTNode) -> cst.Call | None:
 
 
 def _initialises(own: cst.FunctionDef, node: cst.ClassDef) -> bool:
-    """Whether a method does nothing but give parameters their first values."""
+    """Return whether a method does nothing but give parameters their first values."""
     text = code(own)
     rest = body_of(own)[after_docstring(body_of(own)) :]
     return ("init" in text or _APPLY in text) and bool(rest) and all(_is_first(one, node) for one in rest)
 
 
 def _is_first(one: cst.CSTNode, node: cst.ClassDef) -> bool:
-    """Whether a statement gives a parameter a value, or prepares one."""
+    """Return whether a statement gives a parameter a value, or prepares one."""
     if isinstance(one, cst.FunctionDef):
         return True
     if isinstance(one, cst.If):
@@ -90,7 +90,7 @@ def _inner(node: cst.If | cst.For | cst.With | cst.Else) -> Sequence[cst.CSTNode
 
 
 def _is_initial(one: cst.CSTNode, node: cst.ClassDef) -> bool:
-    """Whether a statement is a call that gives a parameter a value."""
+    """Return whether a statement is a call that gives a parameter a value."""
     if isinstance(one, cst.If | cst.For | cst.With):
         return _is_first(one, node) and any(_is_initial(inner, node) for inner in walk(one) if inner is not one)
     call = _call(one)

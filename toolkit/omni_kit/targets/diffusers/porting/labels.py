@@ -88,7 +88,7 @@ def labels_of(reference: Reference) -> Labels | None:
 
 
 def guided_of(reference: Reference, labels: Labels, names: Mapping[str, str]) -> Guided | None:
-    """A method that asks forward for both answers and joins them by a scale; None where it reads what else is there.
+    """A method that asks forward for both answers and joins them by a scale; None if it reads what else is there.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
@@ -208,7 +208,7 @@ def _given(call: ast.Call, names: Sequence[str]) -> Iterator[ast.expr]:
 
 
 def _are_counted(classes: str, reference: Reference) -> bool:
-    """Whether a model has labels as it is published: an argument that is null by default switches them on."""
+    """Return whether a model has labels as it is published: an argument that is null by default switches them on."""
     default = reference.arguments[classes].default
     published = reference.published.values if reference.published is not None else {}
     value = published.get(classes, default)

@@ -106,7 +106,9 @@ class Lifted:
 
 
 def holds_layers_alone(part: Part, parts: Sequence[Part]) -> bool:
-    """Whether nobody calls a module: whoever makes it asks for its layers by name, and its forward is dead code."""
+    """Return whether nobody calls a module: whoever makes it asks for its layers by name, and its forward is dead
+    code.
+    """
     assert part.cls is not None
     held = 0
     for other in parts:

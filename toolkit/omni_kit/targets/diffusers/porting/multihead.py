@@ -90,7 +90,7 @@ def port_multihead(parts: Parts, prefix: str) -> tuple[str, list[tuple[str, str]
     """Puts the class into the file where torch's is used.
 
     Returns:
-        Its name, empty where it is not needed; what is left to do, by the definition that has it.
+        Its name, empty if it is not needed; what is left to do, by the definition that has it.
     """
     users = [part for part in parts.parts if any(chain(one) == _WRITTEN for one in walk(part.node))]
     calls = (one for part in users for one in walk(part.node) if isinstance(one, cst.Call))

@@ -156,7 +156,7 @@ def _attentions(one: _Class, classes: Mapping[str, _Class]) -> list[str]:
 
 
 def _is_feed_forward(call: ast.Call, classes: Mapping[str, _Class]) -> bool:
-    """Whether a module is two or more layers one after the other, and no attention."""
+    """Return whether a module is two or more layers one after the other, and no attention."""
     name = _last(call.func)
     if name == "Sequential":
         return sum(_last(one.func) in _LAYERS for one in ast.walk(call) if isinstance(one, ast.Call)) >= 2
@@ -207,7 +207,7 @@ def _of_block(one: _Class, classes: Mapping[str, _Class]) -> dict[str, str]:
 
 
 def _takes_stream(one: _Class, name: str, streams: set[str]) -> bool:
-    """Whether what a module answers goes to where attention's answer goes."""
+    """Return whether what a module answers goes to where attention's answer goes."""
     goes = {target for method in one.methods() for target, called in handed(method) if called == name}
     return bool(goes) and goes <= {*streams, RETURNED}
 
@@ -299,7 +299,7 @@ def _safe(wanted: dict[str, dict[str, str]], classes: Mapping[str, _Class], part
 
 
 def _asked_elsewhere(name: str, parts: Parts) -> bool:
-    """Whether a name is asked of anything but a module itself."""
+    """Return whether a name is asked of anything but a module itself."""
     for part in parts.parts:
         for one in (part.node, *part.before):
             for node in ast.walk(ast.parse(code(one))):

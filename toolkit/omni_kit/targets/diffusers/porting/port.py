@@ -286,7 +286,7 @@ def _from(package: str, module: str) -> str:
 
 
 def _is_foreign(line: str) -> bool:
-    """Whether a line of the file's head imports what is neither torch's, Python's nor the library's own."""
+    """Return whether a line of the file's head imports what is neither torch's, Python's nor the library's own."""
     words = line.split()
     if len(words) < 2 or line[0].isspace() or words[0] not in ("import", "from") or words[1].startswith("."):
         return False

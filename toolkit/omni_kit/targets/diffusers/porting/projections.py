@@ -18,8 +18,8 @@ class Order:
     """Order of rows in a fused layer: queries, keys and values in turn, or in turn within groups.
 
     Attributes:
-        heads: how many groups there are; None where it is not said.
-        size: how many rows of queries are in a group; None where it is not said.
+        heads: how many groups there are; None if it is not said.
+        size: how many rows of queries are in a group; None if it is not said.
     """
 
     heads: ast.expr | None = None
@@ -49,7 +49,7 @@ class Projections:
         paired: the layer that makes keys, then values; empty without one.
         order: how they follow each other in its rows.
         groups: of the rows, in the words of the model's config: how many, and how many of each in one.
-        out: the layer that takes the answer; empty where it is not told.
+        out: the layer that takes the answer; empty if it is not told.
         unsure: why some layer names are kept, one line each.
     """
 
@@ -171,7 +171,7 @@ def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool, count: int) -> Order
 
 
 def _multiple(size: ast.expr, count: int) -> bool:
-    """Whether the last axis of a reshape is so many times as wide as a head."""
+    """Return whether the last axis of a reshape is so many times as wide as a head."""
     factors = [size.left, size.right] if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult) else []
     return any(isinstance(one, ast.Constant) and one.value == count for one in factors)
 
@@ -206,7 +206,7 @@ def _by_pattern(node: ast.Call, count: int) -> Order | None:
 
 
 def _known_before(order: Order, forward: ast.FunctionDef, name: str) -> bool:
-    """Whether what an order is told by is there when the layer is asked."""
+    """Return whether what an order is told by is there when the layer is asked."""
     lines = [one.lineno for one in ast.walk(forward) if isinstance(one, ast.Call) and _called(one) == name]
     asked = min(lines, default=0)
     told = order.heads or order.size
@@ -222,7 +222,7 @@ def _first_is(node: ast.Call, name: str, holders: set[str]) -> bool:
 
 
 def _sizes(node: ast.Call, forward: ast.FunctionDef) -> list[ast.expr]:
-    """The sizes that a reshape is given, one by one; none where they are a value that is not read."""
+    """The sizes that a reshape is given, one by one; none if they are a value that is not read."""
     given = node.args[1:] if isinstance(node.func, ast.Attribute) and node.func.attr == "unflatten" else node.args
     if len(given) != 1:
         return list(given)

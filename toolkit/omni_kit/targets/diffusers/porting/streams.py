@@ -42,7 +42,7 @@ def _own(node: ast.expr, holder: str = "self") -> str:
 
 
 def slices(function: ast.FunctionDef, kernel: str, holder: str) -> list[set[str]]:
-    """The modules on the way to each argument of the one call of a kernel; nothing where there are several."""
+    """The modules on the way to each argument of the one call of a kernel; nothing if there are several."""
     calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and getattr(one.func, "id", "") == kernel]
     if len(calls) != 1:
         return []

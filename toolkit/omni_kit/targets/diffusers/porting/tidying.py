@@ -60,7 +60,7 @@ def _says(one: cst.BaseStatement) -> bool:
 
 
 def _hides(one: cst.BaseStatement, taken: Collection[str], asked: Collection[str]) -> bool:
-    """Whether a method replaces one that every model has, or serves the authors' optimizer alone."""
+    """Return whether a method replaces one that every model has, or serves the authors' optimizer alone."""
     if not isinstance(one, cst.FunctionDef):
         return False
     name = one.name.value

@@ -48,7 +48,7 @@ class _Scores:
 
     Attributes:
         bias: what is added to the scaled products; None without one.
-        dropout: the share of weights that is left out; None where none is.
+        dropout: the share of weights that is left out; None if none is.
     """
 
     query: ast.expr

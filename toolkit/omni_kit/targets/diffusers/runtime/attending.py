@@ -1,4 +1,6 @@
-"""Whether what diffusers does with attention reaches it: processors are called, and a backend that is set computes."""
+"""Check whether what diffusers does with attention reaches it: processors are called, and a backend that is set
+computes.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any

@@ -13,7 +13,7 @@ _COUNT = re.compile(r"\bnum_\w+_per_prompt$")
 
 
 def otherwise(call: Callable[..., Any], change: "Change") -> Callable[..., Any] | None:
-    """`__call__` with a change of its text; None where it has no place for it."""
+    """`__call__` with a change of its text; None if it has no place for it."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(call)))
     ast.fix_missing_locations(change.visit(tree))
     if not change.done:
@@ -137,7 +137,7 @@ def _names(node: ast.AST, pattern: re.Pattern[str]) -> bool:
 
 
 def _interleaved(call: ast.Call) -> ast.AST | None:
-    """`repeat_interleave` of all rows at once, of a tensor or of torch; None where it is not one of rows per prompt."""
+    """`repeat_interleave` of all rows at once, of a tensor or of torch; None if it is not one of rows per prompt."""
     assert isinstance(call.func, ast.Attribute)
     own = ast.unparse(call.func.value) != "torch"
     what, rest = (call.func.value, call.args) if own else (call.args[0], call.args[1:])

@@ -72,7 +72,7 @@ class KnownPrompts(nn.Module):
 
 
 def autoencoder_of(pipeline_class: Any, channels: int) -> Any:
-    """The autoencoder that a pipeline requires, small, with a known scale and shift; None where it requires none.
+    """The autoencoder that a pipeline requires, small, with a known scale and shift; None if it requires none.
 
     Args:
         channels: of latents.

@@ -21,8 +21,8 @@ class Stepping:
 
     Attributes:
         installed: the scheduler that does the same.
-        made: the one that is written; None where none is.
-        reason: why, in one line; empty where the usual one was not looked beyond.
+        made: the one that is written; None if none is.
+        reason: why, in one line; empty if the usual one was not looked beyond.
         unmoved: why none is written though one is missing; empty otherwise.
         shift: of the levels that are gone along, where the loop alone shows it.
         copied: the authors' own scheduler, where it is one of diffusers' kind; its class is copied.
@@ -37,7 +37,7 @@ class Stepping:
 
     @property
     def name(self) -> str:
-        """The class that is there; empty where one is written."""
+        """The class that is there; empty if one is written."""
         return "" if self.made is not None else self.installed.name
 
 

@@ -61,7 +61,7 @@ class CutLoop:
 
 
 def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str) -> CutLoop | None:
-    """Return the first loop that stands by itself; None where none does.
+    """Return the first loop that stands by itself; None if none does.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.

@@ -1,4 +1,6 @@
-"""Whether a scheduler that diffusers has goes where the authors' loop goes: both with the same stand-in for a model."""
+"""Check whether a scheduler that diffusers has goes where the authors' loop goes: both with the same stand-in for a
+model.
+"""
 
 import inspect
 import io
@@ -61,7 +63,7 @@ class Installed:
 
     @property
     def counted(self) -> bool:
-        """Whether it is told how many steps there are, and no levels."""
+        """Return whether it is told how many steps there are, and no levels."""
         return self.by_count or (self.name != FIRST and bool(self.config))
 
     @property
@@ -79,7 +81,10 @@ def _part(time: float) -> float:
 
 
 def is_plain(loop: Divided, settings: Mapping[str, Any]) -> bool | None:
-    """Whether a step adds the answer times the change of the level that the model is told; None where not followed."""
+    """Return whether a step adds the answer times the change of the level that the model is told.
+
+    None if not followed.
+    """
     for count in _COUNTS:
         for model in _MODELS:
             way = trace_of(loop, count, _NOISE, model, settings)
@@ -113,7 +118,7 @@ def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
 
 
 def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | None) -> Installed | None:
-    """The first scheduler that goes there, whatever it receives; None where none does, or the loop is not followed.
+    """The first scheduler that goes there, whatever it receives; None if none does, or the loop is not followed.
 
     Args:
         shift: of the authors' levels, where that is all that they are.
@@ -176,7 +181,7 @@ def _choices(wanted: Mapping[str, Sequence[Any]], taken: Mapping[str, inspect.Pa
 
 
 def _is_timed(one: Installed, way: LoopTrace) -> bool:
-    """Whether a scheduler goes along the steps that the authors' model is told."""
+    """Return whether a scheduler goes along the steps that the authors' model is told."""
     try:
         scheduler = schedulers()[one.name](**one.config)
         scheduler.set_timesteps(_COUNTS[0])
@@ -189,7 +194,10 @@ def _is_timed(one: Installed, way: LoopTrace) -> bool:
 
 
 def _goes(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
-    """Whether it goes where the authors go, and then whether latents are scaled on the way; None for elsewhere."""
+    """Return whether it goes where the authors go, and then whether latents are scaled on the way.
+
+    None for elsewhere.
+    """
     try:
         return _walks(one, count, model, way)
     except Exception:  # another scheduler's own reasons: it wants more than levels and a model

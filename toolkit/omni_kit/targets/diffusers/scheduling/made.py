@@ -29,7 +29,7 @@ class Made:
 
     Attributes:
         loop: of its authors.
-        noising: how clean latents are noised: "flow", "variance exploding", or empty where that is not shown.
+        noising: how clean latents are noised: "flow", "variance exploding", or empty if that is not shown.
     """
 
     loop: Divided
@@ -188,18 +188,18 @@ class Made:
 
     @property
     def scales(self) -> bool:
-        """Whether the model receives something else than the latents."""
+        """Return whether the model receives something else than the latents."""
         first = self.loop.asks[0].sample
         return bool(self.loop.before) or not isinstance(first, ast.Name) or first.id != self.loop.latents_name
 
     @property
     def random(self) -> bool:
-        """Whether steps draw noise."""
+        """Return whether steps draw noise."""
         return self.loop.random
 
     @property
     def real(self) -> bool:
-        """Whether the model is told its steps as numbers with a fraction, whatever they are counted in."""
+        """Return whether the model is told its steps as numbers with a fraction, whatever they are counted in."""
         return all(one.real for one in self.loop.asks)
 
     @property

@@ -21,7 +21,7 @@ class Settings:
     values: dict[str, Any] = field(default_factory=lambda: {TRAINED: _TRAINED})
 
     def add(self, name: str, value: Any) -> bool:
-        """Whether there is now a setting of that name with that value."""
+        """Return whether there is now a setting of that name with that value."""
         if name == TRAINED:
             self.values[name] = value
         return self.values.setdefault(name, value) == value and type(self.values[name]) is type(value)
@@ -34,7 +34,7 @@ class Settings:
 
 
 def plain(node: ast.expr | None) -> tuple[bool, Any]:
-    """Whether an expression is a setting that a config can hold, and which."""
+    """Return whether an expression is a setting that a config can hold, and which."""
     value = literal(node)
     return isinstance(value, bool | int | float | str | None), value
 

@@ -69,7 +69,7 @@ def class_facts(reference: Reference, labels: Labels, guided: Guided | None, nam
 
 
 def _decides(name: str, reference: Reference) -> bool:
-    """Whether the class does more with an argument of its constructor than to keep it."""
+    """Return whether the class does more with an argument of its constructor than to keep it."""
     nodes = [*ast.walk(reference.cls.node)]
     kept = [node for node in nodes if isinstance(node, ast.Assign) and ast.unparse(node) == f"self.{name} = {name}"]
     read = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
@@ -78,7 +78,7 @@ def _decides(name: str, reference: Reference) -> bool:
 
 
 def _drops_half(reference: Reference) -> bool:
-    """Whether forward keeps the first half of what it has made: `x, _ = x.chunk(2, dim=1)`."""
+    """Return whether forward keeps the first half of what it has made: `x, _ = x.chunk(2, dim=1)`."""
     found = reference.cls.method("forward")
     nodes = [node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)] if found is not None else []
     halves = [one for one in nodes if isinstance(one.targets[0], ast.Tuple) and ".chunk(2" in ast.unparse(one.value)]

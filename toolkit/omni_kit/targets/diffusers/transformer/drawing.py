@@ -64,7 +64,9 @@ def find_drawing(path: Path) -> Drawing:
 
 
 def _by_diffusers(sampler: Path, reference: Reference) -> bool:
-    """Whether the authors' loop takes its steps with a scheduler of diffusers, or with one of theirs of that kind."""
+    """Return whether the authors' loop takes its steps with a scheduler of diffusers, or with one of theirs of that
+    kind.
+    """
     library = reference.cls.source.library
     for node in ast.walk(ast.parse(sampler.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module is not None:

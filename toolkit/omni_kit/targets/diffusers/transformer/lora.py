@@ -44,7 +44,7 @@ class LoraMixin:
 def lora_mixin(library: Library, prefix: str, model: str) -> LoraMixin | None:
     """The mixin for a new transformer: one of the library's that is copied in all its parts, for another model.
 
-    None where the library has none that does no more than the others do.
+    None if the library has none that does no more than the others do.
     """
     home = library.root / _HOME
     if not home.is_file():
@@ -66,7 +66,7 @@ def lora_mixin(library: Library, prefix: str, model: str) -> LoraMixin | None:
 
 
 def _copied(source: SourceFile, node: ast.ClassDef) -> str | None:
-    """The model for which all methods of a class are copied; None where one is its own."""
+    """The model for which all methods of a class are copied; None if one is its own."""
     model = None
     for one in node.body:
         if not isinstance(one, ast.FunctionDef):

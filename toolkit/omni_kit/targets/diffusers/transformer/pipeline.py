@@ -47,7 +47,7 @@ class Sigmas:
 
 
 def sigmas_of(schedule: Schedule) -> Sigmas | None:
-    """The schedule's function, copied; None where it is not told by itself, or needs more than torch and numpy."""
+    """The schedule's function, copied; None if it is not told by itself, or needs more than torch and numpy."""
     if schedule.made is None:
         return None
     closure = closure_of(schedule.made)
@@ -64,7 +64,7 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
 
 
 def copied_scheduler(made: Defined, name: str) -> str | None:
-    """The file of a scheduler that is the authors' own, by another name; None where it needs what cannot be copied."""
+    """The file of a scheduler that is the authors' own, by another name; None if it needs what cannot be copied."""
     closure = closure_of(made)
     try:
         parts = collect(closure, "", made.name)
@@ -97,10 +97,10 @@ class PipelineFacts:
     """Facts about a pipeline.
 
     Attributes:
-        channels: the argument of the transformer that says how many channels latents have; empty where none does.
+        channels: the argument of the transformer that says how many channels latents have; empty if none does.
         text, mask: whether the transformer takes an embedded prompt, and a mask for it.
         mask_needed: it takes none without a mask.
-        size: the argument of the transformer that fixes the size of latents; empty where none does.
+        size: the argument of the transformer that fixes the size of latents; empty if none does.
         unknown: what else its forward must be given, by diffusers' names.
         shift: of the schedule; 1 where it is not known.
         sampling: the authors' loop, where it was found.
@@ -110,7 +110,7 @@ class PipelineFacts:
         by_class: what is known of a model that is told class labels; None of others.
         process: the object that the authors sample with, where they do.
         condition: what the authors call the argument of the transformer for labels, or for an embedded prompt.
-        mask_argument: and for its mask; empty where it has none.
+        mask_argument: and for its mask; empty if it has none.
         conditions: what else the pipeline is given for the transformer.
         constants: arguments of the transformer that the authors pass a value that they have written.
         variance: of an answer with twice the channels the first half counts.
@@ -139,12 +139,12 @@ class PipelineFacts:
 
     @property
     def pictures(self) -> bool:
-        """Whether latents are those of pictures, for all that forward says."""
+        """Return whether latents are those of pictures, for all that forward says."""
         return self.axes == _PICTURE
 
     @property
     def proven(self) -> bool:
-        """Whether the authors' sampling is called, and compared with the pipeline."""
+        """Return whether the authors' sampling is called, and compared with the pipeline."""
         called = self.process is not None or (self.sampling is not None and bool(self.sampling.roles))
         return called and not self.raises
 

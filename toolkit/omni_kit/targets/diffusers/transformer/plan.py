@@ -128,7 +128,7 @@ class _Planner:
 
     @cached_property
     def lora(self) -> LoraMixin | None:
-        """In a checkout alone: a package of its own cannot be told apart in the library's tables."""
+        """In a checkout alone: a package of its own cannot be distinguished in the library's tables."""
         by_prompts = self.in_tree and self.port.labels is None
         return lora_mixin(self.library, self.prefix, self.port.class_name) if by_prompts else None
 
@@ -203,7 +203,7 @@ class _Planner:
 
     @property
     def _draws(self) -> bool:
-        """Whether a scheduler that is there draws noise."""
+        """Return whether a scheduler that is there draws noise."""
         return self.pipeline.stepping.name == "DDPMScheduler"
 
     @property
@@ -214,7 +214,7 @@ class _Planner:
 
     @property
     def _stepped(self) -> dict[str, object]:
-        """Whether a scheduler that is there is given levels; and whether one scales what the model receives."""
+        """Return whether a scheduler that is there is given levels; and whether one scales what the model receives."""
         made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
         by_levels = made is None and not installed.counted
         return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}

@@ -33,7 +33,7 @@ class Served:
         scheduler: the class of the scheduler that steps.
         step: what upstream's forward calls the step.
         conditions: what the callbacks call a condition -> what upstream's forward calls it.
-        stage: the stage that denoises, where it is the pipeline's own and asks no callback; None where it is SGLang's.
+        stage: the stage that denoises, where it is the pipeline's own and asks no callback; None if it is SGLang's.
         decodes: SGLang's own stage decodes, by the config's scale and shift.
     """
 

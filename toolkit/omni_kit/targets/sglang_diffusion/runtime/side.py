@@ -214,7 +214,7 @@ def _withheld(upstream: type, noted: Noted) -> str:
 
 
 def _argument(value: Any, asked: Mapping[str, Any]) -> str:
-    """The argument of upstream's forward that got a value; empty where none did."""
+    """The argument of upstream's forward that got a value; empty if none did."""
     return next((name for name, other in asked.items() if value is not None and _same(value, other)), "")
 
 
@@ -245,14 +245,14 @@ def _counting(attended: Counter[str]) -> Iterator[None]:
 
 
 def _denoises(opened: Opened) -> bool:
-    """Whether SGLang's own stage asks and guides."""
+    """Return whether SGLang's own stage asks and guides."""
     from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
 
     return any(type(stage) is DenoisingStage for stage in opened.pipeline.stages)
 
 
 def _own_stage(opened: Opened) -> Any:
-    """The pipeline's own stage around SGLang's loop; None where there is none."""
+    """The pipeline's own stage around SGLang's loop; None if there is none."""
     from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
 
     found = (one for one in opened.pipeline.stages if isinstance(one, DenoisingStage))
@@ -260,7 +260,7 @@ def _own_stage(opened: Opened) -> Any:
 
 
 def _decodes(opened: Opened) -> bool:
-    """Whether SGLang's own stage decodes."""
+    """Return whether SGLang's own stage decodes."""
     from sglang.multimodal_gen.runtime.pipelines_core.stages import DecodingStage
 
     return any(type(stage) is DecodingStage for stage in opened.pipeline.stages)

@@ -1,4 +1,6 @@
-"""Whether the kernel that a wrapper gives its processors computes what diffusers' own does, however it is asked."""
+"""Check whether the kernel that a wrapper gives its processors computes what diffusers' own does, however it is
+asked.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -85,7 +85,7 @@ class Conditions:
     """Facts about the call of a transformer.
 
     Attributes:
-        pipeline: one that has it as its denoiser; None where there is none that asks with a prompt alone.
+        pipeline: one that has it as its denoiser; None if there is none that asks with a prompt alone.
     """
 
     model: ComponentModel
@@ -98,7 +98,7 @@ class Conditions:
 
     @property
     def unit(self) -> Affine | None:
-        """The transformer's unit of steps; None where it could not be read."""
+        """The transformer's unit of steps; None if it could not be read."""
         return self.denoising.unit if self.denoising is not None else None
 
     def context(self, transformer: TransformerContext) -> ConditionContext:
@@ -158,7 +158,7 @@ class Conditions:
 
     @property
     def _asks_early(self) -> bool:
-        """Whether the pipeline's constructor reads an attribute of its denoiser, as sizes from its config."""
+        """Return whether the pipeline's constructor reads an attribute of its denoiser, as sizes from its config."""
         found = self.pipeline.cls.method("__init__") if self.pipeline is not None else None
         if self.pipeline is None or found is None:
             return False

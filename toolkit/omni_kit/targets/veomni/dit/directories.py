@@ -21,5 +21,5 @@ def find_transformer(path: Path) -> ModelDir:
 
 
 def denoiser_class(found: ModelDir) -> str:
-    """The class of diffusers that a directory registers a model for; empty where it is a model of another kind."""
+    """The class of diffusers that a directory registers a model for; empty if it is a model of another kind."""
     return next((key for key in found.registered if is_diffusers_class(key)), "")

@@ -113,7 +113,8 @@ def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
 def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
     """Return `count` draws of noise for the same conditions, without those that hardly change the first sample.
 
-    Such a sample's target cannot be told from its latents: schedules that end at noise level 0 draw it now and then.
+    Such a sample's target cannot be distinguished from its latents: schedules that end at noise level 0 draw it now
+    and then.
     """
     drawn = [condition.process_condition(**given) for _ in range(count)]
     noised = [one for one in drawn if not _near(taught.noisy(one).flatten(), _first(one[_CLEAN]).flatten())]
@@ -145,7 +146,9 @@ def faults_of(taught: TrainingBatch, condition: Any, wrapper: Any) -> Iterator[F
 
 
 def _repeated(taught: TrainingBatch, condition: Any) -> Iterator[str]:
-    """Whether each step of a model that is told its number draws noise of its own, and the same again when resumed."""
+    """Return whether each step of a model that is told its number draws noise of its own, and the same again when
+    resumed.
+    """
     if not hasattr(condition, "begin_step"):
         return
     drawn = []
@@ -334,7 +337,7 @@ def _passed(pipeline: Any, size: Size, steps: int, settings: Mapping[str, Any] |
 
 
 def _turned(told: float, step: float, level: float) -> bool:
-    """Whether the transformer is told how much is clean, where the scheduler's steps say how much is noise."""
+    """Return whether the transformer is told how much is clean, where the scheduler's steps say how much is noise."""
     return told < 0.5 < level and step > told
 
 
@@ -439,7 +442,7 @@ def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
 
 @torch.no_grad()
 def _rounded(taught: TrainingBatch, wrapper: Any) -> str:
-    """Return the wrapper's results in low precision, next to those of diffusers' model; empty where it refuses that.
+    """Return the wrapper's results in low precision, next to those of diffusers' model; empty if it refuses that.
 
     Features come in that precision, and vectors, such as a time that it cannot hold, as they were drawn.
     """

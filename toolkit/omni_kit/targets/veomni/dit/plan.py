@@ -161,7 +161,7 @@ class _Planner:
 
     @property
     def _pipeline_subject(self) -> Subject:
-        """The pipeline around a denoiser's own directory, where it lies in one."""
+        """The pipeline around a denoiser's own directory, where it is in one."""
         directory, denoiser = self.subject.directory, self.condition.denoiser
         if directory is None or directory.name != denoiser or not (directory.parent / INDEX).is_file():
             return self.subject
@@ -184,7 +184,7 @@ class _Planner:
 
     @property
     def _films(self) -> bool:
-        """Whether the pipeline draws videos."""
+        """Return whether the pipeline draws videos."""
         pipeline = self.conditions.pipeline
         found = pipeline.cls.method("__call__") if pipeline is not None else None
         return found is not None and any(one.arg in FRAMES for one in found[1].args.args)

@@ -152,7 +152,7 @@ def _encoded_shape(pipeline: Any, shape: Shape) -> torch.Size:
 
 
 def _levels_wanted(pipeline: Any) -> dict[str, Any]:
-    """The arguments of an autoencoder that makes latents as small as the pipeline says; none where it does not say."""
+    """The arguments of an autoencoder that makes latents as small as the pipeline says; none if it does not say."""
     config, scale = pipeline.vae.config, getattr(pipeline, "vae_scale_factor", None)
     channels = config.get("block_out_channels")
     if not isinstance(scale, int) or scale & (scale - 1):
@@ -238,12 +238,12 @@ def _seconds(pipeline: Any) -> str:
 
 
 def films(pipeline: Any) -> bool:
-    """Whether a pipeline makes films."""
+    """Return whether a pipeline makes films."""
     return any(name in FRAMES for name in inspect.signature(pipeline.__call__).parameters)
 
 
 def _deep(pipeline: Any) -> bool:
-    """Whether its autoencoder's convolutions go along frames."""
+    """Return whether its autoencoder's convolutions go along frames."""
     return any(parameter.dim() == 5 for parameter in pipeline.vae.parameters())
 
 

@@ -21,14 +21,16 @@ def processors_of(model: Any) -> list[Any]:
 
 
 def shares_sequences(model: Any) -> bool:
-    """Whether a wrapper shares sequences: by a plan of its own, or by processors that VeOmni's attention serves."""
+    """Return whether a wrapper shares sequences: by a plan of its own, or by processors that VeOmni's attention
+    serves.
+    """
     planned = getattr(model, "_share", None) is not None or bool(getattr(type(model), "_cp_plan", None))
     own = any(getattr(one, "_parallel_config", None) is not None for one in processors_of(model))
     return planned or own or any(hasattr(one, "attn_implementation") for one in processors_of(model))
 
 
 def shares_by_flash(model: Any, mesh: Mesh) -> bool:
-    """Whether sequences are exchanged by VeOmni's flash attention, and not by the wrapper itself.
+    """Return whether sequences are exchanged by VeOmni's flash attention, and not by the wrapper itself.
 
     diffusers' processors are given a `_parallel_config` where they share sequences themselves.
     """

@@ -50,7 +50,7 @@ class TransformerContext:
         takes_latents: upstream's forward has an argument of the name that VeOmni gives clean latents.
         kernels: its attention goes through diffusers' dispatch, so VeOmni's kernels can stand there.
         plan: sequences are shared, as upstream's plan says.
-        streams: which streams attention joins, in order, as Python text; "None" where that cannot be told.
+        streams: which streams attention joins, in order, as Python text; "None" if that cannot be determined.
         checkpointing, blocks: whether upstream checkpoints, and the classes that must not be split.
         learned_variance: the answer has a variance behind the prediction.
         keeps_float32: upstream loads some of its modules in float32, whatever the dtype of the others.
@@ -111,7 +111,7 @@ def _keeps_float32(model: ComponentModel) -> bool:
 
 
 def has_plan(model: ComponentModel) -> bool:
-    """Whether the class says how a sequence is shared among processes."""
+    """Return whether the class says how a sequence is shared among processes."""
     found = model.cls.assigned(_PLAN)
     return found is not None and isinstance(found[1], ast.Dict) and bool(found[1].keys)
 
@@ -163,7 +163,7 @@ def _given(argument: Argument) -> Given:
 
 
 def _plain(annotation: str) -> bool:
-    """Whether an annotation needs no import."""
+    """Return whether an annotation needs no import."""
     if not annotation:
         return False
     nodes = list(ast.walk(ast.parse(annotation, mode="eval")))
@@ -172,7 +172,7 @@ def _plain(annotation: str) -> bool:
 
 
 def _streams(model: ComponentModel) -> tuple[str, ...] | None:
-    """The streams that the plan cuts at one place and attention joins; None where their order cannot be told."""
+    """The streams that the plan cuts at one place and attention joins; None if their order cannot be determined."""
     found = model.cls.assigned(_PLAN)
     entries = found[1].values if found is not None and isinstance(found[1], ast.Dict) else []
     cut = [_keys(entry) for entry in entries if isinstance(entry, ast.Dict)]
@@ -186,7 +186,7 @@ def _keys(entry: ast.Dict) -> list[object]:
 
 
 def _learns_variance(model: ComponentModel) -> bool:
-    """Whether as many channels again come out as go in, or may: a class may leave both to its config."""
+    """Return whether as many channels again come out as go in, or may: a class may leave both to its config."""
     values: Mapping[str, object] = {name: model.value(name)[0] for name in ("in_channels", "out_channels")}
     taken, given = values["in_channels"], values["out_channels"]
     doubled = isinstance(taken, int) and isinstance(given, int) and given == 2 * taken

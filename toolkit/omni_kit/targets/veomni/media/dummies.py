@@ -70,7 +70,7 @@ def without_dummies(model: UpstreamModel, merging: Merging) -> list[str]:
 
 
 def batched(one: Features) -> bool:
-    """Whether the pictures of a row lie in a dimension of their own, behind that of rows."""
+    """Return whether the pictures of a row are in a dimension of their own, behind that of rows."""
     return "pixel_attention_mask" in one.inputs and "spatial_shapes" not in one.inputs
 
 
@@ -159,7 +159,7 @@ def _bins(config: ConfigView, path: str) -> Iterator[str]:
 
 
 def bins_first(tree: ast.AST, bins: str) -> bool:
-    """Whether a tower begins with a convolution over frames, whose channels are the bins."""
+    """Return whether a tower begins with a convolution over frames, whose channels are the bins."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
     return any(
         str(dotted(node.func)).endswith("Conv1d") and str(dotted(node.args[0])).endswith(f".{bins}") for node in calls
@@ -171,7 +171,7 @@ def _ones(shape: str) -> str:
 
 
 def _takes_sizes(model: UpstreamModel, one: Features) -> bool:
-    """Whether the method that makes features names the sizes of pictures, and does not only hand them on."""
+    """Return whether the method that makes features names the sizes of pictures, and does not only hand them on."""
     getter = f"get_{one.kind}_features"
     methods = (model.source.method(name, getter) for name in model.source.classes)
     return any("image_sizes" in {argument.arg for argument in node.args.args} for node in methods if node is not None)
@@ -187,7 +187,7 @@ class _Vision:
 
     @property
     def known(self) -> bool:
-        """Whether the config says anything of pictures."""
+        """Return whether the config says anything of pictures."""
         return bool(self._key) or self._named("patch_size") is not None
 
     def _named(self, *names: str) -> str | None:

@@ -65,7 +65,7 @@ class _Flow:
             held -= places
 
     def _carries(self, node: ast.AST, held: set[str]) -> bool:
-        """Whether a value is made of the call's result; its shape and dtype are not."""
+        """Return whether a value is made of the call's result; its shape and dtype are not."""
         if node is self._call or (isinstance(node, ast.expr) and place_of(node) in held):
             return True
         if isinstance(node, ast.Attribute) and node.attr in _ABOUT:

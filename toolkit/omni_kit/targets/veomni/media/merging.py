@@ -32,7 +32,7 @@ class Features:
         kind: "image", "video" or "audio".
         call: the call that makes them.
         inputs: the arguments of forward that it takes, that of the pixels or the sound first.
-        name: the variable that holds them when they are placed; empty where that was not recognised.
+        name: the variable that holds them when they are placed; empty if that was not recognised.
         placed: the first statement that needs to know how many there are.
         layers: what assigns features of further layers, which go to the same places; by variable.
         blocks: they are placed by their number in a block of equally many, [blocks, features, width].
@@ -48,7 +48,8 @@ class Features:
 
     @property
     def padded(self) -> bool:
-        """Whether the tower attends over padding, and learns which it is: by a mask, or by places that no patch has.
+        """Return whether the tower attends over padding, and learns which it is: by a mask, or by places that no
+        patch has.
 
         What comes with its lengths is cut to them before.
         """
@@ -113,14 +114,14 @@ def find_merging(model: UpstreamModel) -> Merging:
 
 
 def _has_axes(source: SourceFile, owner: str, forward: ast.FunctionDef) -> bool:
-    """Whether a forward that gets no positions makes them by a method of its class, on several axes."""
+    """Return whether a forward that gets no positions makes them by a method of its class, on several axes."""
     called = {dotted(node.func) for node in ast.walk(forward) if isinstance(node, ast.Call)}
     makes = called & {f"self.{POSITIONS}", f"self.{_WHOLE_POSITIONS}"}
     return bool(makes) and source.method(owner, POSITIONS) is not None
 
 
 def _shares(source: SourceFile, owner: str) -> bool:
-    """Whether the method that finds placeholders looks for one and the same of two kinds of media."""
+    """Return whether the method that finds placeholders looks for one and the same of two kinds of media."""
     method = source.method(owner, _MASK)
     compared = [node for node in ast.walk(method) if isinstance(node, ast.Compare)] if method is not None else []
     tokens = [ast.unparse(node) for node in compared if dotted(node.left) == "input_ids"]
@@ -132,7 +133,7 @@ _LAYERS = ("Attention", "DecoderLayer")  # in the names of classes: a file that 
 
 
 def text_part(model: UpstreamModel) -> UpstreamModel | None:
-    """Return the model of another type that a model builds for its text; None where its own file has the layers."""
+    """Return the model of another type that a model builds for its text; None if its own file has the layers."""
     config = text_config(model)
     if config is model.config or all(any(part in name for name in model.source.classes) for part in _LAYERS):
         return None
@@ -249,7 +250,7 @@ def _placed(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[
 
 
 def _counts(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement calls a function, such as a check, with a comparison of how much a variable holds."""
+    """Return whether a statement calls a function, such as a check, with a comparison of how much a variable holds."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     compared = [one for one in call.args if isinstance(one, ast.Compare)] if isinstance(call, ast.Call) else []
     return any(dotted(node) == name for one in compared for node in ast.walk(one))
@@ -277,14 +278,14 @@ def _scattered(source: SourceFile, owner: str, following: Sequence[Held]) -> tup
 
 
 def _scatters(method: ast.FunctionDef | None) -> bool:
-    """Whether a method puts features where a mask says, as many as there are places."""
+    """Return whether a method puts features where a mask says, as many as there are places."""
     calls = (node.func for node in ast.walk(method) if isinstance(node, ast.Call)) if method is not None else ()
     scatters = any(isinstance(function, ast.Attribute) and function.attr == _SCATTER for function in calls)
     return scatters or _by_blocks(method)
 
 
 def _by_blocks(method: ast.FunctionDef | None) -> bool:
-    """Whether a method writes `embeds[mask] = features[blocks, numbers, :]`: each by its number in a block."""
+    """Return whether a method writes `embeds[mask] = features[blocks, numbers, :]`: each by its number in a block."""
     assigned = (node for node in ast.walk(method) if isinstance(node, ast.Assign)) if method is not None else ()
     return any(
         isinstance(node.targets[0], ast.Subscript)

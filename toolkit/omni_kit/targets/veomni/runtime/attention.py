@@ -50,7 +50,7 @@ def packed_attention_used(model: nn.Module) -> Iterator[None]:
 
 
 def window_in_dispute(model: nn.Module) -> str:
-    """Return why upstream's eager attention cannot judge flash attention for a model; empty where it can.
+    """Return why upstream's eager attention cannot judge flash attention for a model; empty if it can.
 
     Without causality, transformers' masks reach tokens up to `sliding_window` away, and its flash attention one fewer.
     """

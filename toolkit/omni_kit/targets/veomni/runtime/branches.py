@@ -46,7 +46,7 @@ def assumed(functions: Mapping[str, Register], constant: str) -> Iterator[None]:
 
 
 def lacking(functions: Mapping[str, Register], constant: str, architecture: str | None) -> str:
-    """The package that this machine would need for a branch; empty where it needs none."""
+    """The package that this machine would need for a branch; empty if it needs none."""
     try:
         with assumed(functions, constant):
             for one in functions.values():
@@ -130,7 +130,7 @@ def _named(outcome: Any) -> str:
 
 
 def _knows(register: Register, name: str) -> bool:
-    """Whether a function's own code has that name."""
+    """Return whether a function's own code has that name."""
     code = getattr(register, "__code__", None)
     return code is not None and name in (*code.co_varnames, *code.co_names)
 

@@ -49,7 +49,7 @@ def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
 
 
 def _prediction_keys(model: Any, checkpoint: Path) -> Mapping[str, list[int]]:
-    """Keys of a layer after the last, as checkpoints name those that predict; none where nothing announces them."""
+    """Keys of a layer after the last, as checkpoints name those that predict; none if nothing announces them."""
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     announced = any(
         _PREDICTION.search(name) and isinstance(value, int) and value for name, value in vars(config).items()

@@ -1,4 +1,4 @@
-"""Whether each class that an integration registers can be trained, and gives the outputs of upstream's class."""
+"""Check whether each class that an integration registers can be trained, and gives the outputs of upstream's class."""
 
 import copy
 import json
@@ -119,7 +119,7 @@ def _off_alone(
 
 @torch.no_grad()
 def _off_upstream(model: Any, name: str, inputs: Mapping[str, Any]) -> str:
-    """Return how the outputs differ from upstream's class with the same weights; empty where it has others."""
+    """Return how the outputs differ from upstream's class with the same weights; empty if it has others."""
     try:
         upstream = getattr(transformers, name)._from_config(copy.deepcopy(model.config), attn_implementation="eager")
         upstream.load_state_dict(model.state_dict())

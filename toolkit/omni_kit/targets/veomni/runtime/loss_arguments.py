@@ -1,4 +1,6 @@
-"""Whether everything that VeOmni's trainers hand a model for its loss arrives there: in the kernel, and without one."""
+"""Check whether everything that VeOmni's trainers hand a model for its loss arrives there: in the kernel, and without
+one.
+"""
 
 import ast
 import inspect

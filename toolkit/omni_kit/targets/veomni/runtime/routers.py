@@ -1,4 +1,4 @@
-"""Whether VeOmni's replay of routing and its monitor of experts' load reach the routers of a model."""
+"""Determine whether VeOmni's replay of routing and its monitor of experts' load reach the routers of a model."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -13,7 +13,7 @@ _SHOWN = 2
 
 
 def cast_while_saved(model: Any) -> str:
-    """The tensors that upstream keeps in float32 and VeOmni's saver writes in fewer bits; empty where there are none.
+    """The tensors that upstream keeps in float32 and VeOmni's saver writes in fewer bits; empty if there are none.
 
     Args:
         model: in float32.

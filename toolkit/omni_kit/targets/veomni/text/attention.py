@@ -1,4 +1,4 @@
-"""Whether VeOmni's attention functions compute what upstream's attention does when they take its place.
+"""Determine whether VeOmni's attention functions compute what upstream's attention does when they take its place.
 
 VeOmni registers them in transformers' table of attention functions (`veomni.ops.kernels.attention`): no code of a model
 is patched. They scale, cap and mask scores, add sinks (`s_aux`), and drop every other argument.
@@ -25,7 +25,7 @@ _WIDTHS = ("head_dim", "qk_rope_head_dim", "rotary_dim", "rotary_ndims", "attent
 
 
 def asks_registry(node: ast.ClassDef) -> bool:
-    """Whether the forward of a class takes its attention function from transformers' table."""
+    """Return whether the forward of a class takes its attention function from transformers' table."""
     return any(isinstance(one, ast.Name) and one.id == REGISTRY for one in ast.walk(node))
 
 

@@ -42,7 +42,7 @@ def confirmed(model: UpstreamModel, profile: ModelProfile, plan: IntegrationPlan
 
 
 def _runs(model: UpstreamModel) -> bool:
-    """Whether torch is installed, and the transformers that was read is the one that Python imports."""
+    """Return whether torch is installed, and the transformers that was read is the one that Python imports."""
     found = importlib.util.find_spec(model.library.name)
     if found is None or found.origin is None or importlib.util.find_spec("torch") is None:
         return False

@@ -53,7 +53,7 @@ class ConverterContext:
         veomni_models: the package that it imports from, with a dot at the end.
         disk: the layout that it reads.
         numbered: each expert has keys of its own.
-        stacks: containers in memory that the experts of one list are divided among; none where there is one.
+        stacks: containers in memory that the experts of one list are divided among; none if there is one.
         oriented, biased, interleaved: the parts on disk are transposed, have biases, and alternate gate and up.
         on_disk, in_memory: both forms, as its docstring tells them.
         targets: parameter -> the parts that it is made of.
@@ -146,7 +146,9 @@ def converter_context(
 
 
 def predicts(model: UpstreamModel) -> bool:
-    """Whether the config announces prediction layers, or a class of the file ignores their keys while it loads."""
+    """Return whether the config announces prediction layers, or a class of the file ignores their keys while it
+    loads.
+    """
     config = text_config(model)
     announced = (config.find(name) for name in {*config.given, *config.cls.defaults} if _PREDICTION.search(name))
     if any(one is not None and isinstance(one.value, int) and one.value > 0 for one in announced):
@@ -181,7 +183,7 @@ def _refuse_uneven(model: UpstreamModel) -> None:
 
 
 def _stacks(model: UpstreamModel, layout: Loading) -> tuple[str, ...]:
-    """Containers in memory that the experts of one list are divided among, in order; none where there is one."""
+    """Containers in memory that the experts of one list are divided among, in order; none if there is one."""
     if layout.disk is not Disk.per_expert_two_width or model.recipe is None:
         return ()
     divided = next(t for t in model.recipe.transforms if len(t.targets) > 1 and about_experts(t))

@@ -295,7 +295,7 @@ def _transposed() -> Term:
 
 
 def _transposes_head(result: Term) -> bool:
-    """Whether a value is the weight of lm_head with its axes swapped."""
+    """Return whether a value is the weight of lm_head with its axes swapped."""
     weight = HEAD.attribute("weight")
     if result.made == "attribute":
         return result.parts[0] == weight and result.parts[1] in _TRANSPOSES

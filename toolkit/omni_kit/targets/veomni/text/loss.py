@@ -43,7 +43,7 @@ class Loss:
         heads: the expressions that compute logits, each with that of the hidden states.
         scales: the expressions that multiply or divide the logits by a number of the model.
         outputs: the calls that make the returned output.
-        obstacle: why a fused kernel cannot replace head and loss; empty where it can.
+        obstacle: why a fused kernel cannot replace head and loss; empty if it can.
     """
 
     calls: tuple[ast.Call, ...]
@@ -54,7 +54,7 @@ class Loss:
 
     @property
     def fusible(self) -> bool:
-        """Whether a fused kernel can replace head and loss: nothing else takes the logits."""
+        """Return whether a fused kernel can replace head and loss: nothing else takes the logits."""
         return bool(self.calls) and not self.obstacle
 
     @property
@@ -64,7 +64,7 @@ class Loss:
 
     @property
     def output(self) -> str:
-        """The class of the returned output; empty where there is not exactly one."""
+        """The class of the returned output; empty if there is not exactly one."""
         names = {dotted(call.func) or "" for call in self.outputs}
         return names.pop() if len(names) == 1 else ""
 
@@ -205,7 +205,7 @@ def _assigned(statement: ast.stmt, name: str) -> ast.expr | None:
 
 
 def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
-    """The cross-entropy that a forward takes itself, of torch; None where it takes none."""
+    """The cross-entropy that a forward takes itself, of torch; None if it takes none."""
     for node in ast.walk(forward):
         name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and name in {"CrossEntropyLoss", "cross_entropy"}:
@@ -214,7 +214,7 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
 
 
 def shifted_before(source: SourceFile, forward: ast.FunctionDef) -> ast.Call | None:
-    """Return the call of the loss function that takes labels without their first token; None where there is none.
+    """Return the call of the loss function that takes labels without their first token; None if there is none.
 
     The loss functions of transformers and VeOmni shift labels themselves (`transformers.loss.loss_utils`).
     """
@@ -236,7 +236,7 @@ def labels_of_codebooks(forward: ast.FunctionDef) -> ast.Subscript | None:
 
 
 def length_raised(tree: ast.AST) -> ast.If | None:
-    """Return the test that raises, in training alone, for sequences of most lengths; None where there is none."""
+    """Return the test that raises, in training alone, for sequences of most lengths; None if there is none."""
     branches = (one for one in ast.walk(tree) if isinstance(one, ast.If))
     training = (one for one in branches if ast.unparse(one.test) in {"self.training", "self.training is True"})
     tests = (test for one in training for test in one.body if isinstance(test, ast.If))
@@ -245,7 +245,7 @@ def length_raised(tree: ast.AST) -> ast.If | None:
 
 
 def labels_passed_on(forward: ast.FunctionDef) -> ast.Call | None:
-    """The call of a module that a forward passes its labels to; None where there is none."""
+    """The call of a module that a forward passes its labels to; None if there is none."""
     calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call))
     of_modules = (call for call in calls if (dotted(call.func) or "").startswith("self."))
     return next((call for call in of_modules if any(dotted(one.value) == "labels" for one in call.keywords)), None)
@@ -275,7 +275,7 @@ def gives_router_logits(source: SourceFile, head: ast.FunctionDef) -> bool:
 
 
 def recorded_logits(source: SourceFile) -> tuple[str, int] | None:
-    """The class whose results a model records as router_logits, and which of them; None where that is not said."""
+    """The class whose results a model records as router_logits, and which of them; None if that is not said."""
     for node in ast.walk(source.tree):
         pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
         for key, value in pairs:

@@ -491,7 +491,7 @@ def _with_bias(block: str) -> str:
 
 
 def _computes_bias(source: SourceFile, node: ast.FunctionDef) -> bool:
-    """Whether the class of a forward makes its lm_head with a bias that is not a constant."""
+    """Return whether the class of a forward makes its lm_head with a bias that is not a constant."""
     owner = next((one for one in source.classes.values() if node in one.body), None)
     assigned = [one for one in ast.walk(owner) if isinstance(one, ast.Assign)] if owner is not None else []
     heads = [one.value for one in assigned if any(dotted(place) == "self.lm_head" for place in one.targets)]

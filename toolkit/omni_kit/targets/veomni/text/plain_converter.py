@@ -1,6 +1,6 @@
 """The converter of a model without experts: what upstream does while it loads, and VeOmni's loader does not.
 
-VeOmni loads names as they lie in the file. What it does not find it initialises again, together with everything else
+VeOmni loads names as they are in the file. What it does not find it initialises again, together with everything else
 that the same module holds (`_init_parameter` of `veomni.models.module_utils`). It ties the weight of the output
 embeddings to that of the input embeddings, and nothing else (`post_process_after_weight_loading`).
 """
@@ -40,7 +40,7 @@ class PlainContext:
 
     @property
     def needed(self) -> bool:
-        """Whether a checkpoint that upstream publishes would load wrong without it."""
+        """Return whether a checkpoint that upstream publishes would load wrong without it."""
         return bool(self.renames or self.conversions or self.copies)
 
 
@@ -100,7 +100,7 @@ def copies_of_ties(model: UpstreamModel) -> list[tuple[str, str]]:
 
 
 def _may_have_bias(model: UpstreamModel, module: str) -> bool:
-    """Whether the class that holds a module computes the `bias` that it makes it with."""
+    """Return whether the class that holds a module computes the `bias` that it makes it with."""
     holder, _, name = module.rpartition(".")
     names = {path: class_name for path, class_name, _ in model.skeleton.submodels}
     found = model.source.resolve_class(names.get(holder, ""))

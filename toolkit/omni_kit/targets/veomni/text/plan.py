@@ -170,7 +170,7 @@ class _Planner:
 
     @property
     def apart(self) -> bool:
-        """Whether packed samples have to run as rows of their own."""
+        """Return whether packed samples have to run as rows of their own."""
         return not self._packed[0]
 
     @cached_property
@@ -191,7 +191,7 @@ class _Planner:
 
     @property
     def _whole(self) -> list[str]:
-        """The layers that run on each packed sample alone and whole: none where the whole model does."""
+        """The layers that run on each packed sample alone and whole: none if the whole model does."""
         return [] if self.apart else self._runnable_on_whole
 
     @cached_property
@@ -254,7 +254,9 @@ class _Planner:
 
     @property
     def expert_parallel(self) -> bool:
-        """Whether the experts' forward is one that VeOmni's kernels can take over, which know of a part of them."""
+        """Return whether the experts' forward is one that VeOmni's kernels can take over, which know of a part of
+        them.
+        """
         return self.moe and any(site.site == "experts" and site.decision == "patch" for site in self.sites)
 
     @cached_property
@@ -307,7 +309,7 @@ class _Planner:
 
     @property
     def _compiled(self) -> bool:
-        """Whether compiled decoder blocks were measured to be faster."""
+        """Return whether compiled decoder blocks were measured to be faster."""
         return self.request.kernels.get(COMPILED) == "true"
 
     @cached_property

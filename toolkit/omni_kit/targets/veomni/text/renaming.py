@@ -64,7 +64,7 @@ def conversions(recipe: Recipe | None) -> list[Conversion]:
 
 
 def about_experts(transform: Transform) -> bool:
-    """Whether a converter of the recipe makes stacks of experts."""
+    """Return whether a converter of the recipe makes stacks of experts."""
     names = {operation.name for operation in transform.operations}
     return bool(names & _TO_EXPERTS) or any(_EXPERTS.search(target) for target in transform.targets)
 

@@ -27,7 +27,7 @@ class Choice:
     Attributes:
         scores: what the largest are taken of, as text.
         indices: the variable that then holds the chosen experts.
-        values: the variable that holds their scores; empty where these are not used.
+        values: the variable that holds their scores; empty if these are not used.
     """
 
     statement: ast.Assign
@@ -37,14 +37,14 @@ class Choice:
 
     @property
     def overwrites(self) -> bool:
-        """Whether the variable of all scores holds those of the chosen ones afterwards."""
+        """Return whether the variable of all scores holds those of the chosen ones afterwards."""
         return self.values == self.scores
 
 
 def choices(function: ast.FunctionDef) -> list[Choice]:
     """The statements of a function that choose experts: its last `topk`, and others with the same variable.
 
-    Earlier ones choose groups. None where what follows could not be told from the variables.
+    Earlier ones choose groups. None if what follows could not be told from the variables.
     """
     found = [choice for node in within(function, ast.Assign) if (choice := _choice(node)) is not None]
     last = max(found, key=lambda one: one.statement.lineno, default=None)
@@ -89,12 +89,12 @@ def called_after(choice: Choice, router: str, *, records: bool) -> str:
 
 
 def called_before(choice: Choice) -> str:
-    """The line before a choice that keeps the scores of all experts; empty where they stay."""
+    """The line before a choice that keeps the scores of all experts; empty if they stay."""
     return f"router_scores_of_all = {choice.scores}" if choice.overwrites else ""
 
 
 def is_installed() -> bool:
-    """Whether there is a VeOmni whose functions can be read."""
+    """Return whether there is a VeOmni whose functions can be read."""
     return find_spec(REPLAY.partition(".")[0]) is not None
 
 

@@ -55,10 +55,10 @@ class Scheme:
 
 
 SCHEMES = (
-    Scheme("the largest softmax scores, as they are", "softmax", True, False),
-    Scheme("the largest softmax scores, divided by their sum", "softmax", True, True),
-    Scheme("the sigmoid scores of the largest logits, as they are", "sigmoid", True, False),
-    Scheme("the sigmoid scores of the largest logits, divided by their sum", "sigmoid", True, True),
+    Scheme("the largest softmax scores, not renormalised", "softmax", True, False),
+    Scheme("the largest softmax scores, renormalised", "softmax", True, True),
+    Scheme("the sigmoid scores of the largest logits, not renormalised", "sigmoid", True, False),
+    Scheme("the sigmoid scores of the largest logits, renormalised", "sigmoid", True, True),
 )
 
 
@@ -102,7 +102,7 @@ def _routers(block: Module, experts: str, count: Any) -> Iterator[Module]:
 
 
 def routing_scheme(block: Block) -> Scheme | None:
-    """The scheme that a block's routing agrees with; None where it has a rule of its own.
+    """The scheme that a block's routing agrees with; None if it has a rule of its own.
 
     Raises:
         Unsupported: it cannot be evaluated.
@@ -114,7 +114,7 @@ def routing_scheme(block: Block) -> Scheme | None:
 
 
 def returns_logits(router: Module, index: int) -> bool:
-    """Whether one result of a router's forward is what its weight makes of hidden states, and not a score of it.
+    """Return whether one result of a router's forward is what its weight makes of hidden states, and not a score of it.
 
     Raises:
         Unsupported: it cannot be evaluated.

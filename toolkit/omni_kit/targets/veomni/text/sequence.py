@@ -1,4 +1,4 @@
-"""Whether a model of upstream can run with its sequence cut among processes, as far as its source tells."""
+"""Determine whether a model of upstream can run with its sequence cut among processes, as far as its source tells."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ Obstacle = tuple[str, str]  # the reason, the evidence
 
 
 def cut_sequences(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str] = ()) -> tuple[bool, str, str]:
-    """Whether Ulysses fits: (it does, the reason, the evidence).
+    """Return whether Ulysses fits: (it does, the reason, the evidence).
 
     VeOmni's collator cuts inputs and position ids, its attention functions exchange heads for tokens, and its loss
     function adds up over the group (`veomni.ops.kernels.attention`, `veomni.ops.kernels.cross_entropy`): what goes
@@ -41,7 +41,7 @@ def cut_sequences(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[s
 
 
 def kept_apart(model: UpstreamModel, sites: Sequence[Site], whole: Sequence[str] = ()) -> tuple[bool, str, str]:
-    """Whether sequences that are packed into one row do not see each other: as `cut_sequences`.
+    """Return whether sequences that are packed into one row do not see each other: as `cut_sequences`.
 
     VeOmni's collator packs all samples of a batch into one row; position ids begin again with each, and its attention
     functions are told where (`veomni.data.data_collator`): what goes past these takes them for one sequence.
@@ -113,7 +113,7 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site], whole: Sequence
 
 
 def layers_on_whole_samples(model: UpstreamModel) -> list[str]:
-    """Return the classes that mix neighbouring tokens and can be run again on whole samples; empty where one cannot.
+    """Return the classes that mix neighbouring tokens and can be run again on whole samples; empty if one cannot.
 
     Their forwards take states and further keywords, and what calls them passes on where sequences begin.
     """

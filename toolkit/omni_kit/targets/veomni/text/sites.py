@@ -79,7 +79,7 @@ class Site:
             (VeOmni's functions take its place without a patch) or "skip".
         epsilon: the attribute of a norm that the kernel takes as its epsilon.
         router: of a choice of experts, the class of the module that makes the logits, and the module as its code says.
-        read: what reading it next to the kernel found; empty where the decision rests on something else.
+        read: what reading it next to the kernel found; empty if the decision rests on something else.
     """
 
     site: str
@@ -156,7 +156,7 @@ def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
 
 
 def _is_known(norm: Module) -> bool:
-    """Whether a norm that was made of a size alone has a weight of that size."""
+    """Return whether a norm that was made of a size alone has a weight of that size."""
     weight = norm.attributes.get("weight", [None])[0]
     return isinstance(weight, Tensor) and bool(weight.shape) and None not in (weight.shape or ())
 
@@ -264,7 +264,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
         yield Site("experts", name, "skip", *other, read="different")
     else:
         kernel = "weight * down(silu(gate(x)) * up(x)) per expert"
-        computes = "adds up weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
+        computes = "sums weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
         computes += ", clamped at its limit" if "limit" in experts.attributes else ""
         yield _decided("experts", name, where, computes, kernel, partial(experts_difference, experts))
 
@@ -303,12 +303,12 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
     decision, reason = "adapt", "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
     if not is_installed():
         decision = "skip"
-        reason = "VeOmni is not installed, which tells whether it replays choices of experts: upstream's code is kept"
+        reason = "VeOmni is not installed, so its support for router replay is unknown: upstream's code is kept"
     elif REPLAY not in known_features():
         return
     for owner, method in routing_methods(model.source, owners):
         held = next((name for name, found in block.module.attributes.items() if block.router in found), "")
-        # A router of torch's own class cannot be told from other layers by its class, as VeOmni tells it.
+        # A router of torch's own class cannot be distinguished from other layers by its class, as VeOmni tells it.
         apart = owner != block.router.class_name and held and block.router.class_name in model.source.classes
         name, known = (f"self.{held}", block.router.class_name) if apart else ("self", owner)
         where = model.source.where(choices(method)[0].statement)
@@ -332,7 +332,7 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
             continue
         target, where = f"{name}.forward", model.source.where(forward)
         if asks_registry(node):
-            computes = "attends the same with a function from transformers' registry"
+            computes = "computes the same attention through transformers' attention interface"
             kernel = "what VeOmni's attention functions compute"
             compare = partial(attention_difference, built[name])
             site = _decided("attention", target, where, computes, kernel, compare)

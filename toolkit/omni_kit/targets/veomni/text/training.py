@@ -113,7 +113,7 @@ def _longest(model: UpstreamModel) -> int:
 
 
 def _has_chat_template(directory: Path | None) -> bool:
-    """Whether the tokenizer next to a checkpoint renders conversations."""
+    """Return whether the tokenizer next to a checkpoint renders conversations."""
     if directory is None:
         return False
     if (directory / "chat_template.jinja").is_file():

@@ -22,7 +22,7 @@ class DenoiserBatchBuilder:
     """Latents, times, text embeddings and targets for a diffusion transformer.
 
     Later models are variants of its first one. The search for their inputs starts from the first one's, and is bounded
-    by its length: a config that upstream refuses, whatever it is fed, takes ten times as long to tell.
+    by its length: a config that upstream refuses, of any kind fed, takes ten times as long to tell.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class DenoiserBatchBuilder:
         return self._searched(model, self._most)
 
     def refusal(self, model: Any, most: float, start: Chosen | None = None) -> BadInput | None:
-        """Return why a model takes none of as many inputs as are tried at most; None where it takes one.
+        """Return why a model takes none of as many inputs as are tried at most; None if it takes one.
 
         Args:
             start: what is tried first.

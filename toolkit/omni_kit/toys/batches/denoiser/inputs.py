@@ -267,7 +267,7 @@ _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_s
 
 
 def _takes_a_number(module: nn.Module) -> bool:
-    """Whether a layer is given a number as it is: one of a thousand would drown everything next to it."""
+    """Return whether a layer is given a number as it is: one of a thousand would drown everything next to it."""
     return isinstance(module, nn.Linear) and module.in_features == 1
 
 

@@ -23,7 +23,7 @@ class Argument:
         annotation: as written.
         required: it has no default.
         sigmas: times are given as parts of one, not of a thousand.
-        rank: how many dimensions it has, as documented; None where that is not said.
+        rank: how many dimensions it has, as documented; None if that is not said.
         lengths: of these dimensions those that the documentation has as a number: 2 of `(B, 2, N)`, by their places.
         picked: the number of its items that forward picks by literal indices, such as `texts[0]` and `texts[-1]`.
     """
@@ -43,12 +43,14 @@ class Argument:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a tensor of whole numbers, as its annotation says: `torch.LongTensor`, or `int["b n"]`."""
+        """Return whether it is a tensor of whole numbers, as its annotation says: `torch.LongTensor`, or `int["b
+        n"]`.
+        """
         return self.annotation.startswith("int[") or "LongTensor" in self.annotation
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list, or may be one."""
+        """Return whether it is a list, or may be one."""
         return "list" in self.annotation.lower()
 
 

@@ -70,7 +70,7 @@ def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | No
 
 
 def _as_documented(option: Option | None, argument: Argument, sizes: Sizes) -> bool:
-    """Whether an option has the dimensions of an argument, where it is a single tensor."""
+    """Return whether an option has the dimensions of an argument, where it is a single tensor."""
     if option is None or isinstance(option, LikeLatents):
         return True
     try:

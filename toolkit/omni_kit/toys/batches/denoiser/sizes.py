@@ -131,7 +131,7 @@ _ramp = lru_cache(maxsize=256)(shuffled_ramp)
 
 
 def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Rows and columns of the latents that a config says; None where it says none."""
+    """Rows and columns of the latents that a config says; None if it says none."""
     said = next((value for key, value in config.items() if IS_SIDE.search(key)), None)
     if isinstance(said, int):
         return said, said
@@ -152,7 +152,7 @@ def patch_of(config: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def is_film(config: Mapping[str, Any]) -> bool:
-    """Whether a model's latents have frames, as the names and the shape of its patches say."""
+    """Return whether a model's latents have frames, as the names and the shape of its patches say."""
     patch = config.get("patch_size")
     return (isinstance(patch, (list, tuple)) and len(patch) == 3) or any(map(_FILM.search, config))
 

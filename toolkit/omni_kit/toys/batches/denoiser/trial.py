@@ -62,7 +62,7 @@ class Reach:
         far: the line of the model's forward, that of a method that it calls there, how many of torch's operations were
             done, and how near the sizes of the error are to each other: 0 where they are equal or none are named, less
             where they are not.
-        answer: what it answered; None where it failed, or where the answer is not finite.
+        answer: what it answered; None if it failed, or where the answer is not finite.
         error: why it failed, in one line.
         as_latents: the answer has as many dimensions as the latents.
     """
@@ -285,7 +285,7 @@ class Trial:
         return chosen
 
     def _settled(self, chosen: Chosen, name: str) -> Chosen:
-        """The first choice for an argument that makes a difference; without it where there is none."""
+        """The first choice for an argument that makes a difference; without it if there is none."""
         options = self.choices[name]
         absent = {**chosen, name: options.index(None)}
         without, idle = self.reach(absent), 0

@@ -108,7 +108,7 @@ def _function(source: SourceFile, value: ast.expr) -> Defined | None:
 
 
 def _makes(meant: Defined) -> bool:
-    """Whether a function answers an object that is made of betas."""
+    """Return whether a function answers an object that is made of betas."""
     calls = [node for node in ast.walk(meant.node) if isinstance(node, ast.Return) and isinstance(node.value, ast.Call)]
     return any(_BETAS in {word.arg for word in one.value.keywords} for one in calls)  # type: ignore[union-attr]
 

@@ -92,7 +92,7 @@ def _direct(
 
 
 def _ends(call: ast.Call, init: ast.FunctionDef, told: set[str]) -> tuple[float, float] | None:
-    """From where to where `linspace(t0, t1, n)` goes, 0 to 1 or back; None where a caller says it."""
+    """From where to where `linspace(t0, t1, n)` goes, 0 to 1 or back; None if a caller says it."""
     if (dotted(call.func) or "").rpartition(".")[2] != "linspace" or len(call.args) < 3:
         return None
     known = {name: literal(one) for name, one in defaults(signature(init)).items() if name not in told}

@@ -33,5 +33,5 @@ class Process:
 
     @property
     def draws_noise(self) -> bool:
-        """Whether every step adds noise."""
+        """Return whether every step adds noise."""
         return self.scheduler == "DDPMScheduler"

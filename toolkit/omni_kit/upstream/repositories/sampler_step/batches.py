@@ -62,7 +62,9 @@ def _of_call(node: ast.Call, assigned: Mapping[str, ast.expr]) -> ast.expr | Non
 
 
 def is_real(node: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """Whether a batch of steps is of fractions by how it is made: with a type of that sort, or as latents are."""
+    """Return whether a batch of steps is of fractions by how it is made: with a type of that sort, or as latents
+    are.
+    """
     for one in ast.walk(node):
         name = one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")
         if name in _REAL:
@@ -89,7 +91,7 @@ def once(node: ast.expr) -> tuple[ast.expr, bool]:
 
 
 def _is_type(call: ast.Call) -> bool:
-    """Whether `.to` goes to a type that is written there."""
+    """Return whether `.to` goes to a type that is written there."""
     given = [*call.args, *(one.value for one in call.keywords)]
     return any(isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "torch"
                for one in given)  # fmt: skip

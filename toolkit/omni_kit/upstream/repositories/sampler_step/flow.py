@@ -16,7 +16,7 @@ class DenoiserCall(ast.Pass):
         sample: what it receives as latents, once.
         time: what it is told as the step, of one picture.
         answer: the variable that holds what it answers, guided where the loop guides.
-        real: the step is told as a number with a fraction, whatever it is counted in.
+        real: the step is told as a number with a fraction, of any kind counted in.
     """
 
     number: int
@@ -55,7 +55,7 @@ def _is_none(test: ast.expr) -> bool:
 
 
 def is_switch(node: ast.expr) -> bool:
-    """Whether a context only says that there are no gradients."""
+    """Return whether a context only says that there are no gradients."""
     name = node.func if isinstance(node, ast.Call) else node
     return isinstance(name, ast.Attribute) and name.attr in _SWITCHES
 
@@ -103,7 +103,7 @@ def needed(body: Sequence[ast.stmt], after: set[str]) -> tuple[list[ast.stmt], s
 
 
 def _is_kept(node: ast.stmt) -> bool:
-    """Whether a statement sets an attribute: of the object that it is moved into."""
+    """Return whether a statement sets an attribute: of the object that it is moved into."""
     return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
 
 

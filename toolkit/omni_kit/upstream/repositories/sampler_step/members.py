@@ -60,7 +60,7 @@ def _is_static(function: ast.FunctionDef) -> bool:
 
 
 def is_property(function: ast.FunctionDef | None) -> bool:
-    """Whether a method is read as an attribute."""
+    """Return whether a method is read as an attribute."""
     decorators = function.decorator_list if function is not None else []
     return any(isinstance(one, ast.Name) and one.id == "property" for one in decorators)
 
@@ -95,7 +95,7 @@ def of_self(node: ast.AST) -> str:
 
 
 def is_held(node: ast.Assign) -> bool:
-    """Whether a statement makes the object."""
+    """Return whether a statement makes the object."""
     return isinstance(node.targets[0], ast.Name) and node.targets[0].id == SELF
 
 

@@ -21,7 +21,7 @@ class Asks:
     """Finds them.
 
     Attributes:
-        model, scale: what the loop's function calls its model, and the scale of guidance; empty where it has none.
+        model, scale: what the loop's function calls its model, and the scale of guidance; empty if it has none.
         order: the arguments of the model, as it is called without names.
         latents, time: those that hold latents and the step.
         repeated: variables that stand for something at the place that was come to, and what.
@@ -93,12 +93,12 @@ class Asks:
         return [place, *self._guided(place, [one for one in block if one is not None], answers, rest)]
 
     def _again(self, rest: Sequence[ast.stmt], sample: ast.expr) -> bool:
-        """Whether the next statement asks with the same latents."""
+        """Return whether the next statement asks with the same latents."""
         found = list(self._calls(rest[0])) if rest and not isinstance(rest[0], ast.If) else []
         return bool(found) and ast.dump(once(self._given(found[0])[self.latents])[0]) == ast.dump(sample)
 
     def _named(self, node: ast.stmt, answers: list[str], twice: bool) -> ast.stmt | None:
-        """A statement in which each answer has a name; None where giving it one is all that it does."""
+        """A statement in which each answer has a name; None if giving it one is all that it does."""
         count = 2 if twice else 1
         targets = node.targets[0] if isinstance(node, ast.Assign) else None
         value = _bare(node.value) if isinstance(node, ast.Assign) else None
@@ -182,7 +182,7 @@ def _bare(node: ast.expr) -> ast.expr:
 
 
 def _is_whole(key: object) -> bool:
-    """Whether an entry of what a model returns is its prediction: the first of a tuple, or one of a mapping."""
+    """Return whether an entry of what a model returns is its prediction: the first of a tuple, or one of a mapping."""
     return key == 0 or isinstance(key, str)
 
 

@@ -47,7 +47,7 @@ def opened(cls: ast.ClassDef, method: ast.FunctionDef) -> tuple[ast.FunctionDef,
     """The function that does what making an object and calling its method does.
 
     Raises:
-        Unsupported: it cannot be told without the object; why.
+        Unsupported: it cannot be determined without the object; why.
     """
     init = constructor(cls)
     methods = {**methods_of(cls), MADE: init}
@@ -68,7 +68,7 @@ def emptied(function: ast.FunctionDef, held: str, cls: ast.ClassDef) -> ast.Func
     """A function that makes an object and keeps it in a variable, without the object.
 
     Raises:
-        Unsupported: it cannot be told without it; why.
+        Unsupported: it cannot be determined without it; why.
     """
     methods = {**methods_of(cls), MADE: constructor(cls)}
     whole: ast.FunctionDef = _Renamed({held: ast.Name(SELF, ast.Load())}).visit(copy.deepcopy(function))

@@ -12,7 +12,7 @@ _RANDOM = "rand"
 
 
 def is_random(body: Sequence[ast.AST]) -> bool:
-    """Whether statements draw noise."""
+    """Return whether statements draw noise."""
     return any(_RANDOM in _name(node) for one in body for node in ast.walk(one) if isinstance(node, ast.Call))
 
 

@@ -46,7 +46,7 @@ class SlicedLoop:
             that guide.
         conditions: what else the model is passed: its argument -> whether there is another one to guide against.
         constants: arguments of the model that the loop passes a value written there, and the value.
-        scheduler: what takes the step, as the authors write it; empty where their statements do.
+        scheduler: what takes the step, as the authors write it; empty if their statements do.
         scaled: latents are scaled by it for the model.
         halved: of an answer with twice the channels the first half counts; the other is a variance.
         masked: the model is passed a mask of the prompt's tokens.
@@ -402,7 +402,9 @@ class _Slicer:
                 yield ast.copy_location(ast.Assign([ast.Name(moved, ast.Store())], scaled), node)
 
     def _is_noise(self, node: ast.expr, moved: str) -> bool:
-        """Whether a value is noise: drawn there, or an argument that must be given, whatever its shape becomes."""
+        """Return whether a value is noise: drawn there, or an argument that must be given, whatever its shape
+        becomes.
+        """
         given = self.arguments - self.known.keys() - {"self"}
         variables = _depends(node)
         found = bool(variables & {moved, *given}) or bool(_DRAWS.search(ast.unparse(node)))
@@ -439,7 +441,7 @@ class _Slicer:
         return [*head, *(one for one in begun if one is not None), *kept]
 
     def _begun(self, name: str) -> ast.stmt | None:
-        """The statement that makes a variable that nothing before the loop does; None where the file has it."""
+        """The statement that makes a variable that nothing before the loop does; None if the file has it."""
         value = self.named.get(name) or (repr(self.known[name]) if name in self.known else None)
         if value is not None:
             return ast.parse(f"{name} = {value}").body[0]
@@ -502,7 +504,7 @@ class _Spoken(ast.NodeTransformer):
         return parts[0] if parts else ast.Constant(idle)
 
     def _value(self, test: ast.expr) -> bool | None:
-        """The outcome of a test; None where that is not known."""
+        """The outcome of a test; None if that is not known."""
         if isinstance(test, ast.BoolOp):
             parts, stops = [self._value(one) for one in test.values], isinstance(test.op, ast.Or)
             return stops if stops in parts else None if None in parts else not stops
@@ -516,7 +518,7 @@ class _Spoken(ast.NodeTransformer):
         return bool(found) if isinstance(found, bool | int | float | str | None) else None
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Whether there is something to guide against: `null_cond is not None`."""
+        """Return whether there is something to guide against: `null_cond is not None`."""
         match node:
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(None)]
@@ -646,12 +648,12 @@ def _depends(node: ast.AST) -> set[str]:
 
 
 def _is_same(node: ast.stmt) -> bool:
-    """Whether a statement changes nothing: `x = x`."""
+    """Return whether a statement changes nothing: `x = x`."""
     return isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == [ast.unparse(node.value)]
 
 
 def _keeps(node: ast.stmt) -> bool:
-    """Whether a statement sets an attribute, which the function of its own has none of."""
+    """Return whether a statement sets an attribute, which the function of its own has none of."""
     return isinstance(node, ast.Assign) and any(isinstance(one, ast.Attribute) for one in node.targets)
 
 
@@ -670,7 +672,7 @@ def _halves(node: ast.stmt) -> str:
 
 
 def _casts(node: ast.stmt) -> bool:
-    """Whether a statement gives a variable another type, and no other value: `x = x.to(dtype)`."""
+    """Return whether a statement gives a variable another type, and no other value: `x = x.to(dtype)`."""
     match node:
         case ast.Assign(
             targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr="to"))
@@ -687,7 +689,7 @@ def _calls(node: ast.AST) -> list[ast.Call]:
 
 
 def _steps(call: ast.Call) -> bool:
-    """Whether a scheduler is asked for the next latents."""
+    """Return whether a scheduler is asked for the next latents."""
     func = call.func
     return (
         isinstance(func, ast.Attribute) and func.attr == "step" and bool(_IS_SCHEDULER.search(ast.unparse(func.value)))

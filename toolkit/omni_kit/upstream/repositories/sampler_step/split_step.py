@@ -23,7 +23,7 @@ class Stage:
     """Part of a step after one of the outputs.
 
     Attributes:
-        sample: the variable that is the latents that the model received; empty where they are kept.
+        sample: the variable that is the latents that the model received; empty if they are kept.
         answer: the variable that is what it answered.
         kept: variables that an earlier stage, or an earlier step, left.
         body: statements; they set `AFTER`, and the attributes that later stages need.
@@ -252,7 +252,7 @@ class Divided:
 
     @cached_property
     def levels(self) -> str:
-        """The variable that is gone along; empty where that is none, or not one."""
+        """The variable that is gone along; empty if that is none, or not one."""
         bound = self._bound(self.start)
         found = sorted(reads(self.along) & bound)
         counted = isinstance(self.along, ast.Call) and getattr(self.along.func, "id", "") == "range"
@@ -268,7 +268,7 @@ class Divided:
 
     @property
     def random(self) -> bool:
-        """Whether a step draws noise."""
+        """Return whether a step draws noise."""
         return is_random(self.before) or any(is_random(stage.body) for stage in self.stages.values())
 
 

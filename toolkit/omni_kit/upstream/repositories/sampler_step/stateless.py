@@ -32,7 +32,7 @@ def functions_of(source: SourceFile) -> Iterator[Function]:
 
 
 def _asks_given(function: ast.FunctionDef, owner: Owner | None) -> bool:
-    """Whether an argument of the constructor is called: the model that an object was given."""
+    """Return whether an argument of the constructor is called: the model that an object was given."""
     calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
     return owner is not None and any(isinstance(one, ast.Name) and one.id in owner.given for one in calls)
 
@@ -51,7 +51,7 @@ def _alone(source: SourceFile, cls: ast.ClassDef, method: ast.FunctionDef) -> Fu
 
 
 def _without(source: SourceFile, function: ast.FunctionDef) -> ast.FunctionDef:
-    """A function without the objects that it makes and keeps; as it is where that cannot be told."""
+    """A function without the objects that it makes and keeps; as it is if that cannot be determined."""
     for _ in range(_MOST if _loops(function) else 0):
         held = next(_held(source, function), None)
         if held is None:
@@ -75,7 +75,7 @@ def _held(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[str, 
 
 
 def _fits(source: SourceFile, meant: Defined, cls: ast.ClassDef) -> bool:
-    """Whether a class can be told in a file: no model, of no other class, and its names mean the same there."""
+    """Return whether a class can be told in a file: no model, of no other class, and its names mean the same there."""
     bases = any(isinstance(resolve(meant.source, dotted(base) or ""), Defined) for base in cls.bases)
     names = {one.id for one in ast.walk(cls) if isinstance(one, ast.Name)}
     same = all(resolve(meant.source, name) in (None, resolve(source, name)) for name in names)

@@ -63,7 +63,7 @@ class Formula:
         return found if isinstance(found, int | float | Share) else None
 
     def is_guidance(self, form: Any) -> bool:
-        """Whether one answer, and the scale times the way to the other, is all of it."""
+        """Return whether one answer, and the scale times the way to the other, is all of it."""
         if not isinstance(form, Share):
             return False
         pairs = (form.one, form.other), (form.other, form.one)

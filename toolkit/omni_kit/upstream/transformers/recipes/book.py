@@ -13,7 +13,7 @@ class Route:
 
     Attributes:
         names: what it feeds; several where an operation splits.
-        transform: the converter that takes it; None where it is only renamed.
+        transform: the converter that takes it; None if it is only renamed.
         source: through which of the converter's sources.
     """
 

@@ -37,7 +37,7 @@ _PARAMETERS = {
 
 
 def inverse_operation(operation: Operation) -> Operation:
-    """The operation that undoes this one; where there is none that only rearranges, one that cannot be run."""
+    """The operation that undoes this one; if there is none that only rearranges, one that cannot be run."""
     arguments = _arguments(operation)
     arguments.pop("check_dims", None)  # published checkpoints have the form that the transposition is declared for
     name = _INVERSE.get(operation.name, f"the inverse of {operation.name}")

@@ -45,7 +45,7 @@ class Transform:
 
     @property
     def converts(self) -> bool:
-        """Whether it changes tensors, and not only keys."""
+        """Return whether it changes tensors, and not only keys."""
         return bool(self.operations)
 
     @cached_property
@@ -83,7 +83,7 @@ class Transform:
         return prefix + rest.replace(match.group(0), text, 1)
 
     def awaits(self, key: str) -> bool:
-        """Whether this is a key of the first source, without which nothing of a paired renaming applies."""
+        """Return whether this is a key of the first source, without which nothing of a paired renaming applies."""
         return self.source_of(key) == 0
 
     def source_of(self, key: str) -> int | None:
