@@ -197,7 +197,7 @@ def test_towers_with_masks_of_padding_use_attention_that_gets_them(name: str, pa
 
 
 def test_what_does_not_call_for_features_is_refused_with_the_line() -> None:
-    with pytest.raises(Refusal, match=r"MllamaForConditionalGeneration .*modeling_mllama.py:\d+\) calls none of"):
+    with pytest.raises(Refusal, match=r"MllamaModel.forward .* `self.vision_model` \(.*modeling_mllama.py:\d+\)"):
         find_merging(model_of("mllama"))
 
 
