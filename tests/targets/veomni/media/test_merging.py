@@ -138,6 +138,21 @@ def test_a_branch_that_may_be_passed_over_takes_nothing_away(branch: str) -> Non
     assert [held for statement, held in found if ast.unparse(statement) == "last(y)"] == [frozenset({"y"})]
 
 
+@pytest.mark.parametrize(
+    ("read", "mask"), [("pixel_values[pixel_attention_mask]", "1, 1, dtype"), ("pixel_values", "1, 1, side_of")]
+)
+def test_a_dummy_of_a_mask_has_rows_and_columns_unless_it_selects_whole_pictures(read: str, mask: str) -> None:
+    model = model_of("idefics3")
+    merging = find_merging(model)
+    model.source.tree.body.append(ast.Expr(ast.parse(read, mode="eval").body))
+    try:
+        (dummy,) = dummies_of(model, merging)
+    finally:
+        del model.source.tree.body[-1]
+
+    assert dummy.inputs["pixel_attention_mask"].startswith(f"torch.ones({mask}")
+
+
 def test_a_head_may_merge_itself() -> None:
     assert find_merging(model_of("llama4")).owner == "Llama4ForConditionalGeneration"
 

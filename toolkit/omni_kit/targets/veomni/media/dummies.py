@@ -106,7 +106,8 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         yield "pixel_attention_mask", f'torch.ones(1, {vision.merge} ** 2, dtype=torch.long, device=options["device"])'
     elif batched(one):
         yield pixels, f"torch.ones(1, 1, {square}, **options)"
-        yield "pixel_attention_mask", _ones(f"1, 1, {vision.size}, {vision.size}")
+        inside = "" if _selects(model, pixels) else f", {vision.size}, {vision.size}"
+        yield "pixel_attention_mask", _ones(f"1, 1{inside}")
     elif model.config.has("image_grid_pinpoints"):
         tiles = f"1 + max(h * w for h, w in config.image_grid_pinpoints) // {vision.size} ** 2"
         yield pixels, f"torch.ones(1, {tiles}, {square}, **options)"
@@ -122,6 +123,12 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         for name in sorted(name for name in names - {pixels} if name.endswith("pixel_values")):
             other = f"side_of(config.{name.removesuffix('_pixel_values')}_vision_config.image_size)"
             yield name, f"torch.ones(1, {vision.channels}, {other}, {other}, **options)"
+
+
+def _selects(model: UpstreamModel, pixels: str) -> bool:
+    """Whether the mask selects whole pictures, so that it has no rows and columns of its own."""
+    read = (node for node in ast.walk(model.source.tree) if isinstance(node, ast.Subscript))
+    return any(dotted(node.value) == pixels and dotted(node.slice) == "pixel_attention_mask" for node in read)
 
 
 def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
