@@ -153,6 +153,20 @@ def test_a_dummy_of_a_mask_has_rows_and_columns_unless_it_selects_whole_pictures
     assert dummy.inputs["pixel_attention_mask"].startswith(f"torch.ones({mask}")
 
 
+def test_a_dummy_of_merged_patches_has_their_rows_and_columns() -> None:
+    model = model_of("qwen2_vl")
+    merging = find_merging(model)
+    read = ast.parse("pixel_values.reshape(-1, merge, patch, merge, patch, pixel_values.shape[-1])", mode="eval")
+    before = [one.inputs["pixel_values"] for one in dummies_of(model, merging) if one.kind == "image"]
+    model.source.tree.body.append(ast.Expr(read.body))
+    try:
+        after = [one.inputs["pixel_values"] for one in dummies_of(model, merging) if one.kind == "image"]
+    finally:
+        del model.source.tree.body[-1]
+
+    assert [one.count("patch_size)") for one in (*before, *after)] == [1, 2]
+
+
 def test_a_head_may_merge_itself() -> None:
     assert find_merging(model_of("llama4")).owner == "Llama4ForConditionalGeneration"
 

@@ -18,7 +18,7 @@ from omni_kit.toys.batches.sounds import Sound, sounds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.toys.width_errors import WIDTHS
-from omni_kit.upstream.transformers.configs import SEEING
+from omni_kit.upstream.transformers.configs import GRIDS, SEEING
 
 # Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
 # batch has the n-th size.
@@ -29,7 +29,6 @@ _NATIVE = ((2, 3), (3, 2), (3, 1))  # rows and columns of merged patches
 _SHAPES = ((1, 2), (2, 1), (1, 1))  # of a picture in tiles, in tiles
 _FRAMES = (3, 2)
 _MOST_TILES = 12
-_GRIDS = ("grid_thw", "grid_hw")  # how arguments end that hold the sizes of pictures in patches
 _MERGE = 2
 _SECONDS = (2.0, 1.0)  # between two frames of a film
 
@@ -133,7 +132,7 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
         return
     pixels = _pixels(model, names[0], film)
     make = _Maker(pixels, model.config)
-    grid = next((name for name in names if name.endswith(_GRIDS)), None)
+    grid = next((name for name in names if name.endswith(GRIDS)), None)
     places = next((name for name in names if name.endswith("_position_ids")), None)
     if grid is not None:
         merges = next((name for name in names if name.endswith("merge_sizes")), None)
@@ -250,7 +249,7 @@ class _Maker:
             frames, rows, columns = sizes[number % len(sizes)]
             found = {
                 self._pixels: self._values(number, (frames * rows * columns, *width)),
-                grid: torch.tensor([[frames, rows, columns] if grid.endswith(_GRIDS[0]) else [rows, columns]]),
+                grid: torch.tensor([[frames, rows, columns] if grid.endswith(GRIDS[0]) else [rows, columns]]),
             }
             return found | ({merges: torch.tensor([self._merge])} if merges is not None else {})
 
