@@ -110,7 +110,7 @@ def find_merging(model: UpstreamModel) -> Merging:
 
 
 def _other_merging(model: UpstreamModel) -> str:
-    """Why no method was recognised: the call that reads media, which is none of those that are derived."""
+    """Return why no method was recognised: the call that reads media, which is none of those that are derived."""
     source = model.source
     for owner in built_classes(source, model.class_name):
         forward = source.method(owner, "forward")
