@@ -28,9 +28,10 @@ PROVEN = {
 REFUSED = {
     "minicpmv4_6": "the others would be lost",
     "musicgen": "and no codebooks",
-    "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias",
+    "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias (transformers/models/bert/modeling_bert.py:",
     "bigbird_pegasus": "ties nothing although its config sets",
-    "mllama": "calls none of get_image_features",
+    "zamba": "ties its layers' weights to each other in __init__",
+    "mllama": "by none of get_image_features",
 }
 
 DENOISERS = {

@@ -120,7 +120,7 @@ def test_what_writes(checkpoint: Checkpoints, tmp_path: Path) -> None:
     [
         ("t5", (), "is an encoder-decoder"),
         ("bert", (), "ties cls.predictions.decoder.bias"),
-        ("mllama", (), "calls none of get_image_features"),
+        ("mllama", (), "by none of get_image_features"),
         ("olmoe", ("--kind", "llm"), "of kind 'moe', not 'llm'"),
     ],
 )

@@ -11,6 +11,7 @@ from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.merging import MERGING
 from omni_kit.parity.faults.sharing import SHARING_FAULTS, fault_between, kinds_between
+from omni_kit.parity.prove import PlacedFault
 
 
 class Text(nn.Module):
@@ -174,3 +175,13 @@ def test_a_mistake_with_nothing_to_do_wrong_is_told_apart(
     with mistaken(model := Called(), CALL_FAULTS[fault]) as found:
         model(**called)
     assert found == changed
+
+
+def test_an_error_is_located_where_its_line_is_in_the_method_with_the_fault() -> None:
+    fault = PlacedFault(number=0, **place_of(Model(), "merge-size-wrong").described())
+    first, here = Model.forward.__code__.co_firstlineno, __file__.rpartition("/")[2]
+
+    assert fault.raises(f"RuntimeError: sizes differ (/a/{here}:{first + 6})")
+    assert not fault.raises(f"RuntimeError: sizes differ (/a/{here}:{first + 60})")
+    assert not fault.raises(f"RuntimeError: sizes differ (/a/other.py:{first + 6})")
+    assert not fault.raises("the process ended")

@@ -253,7 +253,7 @@ def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
     [
         ("olmoe", "no_such_target", "unknown target 'no_such_target'"),
         ("no_such_model", "veomni", "'no_such_model' is neither"),
-        ("mllama", "veomni", "calls none of get_image_features"),
+        ("mllama", "veomni", "by none of get_image_features"),
         ("t5", "veomni", r"an encoder-decoder \(.*configuration_t5.py:\d+\)"),
         ("evolla", "veomni", r"EvollaForProteinText2Text \(.*modeling_evolla.py:\d+\) is not among"),
         ("qwen2_5_omni", "veomni", r"modeling_qwen2_5_omni.py:\d+\) has no forward"),

@@ -420,3 +420,12 @@ def test_what_could_not_be_read_is_left_out() -> None:
     toy = toy_config({"hidden_size": 4096, "num_attention_heads": 64, "head_dim": 512, "rope_parameters": rope})
     assert toy["hidden_size"] < 512
     assert "partial_rotary_factor" not in toy["rope_parameters"]["main"]
+
+
+@pytest.mark.parametrize(("scale", "side"), [(2, 24), (4, 32)])
+def test_a_picture_is_a_whole_number_of_merged_patches(scale: int, side: int) -> None:
+    vision = {"model_type": "siglip_vision_model", "image_size": 512, "patch_size": 16, "hidden_size": 768}
+
+    toy = toy_config({"model_type": "idefics3", "vision_config": {**vision, "scale_factor": scale}})
+
+    assert (toy["vision_config"]["image_size"], toy["vision_config"]["patch_size"]) == (side, 4)

@@ -13,7 +13,7 @@ from transformers import AutoConfig
 
 from omni_kit.targets.references.transformers import default_config, model_class_of
 from omni_kit.toys.batches.language import text_inputs
-from omni_kit.toys.batches.pictures import Form
+from omni_kit.toys.batches.pictures import Form, forms
 from omni_kit.toys.batches.sounds import Sound
 from omni_kit.toys.batches.vision import (
     MediaTokens,
@@ -315,3 +315,37 @@ def test_features_are_counted_as_forward_asks_for_them() -> None:
 
     form = Form(lambda number: {"pixel_values": torch.ones(6, 4)})
     assert form.tokens(Model(), "get_image_features", 0, token=7) == 3
+
+
+class _Sees:
+    """Takes pictures as the subclasses' arguments say."""
+
+    config = SimpleNamespace(
+        vision_config=SimpleNamespace(patch_size=4, image_size=24, num_channels=3), spatial_merge_size=2
+    )
+
+    def forward(self, input_ids: Any, pixel_values: Any = None) -> None: ...
+
+
+class _SeesGrids(_Sees):
+    def get_image_features(self, pixel_values: Any, image_grid_hw: Any) -> None: ...
+
+
+class _SeesTiles(_Sees):
+    def get_image_features(self, pixel_values: Any, pixel_attention_mask: Any) -> None: ...
+
+
+def test_a_grid_of_rows_and_columns_comes_with_patches_of_each_layout() -> None:
+    found = [form.piece(1) for form in forms(_SeesGrids(), "get_image_features")]
+
+    assert all(one["image_grid_hw"].tolist() == [[8, 6]] for one in found)
+    assert [tuple(one["pixel_values"].shape[1:]) for one in found] == [(48,), (3, 4, 4), (8, 8, 3)]
+
+
+def test_a_mask_may_say_which_tiles_are_padding() -> None:
+    pictures, tiles = forms(_SeesTiles(), "get_image_features")
+    masks = [tiles.piece(number)["pixel_attention_mask"].tolist() for number in (0, 2)]
+
+    assert tiles.piece(0)["pixel_values"].shape == (1, 2, 3, 24, 24)
+    assert masks == [[[True, True]], [[True, False]]]
+    assert pictures.piece(0)["pixel_attention_mask"].shape == (1, 24, 24)

@@ -9,6 +9,8 @@ Every patched definition is upstream's own code with a guard where a kernel slot
 as it is. The slots are declared in the generated module, which is why this file does not define them.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
@@ -23,6 +25,7 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import (
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from veomni.patchgen.patch_spec import PatchConfig
+from veomni.utils.model_outputs import FusedLinearAuxOutputMixin
 
 config = PatchConfig(
     source_module="transformers.models.qwen2_5_omni.modeling_qwen2_5_omni",
@@ -62,6 +65,8 @@ config.exclude_from_output(
     "Qwen2_5OmniForConditionalGeneration",
 )
 
+config.add_import("veomni.utils.model_outputs", names=["FusedLinearAuxOutputMixin"])
+
 config.add_post_import_block(
     "from ..media import collate_infos, collate_metadata, from_pipeline, positions_of, sounds_of, tower_arguments"
 )
@@ -73,6 +78,7 @@ config.add_post_import_block(
 
     veomni_rms_norm = OpSlot("rms_norm", "standard")
     veomni_swiglu_mlp = OpSlot("swiglu_mlp", "standard")
+    veomni_causal_lm_loss = OpSlot("cross_entropy_loss", "causal")
     """
 )
 
@@ -111,6 +117,19 @@ def qwen2_mlp_forward_patched(self, hidden_state):
     return self.down_proj(self.act_fn(self.gate_proj(hidden_state)) * self.up_proj(hidden_state))
 
 
+# Patch: Qwen2_5OmniThinkerCausalLMOutputWithPast
+# 1. an output that carries what a fused loss returns.
+@config.add_helper_after("Qwen2_5OmniThinkerCausalLMOutputWithPast")
+@dataclass
+class Qwen2_5OmniThinkerCausalLMOutputWithLogProbs(FusedLinearAuxOutputMixin, Qwen2_5OmniThinkerCausalLMOutputWithPast):
+    """Upstream's output, with what a fused loss returns.
+
+    Args:
+        fused_linear_aux (`FusedLinearAuxOutput`, *optional*):
+            What a fused loss returns beside loss and logits.
+    """
+
+
 # Patch: Qwen2_5OmniThinkerForConditionalGeneration.forward
 # 1. VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function.
 @config.override_method(
@@ -137,7 +156,7 @@ def qwen2_5_omni_thinker_for_conditional_generation_forward_patched(
     use_audio_in_video: bool | None = None,
     video_second_per_grid: torch.LongTensor | None = None,
     **kwargs: Unpack[TransformersKwargs],
-) -> tuple | Qwen2_5OmniThinkerCausalLMOutputWithPast:
+) -> tuple | Qwen2_5OmniThinkerCausalLMOutputWithLogProbs:
     r"""
     image_grid_thw (`torch.LongTensor` of shape `(num_images, 3)`, *optional*):
         The temporal, height and width of feature shape of each image in LLM.
@@ -282,22 +301,44 @@ def qwen2_5_omni_thinker_for_conditional_generation_forward_patched(
     )
 
     hidden_states = outputs[0]
-    logits = self.lm_head(hidden_states)
-
+    # Modification: with labels, the bound kernel or VeOmni's loss function gives (loss, logits, fused_linear_aux) from
+    # the hidden states; a fused kernel never makes the logits.
     loss = None
+    logits = None
+    fused_linear_aux = None
     if labels is not None:
-        # Modification: VeOmni's loss function returns (loss, logits, fused_linear_aux).
-        loss, _, _ = self.loss_function(
-            logits=logits, labels=labels, vocab_size=self.config.get_text_config().vocab_size
-        )
+        if veomni_causal_lm_loss.use_non_eager_impl:
+            loss, logits, fused_linear_aux = veomni_causal_lm_loss(
+                logits=logits,
+                labels=labels,
+                vocab_size=self.config.text_config.vocab_size,
+                hidden_states=hidden_states,
+                weights=self.lm_head.weight,
+                **kwargs,
+            )
+        else:
+            logits = self.lm_head(hidden_states)
+            loss, _, fused_linear_aux = self.loss_function(
+                logits=logits,
+                labels=labels,
+                vocab_size=self.config.text_config.vocab_size,
+                hidden_states=hidden_states,
+                weights=self.lm_head.weight,
+                **kwargs,
+            )
+            if fused_linear_aux is not None:
+                logits = None
+    else:
+        logits = self.lm_head(hidden_states)
 
-    return Qwen2_5OmniThinkerCausalLMOutputWithPast(
+    return Qwen2_5OmniThinkerCausalLMOutputWithLogProbs(
         loss=loss,
         logits=logits,
         past_key_values=outputs.past_key_values,
         hidden_states=outputs.hidden_states,
         attentions=outputs.attentions,
         rope_deltas=self.rope_deltas,
+        fused_linear_aux=fused_linear_aux,
     )
 
 

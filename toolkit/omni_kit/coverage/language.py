@@ -15,6 +15,7 @@ from omni_kit.targets.veomni.text.plan import UNSHARED
 from omni_kit.upstream.kinds import MULTIMODAL
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE, auto_table
+from omni_kit.upstream.transformers.configs import model_types
 
 TARGET = "veomni"
 _MESHES = ("sp", "fsdp")
@@ -29,10 +30,14 @@ _MEANING: dict[Outcome, str] = {
 
 
 def names() -> list[str]:
-    """Return every model_type of the installed transformers with a model that outputs text, sorted."""
+    """Return every model_type of the installed transformers with a model that outputs text, sorted.
+
+    An old name of another type, without a configuration of its own, is left out.
+    """
     library = find_library("transformers")
     tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE)
-    return sorted({name for table in tables for name in auto_table(library, table)})
+    configured = model_types(library)
+    return sorted({name for table in tables for name in auto_table(library, table) if name in configured})
 
 
 def cover_one(name: str, place: Path, sides: Sides) -> Case:

@@ -1,5 +1,6 @@
 """Would it have been noticed? Plants faults in the candidate, one after the other, and asks the levels."""
 
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +21,12 @@ from omni_kit.parity.report.report import InjectionResult, Proof, proof_of
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.reach import unexercised
 
+_LINE = re.compile(r"([\w.]+):(\d+)\)")  # at the end of an error's message
 _NEEDED = ("roundtrip", "forward", "backward")
 
 
 @dataclass(frozen=True)
-class _Fault:
+class PlacedFault:
     """Place of a fault, as the candidate's process reports it."""
 
     number: int
@@ -34,6 +36,15 @@ class _Fault:
     what: str
     stored: bool
     everywhere: bool
+    method: tuple[str, int, int] | None = None
+
+    def raises(self, error: str) -> bool:
+        """Whether an error comes from a line of the method that has the fault."""
+        found = _LINE.search(error)
+        if found is None or self.method is None:
+            return False
+        file, first, last = self.method
+        return found[1] == file and first <= int(found[2]) <= last
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.module or 'the model'} ({self.what})"
@@ -75,7 +86,7 @@ def _inside(case: Case, say: Callable[[str], None]) -> tuple[list[InjectionResul
     """The faults of the model and of its calls, and the names of those that change nothing."""
     planted: list[InjectionResult] = []
     idle: list[str] = []
-    faults = [_Fault(**{**place, "holders": tuple(place["holders"])}) for place in case.pair.places()]
+    faults = [PlacedFault(**{**place, "holders": tuple(place["holders"])}) for place in case.pair.places()]
     for done, fault in enumerate(faults, 1):
         judged = _try(case, fault)
         if judged is None:
@@ -120,7 +131,7 @@ def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
     return InjectionResult(name, kind, level) if changed else None
 
 
-def _try(case: Case, fault: _Fault) -> InjectionResult | None:
+def _try(case: Case, fault: PlacedFault) -> InjectionResult | None:
     """None if the place turned out, while running, to be none."""
     out = case.pair.where / CANDIDATE / "planted"
     try:
@@ -128,7 +139,8 @@ def _try(case: Case, fault: _Fault) -> InjectionResult | None:
     except StepError as error:
         if not error.blames_candidate:
             raise
-        return InjectionResult(str(fault), fault.kind, fault.module, detected_by=("error",), blamed=str(error))
+        by, located = ("error",), fault.raises(str(error))
+        return InjectionResult(str(fault), fault.kind, fault.module, by, str(error), located=located)
     try:
         if not outcome["reached"]:
             return None
@@ -139,7 +151,7 @@ def _try(case: Case, fault: _Fault) -> InjectionResult | None:
         shutil.rmtree(out, ignore_errors=True)
 
 
-def _judged(faulty: Case, fault: _Fault) -> InjectionResult:
+def _judged(faulty: Case, fault: PlacedFault) -> InjectionResult:
     failed = []
     levels = _needed(faulty)
     for level in levels if fault.stored else levels[1:]:
@@ -155,7 +167,7 @@ def _judged(faulty: Case, fault: _Fault) -> InjectionResult:
     return InjectionResult(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
 
 
-def _unheard(faulty: Case, fault: _Fault) -> bool:
+def _unheard(faulty: Case, fault: PlacedFault) -> bool:
     """Nothing that the model answers depends on what is wrong: upstream's has no gradient there, or the modules show
     it and what follows them is, bit for bit, what it was.
     """

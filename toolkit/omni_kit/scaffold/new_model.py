@@ -172,9 +172,12 @@ def draft(
     if kernels and not isinstance(handler, WritesTraining):
         raise BadInput(f"{owner.name} writes no training file for models of kind '{taken}'", "leave out --kernels")
     request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}))
+    confirming = handler if run and isinstance(handler, ConfirmsByRunning) else None
+    if confirming is not None:
+        confirming.prepare()
     plan = handler.plan(subject, request)
-    if run and isinstance(handler, ConfirmsByRunning):
-        plan = handler.confirmed(subject, plan)
+    if confirming is not None:
+        plan = confirming.confirmed(subject, plan)
     if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates), plan.rules)

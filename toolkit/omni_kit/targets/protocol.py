@@ -282,6 +282,9 @@ class ReportsSites(Protocol):
 class ConfirmsByRunning(Protocol):
     """A handler that can run the upstream code that its decisions are about."""
 
+    def prepare(self) -> None:
+        """Begin to import, in another process, what `confirmed` runs; do not wait for it."""
+
     def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
         """Return the plan, its decisions with what running says; unchanged where nothing can run.
 

@@ -20,7 +20,7 @@
 #      upstream=0d7b11835db6 patch=692ad07bb279
 #    - method_override: Qwen2_5OmniThinkerForConditionalGeneration.forward
 #      VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function
-#      upstream=26a41f3236f5 patch=3dba3ed0b615
+#      upstream=26a41f3236f5 patch=d991bd7ee47a
 #    - method_override: Qwen2_5OmniThinkerForConditionalGeneration.__init__
 #      embeddings are tied if the top-level config says so
 #      upstream=e0ffcd242bce patch=c16c8ff3e57d
@@ -105,12 +105,16 @@ from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position
 # Kernel slots: bound when VeOmni builds the model; unbound, the upstream code runs.
 from veomni.ops.dispatch import OpSlot
 
+# Additional imports for patches
+from veomni.utils.model_outputs import FusedLinearAuxOutputMixin
+
 # Additional import blocks for patches
 from ..media import collate_infos, collate_metadata, from_pipeline, positions_of, sounds_of, tower_arguments
 
 
 veomni_rms_norm = OpSlot("rms_norm", "standard")
 veomni_swiglu_mlp = OpSlot("swiglu_mlp", "standard")
+veomni_causal_lm_loss = OpSlot("cross_entropy_loss", "causal")
 
 
 logger = logging.get_logger(__name__)
@@ -575,6 +579,25 @@ class Qwen2_5OmniThinkerCausalLMOutputWithPast(ModelOutput):
     hidden_states: tuple[torch.FloatTensor] | None = None
     attentions: tuple[torch.FloatTensor] | None = None
     rope_deltas: torch.LongTensor | None = None
+
+
+# ======================================================================
+# [HELPERS AFTER] Qwen2_5OmniThinkerCausalLMOutputWithPast
+# ======================================================================
+
+
+# Patch: Qwen2_5OmniThinkerCausalLMOutputWithPast
+# 1. an output that carries what a fused loss returns.
+@dataclass
+class Qwen2_5OmniThinkerCausalLMOutputWithLogProbs(
+    FusedLinearAuxOutputMixin, Qwen2_5OmniThinkerCausalLMOutputWithPast
+):
+    """Upstream's output, with what a fused loss returns.
+
+    Args:
+        fused_linear_aux (`FusedLinearAuxOutput`, *optional*):
+            What a fused loss returns beside loss and logits.
+    """
 
 
 def repeat_kv(hidden_states: torch.Tensor, n_rep: int) -> torch.Tensor:
@@ -1973,7 +1996,7 @@ class Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniPreTrainedModelForCo
         use_audio_in_video: bool | None = None,
         video_second_per_grid: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple | Qwen2_5OmniThinkerCausalLMOutputWithPast:
+    ) -> tuple | Qwen2_5OmniThinkerCausalLMOutputWithLogProbs:
         r"""
         image_grid_thw (`torch.LongTensor` of shape `(num_images, 3)`, *optional*):
             The temporal, height and width of feature shape of each image in LLM.
@@ -2122,22 +2145,44 @@ class Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniPreTrainedModelForCo
         )
 
         hidden_states = outputs[0]
-        logits = self.lm_head(hidden_states)
-
+        # Modification: with labels, the bound kernel or VeOmni's loss function gives (loss, logits, fused_linear_aux) from
+        # the hidden states; a fused kernel never makes the logits.
         loss = None
+        logits = None
+        fused_linear_aux = None
         if labels is not None:
-            # Modification: VeOmni's loss function returns (loss, logits, fused_linear_aux).
-            loss, _, _ = self.loss_function(
-                logits=logits, labels=labels, vocab_size=self.config.get_text_config().vocab_size
-            )
+            if veomni_causal_lm_loss.use_non_eager_impl:
+                loss, logits, fused_linear_aux = veomni_causal_lm_loss(
+                    logits=logits,
+                    labels=labels,
+                    vocab_size=self.config.text_config.vocab_size,
+                    hidden_states=hidden_states,
+                    weights=self.lm_head.weight,
+                    **kwargs,
+                )
+            else:
+                logits = self.lm_head(hidden_states)
+                loss, _, fused_linear_aux = self.loss_function(
+                    logits=logits,
+                    labels=labels,
+                    vocab_size=self.config.text_config.vocab_size,
+                    hidden_states=hidden_states,
+                    weights=self.lm_head.weight,
+                    **kwargs,
+                )
+                if fused_linear_aux is not None:
+                    logits = None
+        else:
+            logits = self.lm_head(hidden_states)
 
-        return Qwen2_5OmniThinkerCausalLMOutputWithPast(
+        return Qwen2_5OmniThinkerCausalLMOutputWithLogProbs(
             loss=loss,
             logits=logits,
             past_key_values=outputs.past_key_values,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
             rope_deltas=self.rope_deltas,
+            fused_linear_aux=fused_linear_aux,
         )
 
     def prepare_inputs_for_generation(

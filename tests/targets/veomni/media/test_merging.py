@@ -138,6 +138,35 @@ def test_a_branch_that_may_be_passed_over_takes_nothing_away(branch: str) -> Non
     assert [held for statement, held in found if ast.unparse(statement) == "last(y)"] == [frozenset({"y"})]
 
 
+@pytest.mark.parametrize(
+    ("read", "mask"), [("pixel_values[pixel_attention_mask]", "1, 1, dtype"), ("pixel_values", "1, 1, side_of")]
+)
+def test_a_dummy_of_a_mask_has_rows_and_columns_unless_it_selects_whole_pictures(read: str, mask: str) -> None:
+    model = model_of("idefics3")
+    merging = find_merging(model)
+    model.source.tree.body.append(ast.Expr(ast.parse(read, mode="eval").body))
+    try:
+        (dummy,) = dummies_of(model, merging)
+    finally:
+        del model.source.tree.body[-1]
+
+    assert dummy.inputs["pixel_attention_mask"].startswith(f"torch.ones({mask}")
+
+
+def test_a_dummy_of_merged_patches_has_their_rows_and_columns() -> None:
+    model = model_of("qwen2_vl")
+    merging = find_merging(model)
+    read = ast.parse("pixel_values.reshape(-1, merge, patch, merge, patch, pixel_values.shape[-1])", mode="eval")
+    before = [one.inputs["pixel_values"] for one in dummies_of(model, merging) if one.kind == "image"]
+    model.source.tree.body.append(ast.Expr(read.body))
+    try:
+        after = [one.inputs["pixel_values"] for one in dummies_of(model, merging) if one.kind == "image"]
+    finally:
+        del model.source.tree.body[-1]
+
+    assert [one.count("patch_size)") for one in (*before, *after)] == [1, 2]
+
+
 def test_a_head_may_merge_itself() -> None:
     assert find_merging(model_of("llama4")).owner == "Llama4ForConditionalGeneration"
 
@@ -197,7 +226,7 @@ def test_towers_with_masks_of_padding_use_attention_that_gets_them(name: str, pa
 
 
 def test_what_does_not_call_for_features_is_refused_with_the_line() -> None:
-    with pytest.raises(Refusal, match=r"MllamaForConditionalGeneration .*modeling_mllama.py:\d+\) calls none of"):
+    with pytest.raises(Refusal, match=r"MllamaModel.forward .* `self.vision_model` \(.*modeling_mllama.py:\d+\)"):
         find_merging(model_of("mllama"))
 
 

@@ -459,15 +459,17 @@ def test_sites_are_told_where_an_integration_is_refused() -> None:
     assert told["files"] == []
     reasons = {one["site"]: one["reason"] for one in told["patches"]}
     assert reasons["experts LongcatFlashExperts"].startswith("768 of gate_up_proj")
-    assert any("no one number of experts" in note for note in report["notes"])
+    assert any("there is no one number of experts" in note for note in report["notes"])
     assert "veomni" not in inspect("t5")["targets"]
 
 
 @pytest.mark.parametrize(
     ("model_type", "why"),
     [
+        ("xlm", r"passes labels to self.pred_layer \(.*modeling_xlm.py:\d+\), which computes the loss"),
+        ("vibevoice_asr", r"forward \(.*modeling_vibevoice_asr.py:\d+\) takes no labels"),
         ("voxtral", r"passes labels to self.language_model \(.*modeling_voxtral.py:\d+\)"),
-        ("gemma4_assistant", r"no loss from labels .*\(.*modeling_gemma4_assistant.py:\d+\)"),
+        ("gemma4_assistant", r"forward \(.*modeling_gemma4_assistant.py:\d+\) takes no labels"),
         ("musicgen", r"reads `labels\[\.\.\., codebook\]` \(.*modeling_musicgen.py:\d+\)"),
         ("moshi", r"shifts labels, and the loss function .*\(.*modeling_moshi.py:\d+\) shifts them again"),
         ("reformer", r"raises in training where .* != sequence_length` \(.*modeling_reformer.py:\d+\)"),

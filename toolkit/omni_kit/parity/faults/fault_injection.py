@@ -38,7 +38,16 @@ class Place:
             **where,
             "stored": held is not None and held.stored,
             "everywhere": held is not None and held.everywhere,
+            "method": self._method(),
         }
+
+    def _method(self) -> tuple[str, int, int] | None:
+        """The file's name, and the first and the last line of the method whose code is changed."""
+        if self.site is None:
+            return None
+        code = self.site.function.__code__
+        lines = [line for _, _, line in code.co_lines() if line is not None]
+        return code.co_filename.rpartition("/")[2], min(lines), max(lines)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from omni_kit.toys.batches.sounds import Sound, sounds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.toys.width_errors import WIDTHS
-from omni_kit.upstream.transformers.configs import SEEING
+from omni_kit.upstream.transformers.configs import GRIDS, SEEING
 
 # Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
 # batch has the n-th size.
@@ -132,7 +132,7 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
         return
     pixels = _pixels(model, names[0], film)
     make = _Maker(pixels, model.config)
-    grid = next((name for name in names if name.endswith("grid_thw")), None)
+    grid = next((name for name in names if name.endswith(GRIDS)), None)
     places = next((name for name in names if name.endswith("_position_ids")), None)
     if grid is not None:
         merges = next((name for name in names if name.endswith("merge_sizes")), None)
@@ -152,6 +152,7 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
         yield Form(make.shaped())
     elif "pixel_attention_mask" in names:
         yield Form(make.masked("pixel_attention_mask"), together=True)
+        yield Form(make.padded("pixel_attention_mask"))
     elif "pixel_mask" in names:
         yield Form(make.masked("pixel_mask"))
     elif "image_sizes" in names:
@@ -233,12 +234,13 @@ class _Maker:
         return _side(getattr(other, "image_size", None)) if name.endswith("pixel_values") else None
 
     def widths(self) -> Iterator[tuple[int, ...]]:
-        """Return possible layouts of one patch: flat, of several frames or of one, or as a small image."""
+        """Return possible layouts of a patch: flat, of several frames or of one, or a small image, also of several."""
         flat = self._channels * self._patch**2
         if frames := _first(self._vision, "temporal_patch_size"):
             yield (flat * frames,)
         yield (flat,)
         yield (self._channels, self._patch, self._patch)
+        yield (self._merge * self._patch, self._merge * self._patch, self._channels)
 
     def patches(
         self, grid: str, merges: str | None, sizes: tuple[tuple[int, int, int], ...], width: tuple[int, ...]
@@ -247,7 +249,7 @@ class _Maker:
             frames, rows, columns = sizes[number % len(sizes)]
             found = {
                 self._pixels: self._values(number, (frames * rows * columns, *width)),
-                grid: torch.tensor([[frames, rows, columns]]),
+                grid: torch.tensor([[frames, rows, columns] if grid.endswith(GRIDS[0]) else [rows, columns]]),
             }
             return found | ({merges: torch.tensor([self._merge])} if merges is not None else {})
 
@@ -305,6 +307,17 @@ class _Maker:
             mask = torch.ones(1, self._size, self._size, dtype=torch.bool)
             mask[..., self._size - self._patch * (number % 2) :] = False
             return {**self.squares({})(number), name: mask}
+
+        return piece
+
+    def padded(self, name: str) -> Piece:
+        """Squares in a second dimension, with a mask of those that are not padding."""
+
+        def piece(number: int) -> Tensors:
+            counts = [rows * columns for rows, columns in _SHAPES]
+            here = torch.arange(max(counts)) < counts[number % len(counts)]
+            shape = (1, max(counts), self._channels, self._size, self._size)
+            return {self._pixels: self._values(number, shape), name: here[None]}
 
         return piece
 

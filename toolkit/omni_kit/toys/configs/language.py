@@ -95,6 +95,9 @@ def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
     small = toy["vision_config"]
     for key in TO_TEXT_WIDTH:
         _set_size(toy, key, HIDDEN)
+    scale = toy.get("scale_factor") or small.get("scale_factor")  # so many rows and columns of patches become one
+    if all(map(_is_size, (scale, small.get("image_size"), small.get("patch_size")))):
+        small["image_size"] += -small["image_size"] % (small["patch_size"] * scale)
     width = vision.get("hidden_size", 0)
     parts = [one for one in toy.values() if isinstance(one, dict) and "num_embeddings" in one]
     for part in (one for one in parts if one.get("latent_channels") == width):  # makes codes of the tower's output

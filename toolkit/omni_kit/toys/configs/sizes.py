@@ -119,6 +119,7 @@ VISION: Mapping[str, int] = {
     "head_dim": 20,
     "patch_size": 4,
     "image_size": 24,
+    "max_img_size": 48,
     "num_position_embeddings": 64,
     "max_position_embeddings": 64,
 }

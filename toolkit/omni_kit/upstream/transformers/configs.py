@@ -20,6 +20,7 @@ from omni_kit.pysource.source import SourceFile, read_source
 BY_LAYER = "per_layer_config"
 # Keys of the config of what sees: a tower, or a tokenizer of pictures.
 SEEING = ("vision_config", "vq_config")
+GRIDS = ("grid_thw", "grid_hw")  # how arguments end that hold the sizes of pictures in patches
 # Of the config of a tower that takes spectrograms: its key, how many bins they have, and what positions there are for
 # windows of one length, two frames each.
 HEARING = ("audio_config", "encoder_config")

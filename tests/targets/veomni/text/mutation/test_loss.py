@@ -37,6 +37,7 @@ KEEPING = {
     "matmul": (HEAD, "logits = hidden_states[:, slice_indices, :] @ self.lm_head.weight.T"),
     "transposed": (HEAD, "logits = torch.matmul(hidden_states[:, slice_indices, :], self.lm_head.weight.t())"),
     "a statement between": (HEAD, HEAD + "\n        count = labels.shape[0] if labels is not None else 0"),
+    "the result of a call is called": (HEAD, HEAD + "\n        size = torch.Tensor.size.__get__(hidden_states)()"),
     "the condition negated": (START, "        if labels is None:\n            loss = None\n        else:\n"),
     "else last": (
         BLOCK, "        if not labels is None:\n            loss = {call}\n        else:\n            loss = None\n"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.dummies import Dummy, batched, dummies_of
 from omni_kit.targets.veomni.media.merging import POSITIONS, Merging, mask_dropped
+from omni_kit.upstream.transformers.configs import GRIDS
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 TEMPLATE = "media.py.jinja"
@@ -61,7 +62,7 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
         towers=list(dict.fromkeys(_towers(model, merging))),
         padded=any(one.padded for one in merging.features) or mask_dropped(model) is not None,
         shared=merging.shared,
-        uneven=not any(name.endswith("grid_thw") for name in joined),
+        uneven=not any(name.endswith(GRIDS) for name in joined),
         sounds=all(one.kind == "audio" for one in merging.features),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.merging import PLACES, Features, Merging
 from omni_kit.upstream.transformers.config_view import ConfigView
-from omni_kit.upstream.transformers.configs import BINS, HEARING, SEEING, WHOLE
+from omni_kit.upstream.transformers.configs import BINS, GRIDS, HEARING, SEEING, WHOLE
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
@@ -20,6 +20,7 @@ _POOLED = "pooling_kernel_size"
 _LENGTHS, _SUBSAMPLED = "audio_feature_lengths", "subsampling_conv_channels"
 _FRAMES = 64
 _SMALL_PICTURES = re.compile(r"(\w+, ){4}\w+ = \w+\.shape")
+_MERGED_PICTURES = re.compile(r"pixel_values\.reshape\(-1, .*pixel_values\.shape\[-1\]\)")
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,15 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
     if not one.inputs or not vision.known:
         return
     pixels, names, film = one.inputs[0], set(one.inputs), one.kind == "video"
-    grid = next((name for name in one.inputs if name.endswith("grid_thw")), None)
+    grid = next((name for name in one.inputs if name.endswith(GRIDS)), None)
     places = next((name for name in one.inputs if name.endswith(PLACES)), None)
     square = f"{vision.channels}, {vision.size}, {vision.size}"
     if grid is not None:
         frames = 2 if film else 1
         rows = f"{frames} * {vision.merge} ** 2"
         yield pixels, f"torch.ones({rows}, {vision.width}, **options)"
-        yield grid, f'torch.tensor([[{frames}, {vision.merge}, {vision.merge}]], device=options["device"])'
+        sizes = f"{frames}, " if grid.endswith(GRIDS[0]) else ""
+        yield grid, f'torch.tensor([[{sizes}{vision.merge}, {vision.merge}]], device=options["device"])'
         for name in (name for name in one.inputs if name.endswith("merge_sizes")):
             yield name, f'torch.tensor([{vision.merge}], device=options["device"])'
     elif places is not None:
@@ -106,7 +108,8 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         yield "pixel_attention_mask", f'torch.ones(1, {vision.merge} ** 2, dtype=torch.long, device=options["device"])'
     elif batched(one):
         yield pixels, f"torch.ones(1, 1, {square}, **options)"
-        yield "pixel_attention_mask", _ones(f"1, 1, {vision.size}, {vision.size}")
+        inside = "" if _selects(model, pixels) else f", {vision.size}, {vision.size}"
+        yield "pixel_attention_mask", _ones(f"1, 1{inside}")
     elif model.config.has("image_grid_pinpoints"):
         tiles = f"1 + max(h * w for h, w in config.image_grid_pinpoints) // {vision.size} ** 2"
         yield pixels, f"torch.ones(1, {tiles}, {square}, **options)"
@@ -122,6 +125,12 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         for name in sorted(name for name in names - {pixels} if name.endswith("pixel_values")):
             other = f"side_of(config.{name.removesuffix('_pixel_values')}_vision_config.image_size)"
             yield name, f"torch.ones(1, {vision.channels}, {other}, {other}, **options)"
+
+
+def _selects(model: UpstreamModel, pixels: str) -> bool:
+    """Whether the mask selects whole pictures, so that it has no rows and columns of its own."""
+    read = (node for node in ast.walk(model.source.tree) if isinstance(node, ast.Subscript))
+    return any(dotted(node.value) == pixels and dotted(node.slice) == "pixel_attention_mask" for node in read)
 
 
 def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
@@ -221,9 +230,11 @@ class _Vision:
 
     @property
     def width(self) -> str:
-        """The dimensions of one patch: flat, of one frame or several, or as a small picture."""
-        frames = self._named("temporal_patch_size")
-        if frames is None and _SMALL_PICTURES.search(ast.unparse(self._model.source.tree)):
+        """The dimensions of one patch: flat, of one frame or several, or as a small picture, of one or merged."""
+        frames, text = self._named("temporal_patch_size"), ast.unparse(self._model.source.tree)
+        if _MERGED_PICTURES.search(text):
+            return f"{self.merge} * {self.patch}, {self.merge} * {self.patch}, {self.channels}"
+        if frames is None and _SMALL_PICTURES.search(text):
             return f"{self.channels}, {self.patch}, {self.patch}"
         return f"{self.flat} * {frames}" if frames is not None else self.flat
 

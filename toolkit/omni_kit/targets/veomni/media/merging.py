@@ -21,6 +21,7 @@ KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audi
 POSITIONS, _WHOLE_POSITIONS = "get_rope_index", "compute_3d_position_ids"
 PLACES = "_position_ids"  # where in its picture each patch was
 _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
+_MEDIA = ("pixel_values", "input_features", "input_values", "image_patches")  # how names of arguments with media end
 _MASK, _SCATTER = "get_placeholder_mask", "masked_scatter"
 
 
@@ -106,11 +107,24 @@ def find_merging(model: UpstreamModel) -> Merging:
             )
         features = _apart([_features(source, owner, call, taken, forward) for call in calls])
         return Merging(owner, forward, features, _has_axes(source, owner, forward), _shares(source, owner))
-    head = source.method(model.class_name, "forward")
-    where = source.where(head or source.classes[model.class_name])
-    raise Refusal(
-        f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: how it merges media into text is unknown"
-    )
+    raise Refusal(_other_merging(model))
+
+
+def _other_merging(model: UpstreamModel) -> str:
+    """Return why no method was recognised: the call that reads media, which is none of those that are derived."""
+    source = model.source
+    for owner in built_classes(source, model.class_name):
+        forward = source.method(owner, "forward")
+        for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)) if forward is not None else ():
+            given = [(keyword.arg, keyword.value) for keyword in call.keywords] + [(None, one) for one in call.args]
+            reads = any((dotted(value) or "").endswith(_MEDIA) for _, value in given)
+            if reads and (dotted(call.func) or "").startswith("self.") and "input_ids" not in dict(given):
+                return (
+                    f"{owner}.forward reads media by `{ast.unparse(call.func)}` ({source.where(call)}), and by none of "
+                    f"{', '.join(KINDS)}: where the features go is not derived"
+                )
+    where = source.where(source.method(model.class_name, "forward") or source.classes[model.class_name])
+    return f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: where features of media go is not derived"
 
 
 def _has_axes(source: SourceFile, owner: str, forward: ast.FunctionDef) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.errors import Refusal
-from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.requests import prepare, run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.protocol import Decision, IntegrationPlan
 from omni_kit.targets.veomni.text.sites import Site, find_sites
@@ -26,6 +26,12 @@ _SHOWN = {
     ("not run", False): "not confirmed by running: {}",
     ("not run", True): "not confirmed by running: {}",
 }
+
+
+def begin() -> None:
+    """Start the process that `confirmed` runs in, if torch is installed, and do not wait for it."""
+    if importlib.util.find_spec("torch") is not None:
+        prepare([_WORKER])
 
 
 def confirmed(model: UpstreamModel, profile: ModelProfile, plan: IntegrationPlan) -> IntegrationPlan:

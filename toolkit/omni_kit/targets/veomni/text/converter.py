@@ -173,11 +173,12 @@ def _expert_pattern(
 
 def _refuse_uneven(model: UpstreamModel) -> None:
     """A converter knows one number of experts; some modules stack more gates than downs."""
-    counts = {p.name.rpartition(".")[2]: p.shape[0] for p in expert_parameters(model.skeleton) if p.shape}
-    if len(set(counts.values())) > 1:
-        shown = ", ".join(f"{count} of {leaf}" for leaf, count in counts.items())
+    stacked = {p.name.rpartition(".")[2]: p for p in expert_parameters(model.skeleton) if p.shape}
+    if len({p.shape[0] for p in stacked.values() if p.shape}) > 1:
+        shown = ", ".join(f"{p.shape[0]} of {leaf} ({p.where})" for leaf, p in stacked.items() if p.shape)
+        owner = next(iter(stacked.values())).owner
         raise Refusal(
-            f"the module stacks {shown}: no one number of experts, and a converter of experts by their keys takes one",
+            f"{owner} stacks {shown}: there is no one number of experts, and VeOmni's converters of experts take one",
             INSTEAD,
         )
 

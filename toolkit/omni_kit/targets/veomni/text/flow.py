@@ -260,7 +260,7 @@ class _Flow(Domain):
         return self._called(function, arguments, keywords, node)
 
     def _called(self, function: Term, arguments: list[Any], keywords: dict[str, Any], node: ast.expr) -> Any:
-        owner, name = function.parts if function.made == "attribute" else (None, function.parts[-1])
+        owner, name = function.parts if function.made == "attribute" else (None, str(function.parts[-1]))
         if name in _COPIES and not arguments and not _is_logits(owner):
             return owner
         if owner == LABELS and str(name).endswith("_"):

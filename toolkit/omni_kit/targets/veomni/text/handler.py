@@ -41,6 +41,12 @@ class TextHandler:
         model = with_experts(subject.model)
         return tuple(site_decisions(find_sites(model, profile(model)))) if causal_head(model) else ()
 
+    def prepare(self) -> None:
+        """Import torch and transformers' models while the plan is made, where torch is installed."""
+        from omni_kit.targets.veomni.text.confirming import begin
+
+        begin()
+
     def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
         """The classes that get a kernel run next to its reference, where torch is installed."""
         from omni_kit.targets.veomni.text.confirming import confirmed

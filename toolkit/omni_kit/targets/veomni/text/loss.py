@@ -245,10 +245,12 @@ def length_raised(tree: ast.AST) -> ast.If | None:
 
 
 def labels_passed_on(forward: ast.FunctionDef) -> ast.Call | None:
-    """The call of a module that a forward passes its labels to; None if there is none."""
+    """The call of a module or of a method that a forward passes its labels to; None if there is none."""
     calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call))
-    of_modules = (call for call in calls if (dotted(call.func) or "").startswith("self."))
-    return next((call for call in of_modules if any(dotted(one.value) == "labels" for one in call.keywords)), None)
+    own = (call for call in calls if (dotted(call.func) or "").startswith("self."))
+    return next(
+        (call for call in own if "labels" in map(dotted, (*call.args, *(k.value for k in call.keywords)))), None
+    )
 
 
 def output_with_aux(source: SourceFile, name: str) -> str:

@@ -13,8 +13,10 @@ from omni_kit.errors import Refusal
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.text.renaming import Conversion, Renaming, conversions, kept_names, renamings
+from omni_kit.targets.veomni.text.sequence import built_classes
 from omni_kit.upstream.transformers.models import UpstreamModel
 
+_TIES = "_tied_weights_keys"
 TEMPLATE = "plain_tensor_converter.py.jinja"
 
 
@@ -67,19 +69,39 @@ def refuse_other_ties(model: UpstreamModel) -> None:
     Raises:
         BadInput: which parameters would train apart.
     """
+    name, source = model.class_name, model.source
+    for tie in filter(None, map(source.classes.get, built_classes(source, name))):
+        if (made := _tie_made(tie)) is not None:
+            raise Refusal(
+                f"{tie.name} ties its layers' weights to each other in __init__ ({source.where(made)}): VeOmni ties "
+                "the weight of the output embeddings alone, and the layers would train apart"
+            )
+    declared = ClassRef(source, source.classes[name]).assigned(_TIES)
+    where = source.where(source.classes[name]) if declared is None else declared[0].source.where(declared[1])
     if model.built_config.get("tie_word_embeddings") is True and not model.skeleton.tied:
         raise Refusal(
-            f"{model.class_name} ties nothing although its config sets tie_word_embeddings: VeOmni would tie",
+            f"{name} ({where}) ties nothing although its config sets tie_word_embeddings: VeOmni would tie",
             "set tie_word_embeddings to false in config.json",
         )
     owners = {parameter.name: parameter.owner for parameter in model.skeleton.parameters}
-    for tied, source in model.skeleton.tied.items():
-        if not (tied.endswith(".weight") and "Embedding" in owners.get(source, "") and owners.get(tied) == "Linear"):
+    for tied, origin in model.skeleton.tied.items():
+        if not (tied.endswith(".weight") and "Embedding" in owners.get(origin, "") and owners.get(tied) == "Linear"):
             raise Refusal(
-                f"{model.class_name} ties {tied} to {source}: VeOmni ties the weight of the output embeddings alone, "
+                f"{name} ties {tied} to {origin} ({where}): VeOmni ties the weight of the output embeddings alone, "
                 "and both would train apart",
                 "set tie_word_embeddings to false in config.json and give both in the checkpoint",
             )
+
+
+def _tie_made(cls: ast.ClassDef) -> ast.Assign | ast.Call | None:
+    """The statement of a method that adds to the ties which the class declares."""
+    for node in (node for method in cls.body if isinstance(method, ast.FunctionDef) for node in ast.walk(method)):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and node.value.keys:
+            if dotted(node.targets[0]) == f"self.{_TIES}":
+                return node
+        elif isinstance(node, ast.Call) and dotted(node.func) == f"self.{_TIES}.update":
+            return node
+    return None
 
 
 def copies_of_ties(model: UpstreamModel) -> list[tuple[str, str]]:

@@ -388,10 +388,12 @@ def refuse_without_loss(model: UpstreamModel) -> None:
         return
     if (call := labels_passed_on(node)) is not None:
         raise Refusal(
-            f"{name}.forward passes labels to {ast.unparse(call.func)} ({cls.source.where(call)}): "
-            "VeOmni's loss replaces one that the class computes itself"
+            f"{name}.forward passes labels to {ast.unparse(call.func)} ({cls.source.where(call)}), which computes the "
+            "loss: VeOmni's loss replaces one in the class's own forward"
         )
     where = cls.source.where(node)
+    if "labels" not in {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}:
+        raise Refusal(f"{name}.forward ({where}) takes no labels: VeOmni trains by them")
     raise Refusal(f"no loss from labels was recognised in {name}.forward ({where}): there is nothing to train by")
 
 
