@@ -57,7 +57,7 @@ site:
 	test -d $(SITE) || { $(PYTHON) -m venv $(SITE) && $(SITE)/bin/pip install --quiet mkdocs-material==9.8.2; }
 	$(SITE)/bin/mkdocs build --quiet --strict
 
-# Faults in released frameworks, each shown by a command that runs now; those of SGLang need sglang-env.
+# Faults in released frameworks, each shown by a command that runs now. Each framework must be installed, here or in an environment of its own.
 found: $(READY)
 	$(BIN)/python -m tools.found bench/found.yaml --into docs/found.md
 

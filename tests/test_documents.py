@@ -87,7 +87,7 @@ def test_plain_values_stay_plain() -> None:
 @pytest.mark.parametrize(("name", "text", "said"), [
     ("train.yaml", "a:\n  - b\n c: 1\n", ":3: expected <block end>"),
     ("train.yaml", "", ":1: a mapping is needed, not nothing"),
-    ("toy_config.json", '{\n "a": 1,\n}', ":3: Expecting property name"),
+    ("toy_config.json", '{\n "a": 1,\n 2}', ":3: Expecting property name"),
     ("toy_config.json", "[1]", ":1: a mapping is needed, not list"),
     ("answers.toml", "[a]\nb\n", ":2: Expected '='"),
 ])  # fmt: skip

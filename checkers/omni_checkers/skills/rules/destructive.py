@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_checkers.skills.consent import CONFIRMS, FORBIDS
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.mentions import ProgramCall
-from omni_checkers.skills.rules.trust import CONFIRMS, FORBIDS
 from omni_checkers.skills.subject import PYTHON, SHELL, Snippet, Subject
 from omni_kit.skillpack.commands import calls
 from omni_kit.skillpack.page import Page

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_checkers.skills.consent import FORBIDS
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.subject import Subject
 
@@ -92,17 +93,11 @@ _VALUE = re.compile(
 _RANDOM = 3.0
 """Bits a character from which a value looks random: 40 random hexadecimal digits have about 3.7, words 2 to 3.5."""
 _EXAMPLE = re.compile(r"example|x{6}|0{8}|1234567|abcdef|your|dummy|placeholder|\.{3}|<|…", re.IGNORECASE)
-CONFIRMS = re.compile(
-    r"\b(?:ask|confirm|confirmation|approv\w+|permission|consent|wait for (?:a )?yes|"
-    r"only (?:if|when|after)\b[^.\n]*\buser\b)",
-    re.IGNORECASE,
-)
 _BY_THE_USER = re.compile(
     r"\b(?:ask|confirm with|(?:permission|consent|approval) (?:of|from)) (?:the )?(?:user|them|human|developer)"
     r"|\b(?:user|they|human|developer)(?:'s)? (?:ask|want|confirm|agree|approv|permission|consent|request)",
     re.IGNORECASE,
 )
-FORBIDS = re.compile(r"\b(?:never|do not|don't|must not|avoid)\b", re.IGNORECASE)
 
 
 class HiddenText(Rule):
