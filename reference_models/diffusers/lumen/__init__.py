@@ -1,6 +1,6 @@
 """Lumen for diffusers: a transformer, its pipeline, and the conversion of its authors' checkpoints."""
 
-from diffusers.loaders.single_file_model import SINGLE_FILE_LOADABLE_CLASSES
+from diffusers.loaders.single_file_utils import load_single_file_checkpoint
 
 from .conversion import convert_lumen_transformer_checkpoint_to_diffusers
 from .pipeline_lumen import LumenPipeline
@@ -14,8 +14,18 @@ __all__ = [
     "convert_lumen_transformer_checkpoint_to_diffusers",
 ]
 
-# What from_single_file makes of a file of the authors.
-SINGLE_FILE_LOADABLE_CLASSES.setdefault(
-    "LumenTransformer2DModel",
-    {"checkpoint_mapping_fn": convert_lumen_transformer_checkpoint_to_diffusers, "default_subfolder": "transformer"},
-)
+
+def _from_single_file(cls, pretrained_model_link_or_path_or_dict, config, subfolder=None, torch_dtype=None, **kwargs):
+    """A model from a file of the authors, with the config that is at `config`.
+
+    diffusers' own method of this name looks for a class in diffusers itself, which no plugin's class is in.
+    """
+    checkpoint = pretrained_model_link_or_path_or_dict
+    if not isinstance(checkpoint, dict):
+        checkpoint = load_single_file_checkpoint(checkpoint, **kwargs)
+    model = cls.from_config(cls.load_config(config, subfolder=subfolder))
+    model.load_state_dict(convert_lumen_transformer_checkpoint_to_diffusers(dict(checkpoint)))
+    return model.to(torch_dtype or model.dtype).eval()
+
+
+LumenTransformer2DModel.from_single_file = classmethod(_from_single_file)

@@ -2,7 +2,10 @@
 
 import argparse
 import importlib.util
+import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +16,15 @@ from safetensors.torch import save_file
 from omni_kit.resources import resource_dir
 
 SCRIPT = resource_dir("reference_models") / "diffusers" / "lumen" / "convert_lumen_to_diffusers.py"
+
+
+@pytest.fixture
+def lumen(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    pytest.importorskip("diffusers")
+    monkeypatch.syspath_prepend(SCRIPT.parent.parent)
+    yield importlib.import_module("lumen")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lumen"]:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +69,33 @@ def test_a_pickle_that_runs_code_is_refused(script: ModuleType, tmp_path: Path) 
     torch.save({"model": Path("lamp")}, tmp_path / "last.pt")
     with pytest.raises(Exception, match=r"(?i)weights.only|unsupported"):
         script.weights(tmp_path / "last.pt")
+
+
+# The names of Lumen's tensors here -> those of its authors.
+AUTHORS = (
+    (r"^transformer_blocks", "blocks"), (r"attn\.to_out\.0", "attn.proj"), (r"\.ff\.", ".mlp."),
+    (r"^time_embed", "time_in"), (r"^context_embedder", "text_in"), (r"^proj_out", "final"),
+    (r"^norm_out", "final_norm"), (r"attn\.to_q", "attn.qkv"),
+)  # fmt: skip
+
+
+def test_a_file_of_the_authors_is_loaded_by_the_class(lumen: ModuleType, tmp_path: Path) -> None:
+    toy = json.loads((SCRIPT.parent / "toy_config.json").read_text(encoding="utf-8"))
+    model = lumen.LumenTransformer2DModel.from_config({key: value for key, value in toy.items() if key[0] != "_"})
+    model.save_pretrained(tmp_path / "here")
+    own, theirs = model.state_dict(), {}
+    for name, tensor in own.items():
+        if ".to_k." in name or ".to_v." in name:
+            continue
+        rows = [own[name.replace(".to_q.", f".to_{part}.")] for part in "qkv"] if ".to_q." in name else [tensor]
+        for here, there in AUTHORS:
+            name = re.sub(here, there, name)
+        theirs[name] = torch.cat(rows)
+    assert theirs.keys() != own.keys()
+    save_file(theirs, tmp_path / "authors.safetensors")
+    for source in (theirs, str(tmp_path / "authors.safetensors")):
+        loaded = lumen.LumenTransformer2DModel.from_single_file(
+            source, config=str(tmp_path / "here"), torch_dtype=torch.float64
+        )
+        assert loaded.dtype == torch.float64
+        assert all(torch.equal(loaded.state_dict()[name].float(), one) for name, one in own.items())

@@ -47,7 +47,6 @@ def test_another_loop_is_told_with_its_place(pipeline: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("pipeline", "said"),
     [
-        ("PRXPipeline", "latents / scaling_factor"),
         ("LattePipeline", "self.decode_latents("),
         ("BriaFiboPipeline", "unsq"),
         ("SanaSprintPipeline", "denoised / self.scheduler.config.sigma_data"),  # not of the last step's latents
