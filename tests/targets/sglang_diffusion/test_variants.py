@@ -24,7 +24,6 @@ NATIVE = {
     "LuminaPipeline": "torch.split",
     "SanaSprintPipeline": "steps by",
     "CogVideoXPipeline": "ends with latents[:, additional_frames:]",
-    "PRXPipeline": "ends with latents / scaling_factor + shift_factor",
     "Flux2Pipeline": "passes its denoiser latent_model_input",
     "HunyuanImagePipeline": "outside of a single loop",
 }

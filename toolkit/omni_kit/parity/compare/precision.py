@@ -144,7 +144,8 @@ class Replays:
                 yield module_loss(call.module, tensors, dtype)
 
     def roundings(self, dtype: str) -> Iterator[Rounding]:
-        """Yield the difference of each module from upstream's in the low dtype itself."""
+        """Yield how each module differs from upstream in the low dtype itself: outputs, then inputs of parts."""
+        right = []
         for call in self._exact.calls:
             numbers = [partners.get(call.number) for partners in self._partners]
             if None in numbers:
@@ -154,7 +155,9 @@ class Replays:
             found = rounding(mine, theirs, {name: three[1:] for name, three in outputs.items() if three}, dtype)
             yield found
             if not found.wrong:
-                yield from self._passed_on(call, mine, theirs, dtype)
+                right.append((call, mine, theirs))
+        for call, mine, theirs in right:
+            yield from self._passed_on(call, mine, theirs, dtype)
 
     def _passed_on(self, call: ModuleCall, mine: ModuleCall, theirs: ModuleCall, dtype: str) -> Iterator[Rounding]:
         """Yield what is wrong with the tensors that a module computes for its parts, whose outputs are upstream's."""
