@@ -129,6 +129,10 @@ class Worker:
         )
         try:
             self._process = start(how, stdin, stdout, self._log_file.fileno())
+        except BaseException:
+            self._log_file.close()
+            remove(self._scratch)
+            raise
         finally:
             os.close(stdin)
             os.close(stdout)
