@@ -39,7 +39,7 @@ class PlacedFault:
     method: tuple[str, int, int] | None = None
 
     def raises(self, error: str) -> bool:
-        """Whether an error comes from a line of the method that has the fault."""
+        """Return whether an error comes from a line of the method that has the fault."""
         found = _LINE.search(error)
         if found is None or self.method is None:
             return False
@@ -111,7 +111,7 @@ def _needed(case: Case) -> list[str]:
 def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
     """A fault that no module has: it is where it belongs when the level of that kind of sharing fails.
 
-    None where it changes nothing; the first mesh that shows it is enough.
+    None if it changes nothing; the first mesh that shows it is enough.
     """
     name, changed = f"{kind} between the processes of {level}", False
     trained = [one for one in case.pair.trained(level) if isinstance(one, Trained)]

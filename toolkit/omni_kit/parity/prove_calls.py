@@ -51,7 +51,7 @@ def _showing(case: Case, changed: list[ScenarioOutcome], place: str, failures: d
 
 
 def _changed(case: Case, one: ScenarioOutcome, place: str) -> bool:
-    """Whether a way answers, bit for bit, something else than without the mistake."""
+    """Return whether a way answers, bit for bit, something else than without the mistake."""
     return not same_bytes(
         *(case.pair.folder(folder) / one.folder / _OUTPUTS for folder in (f"{CANDIDATE}/ways", place))
     )

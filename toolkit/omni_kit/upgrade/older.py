@@ -39,7 +39,7 @@ class OlderLevels:
         return f"{passed} of {len(self.levels)}" if self.levels else "-"
 
     def remark(self, failed: Sequence[str], version: str) -> str:
-        """Return what failing levels did on the older version, in one line; empty where that is not known."""
+        """Return what failing levels did on the older version, in one line; empty if that is not known."""
         by_status: dict[str, list[str]] = {}
         for level in failed:
             by_status.setdefault(self.levels.get(level, ""), []).append(level)

@@ -109,7 +109,7 @@ def same_tensors(one: Tensors, other: Tensors) -> bool:
 
 
 def same_bytes(one: Path, other: Path) -> bool:
-    """Whether two files have the same content.
+    """Return whether two files have the same content.
 
     Raises:
         StepError: as `load_tensors`.

@@ -24,7 +24,7 @@ class Trained:
 
     Attributes:
         steps: for each batch, the loss and the norm of the gradients, and the gradients.
-        about: what is special about each batch; empty where nothing is.
+        about: what is special about each batch; empty if nothing is.
         seconds: how long it took.
     """
 
@@ -35,7 +35,7 @@ class Trained:
 
     @property
     def alone(self) -> bool:
-        """Whether one process did it all."""
+        """Return whether one process did it all."""
         return self.mesh.processes == 1
 
 

@@ -298,7 +298,7 @@ def _inherited(name: str, new: Upstream) -> bool:
 
 
 def _is_field(name: str, new: Upstream) -> bool:
-    """Whether a class of results that the newer module imports declares the field."""
+    """Return whether a class of results that the newer module imports declares the field."""
     for module, original in new.homes.values():
         path = new.libraries.file_of(module)
         definition = read_module(module, path).get(original) if path else None

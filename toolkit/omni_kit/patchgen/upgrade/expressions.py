@@ -275,7 +275,7 @@ def _goes_on(b: Any, one: Any, other: Any) -> bool:
 
 
 def added_methods(one: Any, other: Any) -> list[ast.Call] | None:
-    """Return the calls of methods that one of two expressions has in addition; None where they differ in more."""
+    """Return the calls of methods that one of two expressions has in addition; None if they differ in more."""
     if dump(one) == dump(other):
         return []
     match one:

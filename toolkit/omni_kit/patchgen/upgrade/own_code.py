@@ -40,7 +40,7 @@ def leaves_out(base: str, mine: str, theirs: str) -> bool:
 
 
 def makes_already(base: str, mine: str, theirs: str, newer: ast.AST | None) -> bool:
-    """Whether the patch calls every method that upstream calls in addition, on results of the same parts of `self`.
+    """Return whether the patch calls every method that upstream adds, on results of the same parts of `self`.
 
     Upstream's newer result is its old one with more calls of methods, and the patch uses those parts nowhere else.
 

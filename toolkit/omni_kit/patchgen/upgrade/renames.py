@@ -131,7 +131,7 @@ def keep_apart(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None
     """Three versions in which a local has a name of its own, where upstream has a new parameter of the local's name.
 
     Upstream's newer code sets the local from the parameter: what is read behind that, in the same block, is the local.
-    None where there is no such parameter, or the newer code reads it behind.
+    None if there is no such parameter, or the newer code reads it behind.
     """
     codes = b, o, t = Code(base), Code(ours), Code(theirs)
     if any(isinstance(one.node, ast.ClassDef) for one in codes):

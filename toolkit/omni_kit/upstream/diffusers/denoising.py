@@ -106,7 +106,7 @@ class Denoising:
 
     @cached_property
     def changing(self) -> list[str]:
-        """The conditions that the loop computes anew from its counter or step."""
+        """The conditions that the loop computes in each step from its counter or timestep."""
         loop = next((node for node in ast.walk(self._function) if self.call and _holds(node, self.call)), None)
         if not isinstance(loop, ast.For):
             return []

@@ -152,7 +152,7 @@ def _combining(asked: "_Asked", branch: ast.stmt) -> _Pair | None:
 
 
 def _leaves(orelse: Sequence[ast.stmt], target: str, answer: str) -> bool:
-    """Whether what happens without guidance leaves the first answer as it is."""
+    """Return whether what happens without guidance leaves the first answer as it is."""
     return [ast.unparse(one) for one in orelse] in ([], [f"{target} = {answer}"])
 
 
@@ -200,7 +200,7 @@ def _asked(nodes: Sequence[ast.stmt]) -> _Asked | None:
 
 
 def _changes(node: ast.stmt, name: str) -> bool:
-    """Whether a statement computes a variable from itself."""
+    """Return whether a statement computes a variable from itself."""
     if not isinstance(node, ast.Assign) or [ast.unparse(one) for one in node.targets] != [name]:
         return False
     return name in _names(ast.unparse(node.value)) and not is_combination(node.value)

@@ -102,7 +102,9 @@ def sizes_of(pipeline: Any) -> Sequence[Size]:
 
 
 def draws_own_size(pipeline: Any) -> bool:
-    """Whether a pipeline draws other sizes than it is asked for: pictures of a fixed area, or chunks of frames."""
+    """Return whether a pipeline draws other sizes than it is asked for: pictures of a fixed area, or chunks of
+    frames.
+    """
     size = sizes_of(pipeline)[0]
     return drawn_shape(pipeline, size) != asked_shape(pipeline, size)
 

@@ -128,7 +128,7 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
 
 
 def _selects(model: UpstreamModel, pixels: str) -> bool:
-    """Whether the mask selects whole pictures, so that it has no rows and columns of its own."""
+    """Return whether the mask selects whole pictures, so that it has no rows and columns of its own."""
     read = (node for node in ast.walk(model.source.tree) if isinstance(node, ast.Subscript))
     return any(dotted(node.value) == pixels and dotted(node.slice) == "pixel_attention_mask" for node in read)
 

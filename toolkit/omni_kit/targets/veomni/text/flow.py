@@ -36,7 +36,7 @@ class Term:
 
     @property
     def is_logits(self) -> bool:
-        """Whether it is the logits, scaled or not."""
+        """Return whether it is the logits, scaled or not."""
         return self.made == "logits"
 
     def holds(self, other: "Term") -> bool:
@@ -45,7 +45,7 @@ class Term:
 
     @property
     def holds_logits(self) -> bool:
-        """Whether the logits are part of how it is made."""
+        """Return whether the logits are part of how it is made."""
         return any(map(_is_logits, _within(self)))
 
 
@@ -197,7 +197,7 @@ class _Flow(Domain):
         return self._seen(frame.at, Term("operation", (name, *operands)), *operands)
 
     def _is_number(self, value: Any) -> bool:
-        """Whether a value is a constant, or an attribute of the model that its config gives."""
+        """Return whether a value is a constant, or an attribute of the model that its config gives."""
         if isinstance(value, int | float):
             return True
         if not isinstance(value, Term) or value.made != "attribute":

@@ -134,7 +134,7 @@ def _obstacles(source: SourceFile, path: Path) -> Iterator[str]:
 
 
 def _fields(source: SourceFile, result: Any, logits: Term) -> dict[str, Any] | None:
-    """The fields of an output, or of a tuple in its place; None where a value is something else."""
+    """The fields of an output, or of a tuple in its place; None if a value is something else."""
     if isinstance(result, tuple) or (isinstance(result, Term) and result.parts[0] == "add"):
         parts = tuple(_items(result))
         return {"logits": logits if logits in parts else None, "loss": LOSS if LOSS in parts else None}
@@ -268,7 +268,7 @@ def balancing_calls(forward: ast.FunctionDef) -> list[ast.Call]:
 
 
 def gives_router_logits(source: SourceFile, head: ast.FunctionDef) -> bool:
-    """Whether a model records router_logits, or makes an output with them outside of its head's forward."""
+    """Return whether a model records router_logits, or makes an output with them outside of its head's forward."""
     own = set(ast.walk(head))
     names = (node for node in ast.walk(source.tree) if node not in own)
     keys = (key for node in names if isinstance(node, ast.Dict | ast.Call)
