@@ -57,7 +57,7 @@ KEEPING = {
     "an output with a name": ("        return {output}(", "        output = {output}("),
 }  # fmt: skip
 CHANGING = {
-    "a factor": (HEAD, HEAD + " * 0.5"),
+    "a factor of the batch": (HEAD, HEAD + " * input_ids.shape[0]"),
     "a cap": (HEAD, HEAD + "\n        logits = 30 * torch.tanh(logits / 30)"),
     "a bias": (HEAD, HEAD + " + 1"),
     "a cast": (HEAD, HEAD + ".double()"),

@@ -29,6 +29,13 @@ from omni_kit.parity.processes.steps.loading import (
     SaveVariant,
     Shapes,
 )
+from omni_kit.parity.processes.steps.locating import (
+    PlaceOfHook,
+    PlaceOfLoading,
+    PlaceOfSaving,
+    PlaceOfTensor,
+    TraceScenario,
+)
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
 from omni_kit.parity.processes.steps.sharing import Launch, LostArguments, MakeBatches, Meshes, RunWith, Slots
 from omni_kit.parity.processes.steps.stepping import TakeSteps
@@ -57,6 +64,10 @@ __all__ = [
     "Mistakes",
     "Open",
     "OpenCheckpoint",
+    "PlaceOfHook",
+    "PlaceOfLoading",
+    "PlaceOfSaving",
+    "PlaceOfTensor",
     "Places",
     "PlanTraining",
     "Reload",
@@ -79,6 +90,7 @@ __all__ = [
     "Step",
     "TakeSteps",
     "Trace",
+    "TraceScenario",
     "TrainPlainly",
     "Variants",
     "WriteScenarios",
