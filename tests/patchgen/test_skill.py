@@ -36,7 +36,9 @@ def test_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / version).mkdir()
         (tmp_path / version / "transformers").symlink_to(package_dir("transformers"))
     monkeypatch.chdir(tmp_path)
+    here = {"5.9.0": "old", "5.23.0": "new"}
     for command in commands()[1:]:  # the whole bump compares models, which has tests of its own
+        command = [here.get(word, word) for word in command]
         assert main(command[1:]) == 0, command
     assert (place / "generated" / "patched_modeling_llama_gpu.py").is_file()
     assert (tmp_path / "preview" / "patched_modeling_llama_gpu.diff").is_file()
