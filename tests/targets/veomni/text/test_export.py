@@ -19,8 +19,12 @@ pytest.importorskip("veomni")
 def test_an_export_casts_nothing_that_upstream_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from safetensors.torch import load_file, save_file
     from torch.distributed import checkpoint
+    from veomni.models.loader import MODELING_REGISTRY
 
     monkeypatch.syspath_prepend(str(_REFERENCES))
+    others_registered = {key: one for key, one in MODELING_REGISTRY._global_mapping.items() if key != "olmoe"}
+    monkeypatch.setattr(MODELING_REGISTRY, "_global_mapping", others_registered)  # another test's OLMoE
+    monkeypatch.delitem(sys.modules, "olmoe", raising=False)
     file = tmp_path / "export.py"
     assert write_export(_REFERENCES / "olmoe", file) == f"wrote {file}"
     spec = importlib.util.spec_from_file_location("export_of_olmoe", file)
