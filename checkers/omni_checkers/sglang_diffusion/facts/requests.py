@@ -21,7 +21,7 @@ class Use:
     """One place where an attribute of the request is set or read.
 
     Attributes:
-        value: what it is set to; None if that is no expression of its own.
+        value: the assigned expression; None if it has no expression of its own.
         optional: it is asked for in a way that may go without.
     """
 

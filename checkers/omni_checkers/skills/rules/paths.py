@@ -128,8 +128,8 @@ class AbsolutePath(Rule):
 
 
 def _is_of_a_machine(path: str, first: str, line: str) -> bool:
-    """Return whether an absolute path is likely one of a machine: it names a file or lies deep, and is no server's
-    route.
+    """Return whether an absolute path is likely one of a machine: it names a file or has many parts, and is not a
+    server's route.
     """
     elsewhere = first in _EVERYWHERE or re.fullmatch(r"v\d+", first) or _ROUTE.search(line)
     return not elsewhere and (path.rstrip("/").count("/") > 2 or FILE.search(path) is not None)

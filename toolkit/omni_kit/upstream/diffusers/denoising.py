@@ -98,20 +98,24 @@ class Denoising:
         value = self.handed.get(self.step)
         if value is None or self.call is None:
             return None
-        loop = next((node for node in ast.walk(self._function) if _holds(node, self.call)), None)
-        step = _steps_variable(loop) if loop is not None else ""
+        step = _steps_variable(self._loop) if self._loop is not None else ""
         config = f"self.{self.pipeline.denoiser.name}.config"
         constants = {f"{config}.{name}": self.denoiser.value(name)[0] for name in self.denoiser.arguments}
         return evaluate(value, step, self._assigned, constants, self.call.lineno)
 
     @cached_property
+    def _loop(self) -> ast.For | None:
+        """The loop over steps around the call."""
+        loops = (node for node in ast.walk(self._function) if isinstance(node, ast.For))
+        return next((node for node in loops if self.call is not None and _holds(node, self.call)), None)
+
+    @cached_property
     def changing(self) -> list[str]:
         """The conditions that the loop computes in each step from its counter or timestep."""
-        loop = next((node for node in ast.walk(self._function) if self.call and _holds(node, self.call)), None)
-        if not isinstance(loop, ast.For):
+        if self._loop is None:
             return []
-        counters = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-        inside = {node.lineno for node in ast.walk(loop) if isinstance(node, ast.Assign)}
+        counters = {node.id for node in ast.walk(self._loop.target) if isinstance(node, ast.Name)}
+        inside = {node.lineno for node in ast.walk(self._loop) if isinstance(node, ast.Assign)}
         computed = {name for line, name, value in self._assigned if line in inside and _names(value) & counters}
         handed = {name: _names(value) for name, value in self.handed.items()}
         return [name for name in self.conditions if handed.get(name, set()) & (computed | counters)]
@@ -195,14 +199,14 @@ def _names(value: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
-def _holds(node: ast.AST, call: ast.Call) -> bool:
+def _holds(node: ast.For, call: ast.Call) -> bool:
     """Return whether a loop over steps is around a call."""
-    return isinstance(node, ast.For) and bool(_steps_variable(node)) and any(one is call for one in ast.walk(node))
+    return bool(_steps_variable(node)) and any(one is call for one in ast.walk(node))
 
 
-def _steps_variable(loop: ast.AST) -> str:
+def _steps_variable(loop: ast.For) -> str:
     """`t` of `for i, t in enumerate(timesteps)`, and of `for t in timesteps`; empty for another loop."""
-    if not isinstance(loop, ast.For) or "timesteps" not in ast.unparse(loop.iter):
+    if "timesteps" not in ast.unparse(loop.iter):
         return ""
     names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
     return names[-1] if names else ""

@@ -70,7 +70,7 @@ class CallKeepsNoGradients(Rule):
 
 
 def _elsewhere(cls: ClassRef) -> bool:
-    """Return whether components that are called are no modules of torch: those of ONNX keep no gradients."""
+    """Return whether the called components are not torch modules: ONNX components keep no gradients."""
     init = cls.method("__init__")
     if "torch" not in cls.source.imports:
         return True

@@ -87,7 +87,7 @@ def _table(checkout: Path) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _named(folder: Path) -> frozenset[str]:
-    """Every word in the tests; none if there are no tests."""
+    """All words in the tests; empty without tests."""
     return frozenset(
         word for file in files_matching(folder, "**/*.py") for word in _WORD.findall(file.read_text(encoding="utf-8"))
     )

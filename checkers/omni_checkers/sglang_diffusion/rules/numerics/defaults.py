@@ -77,7 +77,7 @@ def _few(sampling: ClassRef) -> bool:
 
 
 def _embedded(serving: Serving, wanted: object) -> bool:
-    """Return whether diffusers' guidance is what the denoiser is told, and not the weight of a second branch."""
+    """Return whether diffusers passes its guidance to the denoiser instead of weighting a second branch with it."""
     found = default(serving.config, "embedded_cfg_scale") if serving.config is not None else None
     return found is not None and found[1] == wanted
 

@@ -34,11 +34,6 @@ class Term:
         """Return an attribute of it."""
         return Term("attribute", (self, name))
 
-    @property
-    def is_logits(self) -> bool:
-        """Return whether it is the logits, scaled or not."""
-        return self.made == "logits"
-
     def holds(self, other: "Term") -> bool:
         """Return whether another value is part of how it is made."""
         return any(one == other for one in _within(self))
@@ -169,7 +164,7 @@ class _Flow(Domain):
 
     def set_attribute(self, base: Any, name: str, value: Any, frame: Frame) -> None:
         """See `Domain`."""
-        if isinstance(value, Term) and value.is_logits:
+        if _is_logits(value):
             self.path.uses.append((frame.at, None))
 
     def item(self, base: Any, key: Any, frame: Frame) -> Any:
@@ -208,7 +203,7 @@ class _Flow(Domain):
     def _is_none(self, value: Any) -> bool:
         if value == LABELS:
             return not self.path.labels
-        if not isinstance(value, Term) or value in (SELF, LOSS) or value.is_logits or value.made == "operation":
+        if not isinstance(value, Term) or value in (SELF, LOSS) or _is_logits(value) or value.made == "operation":
             return False
         return self._decided(Term("operation", ("is_", value, None)))
 
@@ -306,7 +301,7 @@ def _transposes_head(result: Term) -> bool:
 
 
 def _is_logits(value: Any) -> bool:
-    return isinstance(value, Term) and value.is_logits
+    return isinstance(value, Term) and value.made == "logits"
 
 
 def _within(value: Any) -> Iterator[Any]:
