@@ -117,6 +117,7 @@ class _Medium:
         token: what stands in the text for each feature: films may take that of pictures.
         by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
         more: what forward adds to the features of a film, in tokens.
+        counted: number of a piece -> its tokens, as the model counted them.
     """
 
     form: Form
@@ -124,6 +125,13 @@ class _Medium:
     token: int
     by_frame: bool = False
     more: int = 0
+    counted: dict[int, int] = field(default_factory=dict, compare=False)
+
+    def tokens(self, model: Any, number: int) -> int:
+        """Return the number of placeholders of the n-th piece; the model is called the first time."""
+        if number not in self.counted:
+            self.counted[number] = self.form.tokens(model, self.getter, number, self.token)
+        return self.counted[number] + self.more
 
 
 @dataclass
@@ -170,21 +178,21 @@ def _media_of(model: Any, text: list[int]) -> _Media:
 
 def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
     """The first form of a kind of which the model accepts one and two in a text; nothing if it accepts none."""
-    known = [token for token in tokens if token is not None]
+    known, rows = [token for token in tokens if token is not None], (f"T{letter}T", f"T{letter}T{letter}")
     for first in forms(media.model, GETTERS[letter]):
         form: Form | None = first
         while form is not None:
             error = ""
-            for token, how in product(known, _RUNS if letter == "V" else _RUNS[:1]):
-                tried = {letter: _Medium(form, GETTERS[letter], token, *how)}
-                one = _Media(media.model, media.text, {**tried})
+            counted: dict[int, dict[int, int]] = {token: {} for token in known}
+            for token, (by_frame, more) in product(known, _RUNS if letter == "V" else _RUNS[:1]):
+                medium = _Medium(form, GETTERS[letter], token, by_frame, more, counted[token])
+                one = _Media(media.model, media.text, {letter: medium})
                 try:
-                    batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
+                    if all(_accepted(one.model, _written(one, (row,))) for row in rows):
+                        return one.taken
                 except _REFUSED as refused:
                     error = str(refused)
                     break  # whatever stands around it in the text
-                if all(_accepted(media.model, batch) for batch in batches):
-                    return {**tried}
             form = form.fitted(error)
     return {}
 
@@ -253,8 +261,7 @@ class _Writer:
         """The placeholder of the next piece, and how many of it."""
         medium = self._media.taken[letter]
         assert medium is not None
-        count = medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]), medium.token)
-        return medium.token, count + medium.more
+        return medium.token, medium.tokens(self._media.model, len(self._owners[letter]))
 
     def _sound(self, row: _Row) -> None:
         if self._media.taken["S"] is not None:
