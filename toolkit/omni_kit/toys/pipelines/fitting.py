@@ -178,20 +178,22 @@ class _Parts:
         return made
 
     def ask(self, ask: Callable[[Any], object], pipeline: Any) -> None:
-        """Call a pipeline as `ask` does, if its autoencoder encodes small pictures and films alone.
+        """Call a pipeline as `ask` does, if its autoencoder and its denoiser see small pictures and films alone.
 
-        Some pipelines bring every image to a size of their own, and an autoencoder of two levels would attend to each
-        of its pixels for many minutes. Then the autoencoder gets as many levels as published ones have.
+        Some pipelines bring every picture to a size of their own, and with an autoencoder of two levels a denoiser
+        would attend to each of its pixels for many minutes. Then the autoencoder gets as many levels as published
+        ones have.
         """
 
-        def measure(_: Any, args: tuple[Any, ...]) -> None:
-            pixels = next((one.shape[2:].numel() for one in args if isinstance(one, torch.Tensor)), 0)
-            if pixels > _PIXELS:
+        def measure(_: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+            shapes = [one.shape for one in (*args, *named.values()) if isinstance(one, torch.Tensor)]
+            if shapes and math.prod(sorted(shapes[0][1:])[-2:]) > _PIXELS:  # what else they count is less than a side
                 raise _TooLarge
 
-        encoders = (getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one))
-        found = [one for one in encoders if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
-        guards = [one.register_forward_pre_hook(measure) for one in found]
+        watched = [getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one)]
+        watched.append(getattr(pipeline, self._denoiser.name))
+        found = [one for one in watched if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
+        guards = [one.register_forward_pre_hook(measure, with_kwargs=True) for one in found]
         try:
             ask(pipeline)
         finally:
