@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 _CALLS = 12  # two at each of six steps
 
 
-@pytest.mark.parametrize("way", ["native", "modular"])
+@pytest.mark.parametrize("way", ["native", "modular", "hybrid"])
 def test_caches_save_calls_and_change_nothing_when_off(way: str, tmp_path: Path) -> None:
     checkpoint, out = save("wan", tmp_path / "wan"), tmp_path / "out.pt"
     new_model("cached", str(checkpoint), target="sglang-diffusion", force=True, into=tmp_path, kind=way)
