@@ -53,7 +53,6 @@ _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?
 _TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match the existing size \((?P<came>\d+)\)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
-_ENDS_TEXTS = "T5"  # in the name of a tokenizer
 _LARGE = 64  # along each side of a table of positions
 _PIXELS = 2**16  # of a small picture or film
 _DEEP = 4  # levels of an autoencoder as they are published
@@ -138,7 +137,7 @@ class _Parts:
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 length = parts.positions_of(reader) if reader is not None else _LENGTH
                 marks = parts.marks_of([reader], [self._read.cls.source.text]) if reader is not None else {}
-                yield one.name, parts.tokenizer(length, marks, ends=_ENDS_TEXTS in one.class_name)
+                yield one.name, parts.tokenizer(length, marks, around=parts.around_text(one.class_name))
             elif one.role == "autoencoder":
                 asked = {**self._measures, **self._asked.get(one.name, {})}
                 yield one.name, parts.autoencoder(one, asked, levels=self._levels, latents=self._latents)
