@@ -206,9 +206,19 @@ def test_a_processor_has_the_patches_of_the_encoder_that_reads_them() -> None:
     assert parts.seen_by(t5) == {}
 
 
-def test_where_texts_end_with_a_token_none_is_empty() -> None:
-    assert parts.tokenizer(16, ends=True)("").input_ids == [parts.tokenizer(16).eos_token_id]
-    assert parts.tokenizer(16)("").input_ids == []
+@pytest.mark.parametrize(
+    ("class_name", "marks"),
+    [
+        ("CLIPTokenizer", ["bos_token_id", "eos_token_id"]), ("T5TokenizerFast", ["eos_token_id"]),
+        ("GemmaTokenizer", ["bos_token_id"]), ("AutoTokenizer", ["bos_token_id", "eos_token_id"]),
+        ("Qwen2Tokenizer", []),
+    ],
+)  # fmt: skip
+def test_an_empty_text_has_the_tokens_of_its_class(class_name: str, marks: list[str]) -> None:
+    made = parts.tokenizer(16, around=parts.around_text(class_name))
+    empty, word = made("").input_ids, made("cat").input_ids
+    assert empty == [getattr(made, name) for name in marks]
+    assert len(word) == len(empty) + 1
 
 
 def test_a_small_autoencoder_of_sounds_makes_a_latent_of_few_samples() -> None:

@@ -59,7 +59,7 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
 
     def post_denoising_loop(self, latents, batch):
         """Unpack tokens to a grid."""
-        steps, state = batch.extra["flux_t2i"]
+        steps, state, _ = batch.extra["flux_t2i"]
         return steps._unpack_latents(
             latents, height=state.height, width=state.width, vae_scale_factor=steps.vae_scale_factor
         )

@@ -17,3 +17,13 @@ class FluxT2iSamplingParams(SamplingParams):
     negative_prompt: str | None = None
     _default_height: ClassVar[int | None] = 1024
     _default_width: ClassVar[int | None] = 1024
+
+    def _validate(self) -> None:
+        """Raise for a cache that FluxT2iDiT does not have."""
+        super()._validate()
+        for name in (
+            "enable_teacache",
+            "enable_spectrum",
+        ):
+            if getattr(self, name):
+                raise ValueError(f"{name}: SGLang has coefficients for its own models only")

@@ -1,9 +1,9 @@
 """SGLang's stages around the parts of FluxPipeline: its own code prepares and guides, DenoisingStage runs the loop."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
+import cache_dit
 import torch
 from flux_t2i.steps import FluxT2iSteps
 from sglang.multimodal_gen.runtime.distributed import get_local_torch_device
@@ -39,12 +39,14 @@ class FluxT2iBeforeDenoisingStage(PipelineStage):
             for name, part in self.used.items():
                 stack.enter_context(self.use_declared_component(component_name=name, module=part))
             state = steps.before_steps(**_asked(batch))
-        batch.extra["flux_t2i"] = (steps, state)
         batch.scheduler = steps.scheduler
         batch.timesteps = torch.as_tensor(state.timesteps)
         batch.num_inference_steps = max(1, len(batch.timesteps) // steps.scheduler.order)
         batch.latents, batch.raw_latent_shape = state.latents, state.latents.shape
         batch.prompt_embeds = batch.negative_prompt_embeds = []  # the state has them
+        first = _calls(steps, state, 0, batch.timesteps[0])
+        batch.extra["flux_t2i"] = (steps, state, [first])
+        batch.do_classifier_free_guidance = _count(first) > 1  # caches and gates follow the calls that are made
         return batch
 
 
@@ -60,12 +62,24 @@ class FluxT2iDenoisingStage(DenoisingStage):
         """Leaves the scheduler as FluxPipeline has set it."""
         self._init_cfg_gate_state(ctx, batch, server_args)
 
+    def _maybe_enable_cache_dit(self, num_inference_steps, batch: Req) -> None:
+        """Mount cache-dit as SGLang does, and keep what FluxPipeline's two calls at a step compute apart."""
+        count = _count(batch.extra["flux_t2i"][-1][0])
+        if count > 2 and self._cache_dit_requested_for_batch(batch):
+            raise ValueError(f"cache-dit counts two calls at a step, and FluxPipeline makes {count} of its denoiser")
+        super()._maybe_enable_cache_dit(len(batch.timesteps), batch)
+        if self._cache_dit_enabled:
+            separate = self._cache_dit_has_separate_cfg(batch)
+            config = cache_dit.DBCacheConfig().reset(enable_separate_cfg=separate)  # the rest stays SGLang's
+            cache_dit.refresh_context(self.transformer, cache_config=config)
+
     def _run_denoising_step(self, ctx, step, batch: Req, server_args: ServerArgs) -> None:
-        steps, state = batch.extra["flux_t2i"]
+        steps, state, first = batch.extra["flux_t2i"]
         place = (step.step_index, step.t_device)
-        steps.before_denoiser(state, *place)
-        calls = [_shares(asked, len(state.latents)) for asked in steps.asked(state, *place)]
-        branches = [branch for call in calls for branch in call]
+        calls = first.pop() if first else _calls(steps, state, *place)
+        branches = [_branch(number, one, _count(calls)) for number, one in enumerate(sum(calls, []))]
+        # SGLang's gate expects the conditional output first.
+        order = sorted(range(len(branches)), key=lambda number: not branches[number].is_conditional)
         predicted = self._predict_noise_with_cfg(
             current_model=step.current_model,
             latent_model_input=ctx.latents,
@@ -75,13 +89,13 @@ class FluxT2iDenoisingStage(DenoisingStage):
             attn_metadata=step.attn_metadata,
             target_dtype=ctx.target_dtype,
             current_guidance_scale=step.current_guidance_scale,
-            cfg_policy=Answers([_branch(number, one, len(branches)) for number, one in enumerate(branches)]),
-            cfg_gate_state=None,
+            cfg_policy=_apart([branches[number] for number in order]),
+            cfg_gate_state=ctx.extra["cfg_gate_state"],
             server_args=server_args,
             guidance=ctx.guidance,
             latents=ctx.latents,
         )
-        answers = [self._as_upstream(one) for one in predicted]
+        answers = [self._as_upstream(predicted[order.index(number)]) for number in range(len(order))]
         steps.answered(state, *place, [_joined([answers.pop(0) for _ in call]) for call in calls])
         steps.after_denoiser(state, *place)
         ctx.latents = state.latents
@@ -96,15 +110,23 @@ class FluxT2iDenoisingStage(DenoisingStage):
         return pytree.tree_unflatten(list(tensors), self._form)
 
 
-@dataclass
-class Answers(CFGPolicy):
-    """Leaves answers as they are: FluxPipeline makes one of them (diffusers/pipelines/flux/pipeline_flux.py:977)."""
+def _apart(branches: list[CFGBranch]) -> CFGPolicy:
+    """Leave outputs as they are: FluxPipeline combines them (diffusers/pipelines/flux/pipeline_flux.py:977).
 
-    parallel_uses_serial_arithmetic: bool = True  # devices exchange outputs, not their sums
+    SGLang's gate accepts a CFGPolicy, and no subclass.
+    """
+    policy = CFGPolicy(branches, parallel_uses_serial_arithmetic=True)  # devices exchange outputs, not their sums
+    policy.combine = lambda predictions, *args, **kwargs: predictions
+    return policy
 
-    def combine(self, predictions, batch, cfg_scale, pipeline_config, *, cfg_parallel=False):
-        """All outputs, in the order of the calls."""
-        return predictions
+
+def _calls(steps: FluxT2iSteps, state, index: int, time) -> list[list[dict[str, Any]]]:
+    """The denoiser's calls at a step, in the shares that they are made in."""
+    return [_shares(asked, len(state.latents)) for asked in steps.asked(state, index, time)]
+
+
+def _count(calls: list[list[dict[str, Any]]]) -> int:
+    return sum(map(len, calls))
 
 
 def _branch(number: int, asked: dict[str, Any], count: int) -> CFGBranch:

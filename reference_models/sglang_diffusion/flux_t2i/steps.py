@@ -132,7 +132,8 @@ class FluxT2iSteps(FluxPipeline):
         return self._own_device
 
     def asked(self, state: State, i, t) -> list[dict[str, Any]]:
-        """The denoiser's calls at this step."""
+        """The denoiser's calls at this step, once what comes before them is done."""
+        self.before_denoiser(state, i, t)
         self.transformer.asked, self.transformer.answers = [], None
         self.ask_denoiser(copy.copy(state), i, t)
         return self.transformer.asked

@@ -34,6 +34,16 @@ def _collecting(condition: str) -> dict[str, str]:
     )
 
 
+def _autocast(broken: bool, name: str, value: str, base: str = "QwenImageTransformer2DModel") -> Variant:
+    """A denoiser of diffusers' class, and a config with a line; none where it is empty."""
+    dit = changed(
+        DIT, ("class QwenDiT(BaseDiT)", f"class QwenDiT(BaseDiT, {base.rpartition('.')[2]})"),
+        ("from torch import nn\n", f"from diffusers import {base}\nfrom torch import nn\n"),
+    )  # fmt: skip
+    config = changed(CONFIG, ('vae_precision: str = "bf16"', f'vae_precision: str = "bf16"\n    {value}'))
+    return Variant("SGD306", broken, name, {**dit, **config} if value else dit)
+
+
 _REGISTER = ("\nregister()\n", "\n")
 _MODEL = 'ModelRegistry.register_model("QwenDiT", QwenDiT)\n'
 _ARCH_FIELD = "arch_config: DiTArchConfig = field(default_factory=QwenArchConfig)"
@@ -192,6 +202,13 @@ VARIANTS = [
     _fine("SGD305", "as an integer", SAMPLING, ("true_cfg_scale: float = 4.0", "true_cfg_scale: float = 4")),
     _fine("SGD305", "distilled with few", SAMPLING, ("num_inference_steps: int = 50", "guidance_scale: float = 1.0\n    num_inference_steps: int = 4")),
     _fine("SGD305", "what cannot be told", SAMPLING, ("num_inference_steps: int = 50", "num_inference_steps: int = STEPS")),
+    _autocast(True, "switched on", "enable_autocast: bool = True"),
+    _autocast(True, "inherited", ""),
+    _autocast(True, "of another class of diffusers", "enable_autocast: bool = True", "FluxTransformer2DModel"),
+    _autocast(False, "switched off", "enable_autocast: bool = False"),
+    _autocast(False, "a mixin of diffusers", "enable_autocast: bool = True", "ModelMixin"),
+    _autocast(False, "what cannot be read", "enable_autocast: bool = bool(0)"),
+    _fine("SGD306", "SGLang's own layers", CONFIG, ('vae_precision: str = "bf16"', 'vae_precision: str = "bf16"\n    enable_autocast: bool = True')),
     _broken("SGD401", "local attention", DIT, ("USPAttention", "LocalAttention")),
     _broken("SGD401", "torch's own", DIT, ("from sglang.multimodal_gen.runtime.layers.attention import USPAttention\n", ""), (f"self.attn = {_USP}", "self.attn = F.scaled_dot_product_attention")),
     _broken("SGD401", "heads that are not divided", DIT, ("import ReplicatedLinear", "import ColumnParallelLinear"), ("= ReplicatedLinear(", "= ColumnParallelLinear(")),

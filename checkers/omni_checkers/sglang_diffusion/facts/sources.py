@@ -4,10 +4,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library, find_library
+from omni_kit.pysource.nodes import constant
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir
 
@@ -142,3 +144,11 @@ def fields(cls: ClassRef) -> dict[str, ast.AnnAssign]:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
     }
     return {name: item for name, item in found.items() if "ClassVar" not in ast.unparse(item.annotation)}
+
+
+def default(cls: ClassRef, name: str) -> tuple[ClassRef, Any] | None:
+    """The default of a dataclass's field, and the class that gives it."""
+    for entry in own_classes(cls):
+        if name in fields(entry):
+            return entry, constant(fields(entry)[name].value)
+    return None

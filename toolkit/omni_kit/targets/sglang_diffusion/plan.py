@@ -132,7 +132,7 @@ class _Planner:
             more["step_imports"] = [line.replace(f"from {stem} ", f"from {place} ", 1) for line in more["step_imports"]]
         return {
             "imports": self._imports, "outside": f"{OUTSIDE}.py" if self._outside is not None else "",
-            **found, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
+            **found, "name": name, "class_name": prefix, "dit": self._dit(prefix), "in_tree": self.in_tree,
             "modules": self._modules, "way": self.way.value, "does": DOES[self.way],
             "unfit": against_stages(self.facts),
             "guides": self.way in (IntegrationVariant.hybrid, IntegrationVariant.modular),
@@ -140,8 +140,14 @@ class _Planner:
             "as_upstream": self.way in (IntegrationVariant.native, IntegrationVariant.whole),
             "vae_module": known.module if known is not None else self._modules["vae_config"],
             "vae_config": known.name if known is not None else f"{prefix}VAEConfig",
-            **more, "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
+            **_caches(self.way), **more,
+            "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
         }  # fmt: skip
+
+    def _dit(self, prefix: str) -> str:
+        """The denoiser's class: cache-dit finds its adapter by how a class's name begins."""
+        family = self.facts.class_name.removesuffix("Pipeline")
+        return f"{prefix}DiT" if prefix.startswith(family) else f"{family}{prefix}DiT"
 
     @cached_property
     def _outside(self) -> Path | None:
@@ -193,6 +199,9 @@ class _Planner:
         yield Decision("attention", choice, f"its processors end in {', '.join(kernels) or 'code of their own'}",
                        next(iter(kernels.values()), ""))  # fmt: skip
         yield self._devices(calls)
+        refused = f"requests for {', '.join(context['no_caches'])} raise: {context['no_caches_because']}"  # type: ignore[arg-type]
+        caches = "none" if self.way is IntegrationVariant.whole else "cache-dit, guidance gate"
+        yield Decision("caches", caches, refused, calls)
         yield from unserved_decisions(context["unserved"])  # type: ignore[arg-type]
         if facts.video is False and "use_resolution_binning" in [one.name for one in context["asked"]]:  # type: ignore[attr-defined]
             yield Decision("sizes", "as asked for", "its resolution binning is switched off", calls)
@@ -215,6 +224,15 @@ class _Planner:
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)
         return (shlex.join(["omni-kit", "check", str(place)]),)
+
+
+def _caches(way: IntegrationVariant) -> dict[str, object]:
+    """The caches of requests that this way does not reach, and why."""
+    models = ("enable_teacache", "enable_spectrum")
+    if way is IntegrationVariant.whole:
+        why = "SGLang's caches hook into DenoisingStage, which does not run this pipeline"
+        return {"no_caches": ("enable_cache_dit", *models), "no_caches_because": why}
+    return {"no_caches": models, "no_caches_because": "SGLang has coefficients for its own models only"}
 
 
 def _place_in(text: str) -> str:

@@ -53,7 +53,6 @@ _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?
 _TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match the existing size \((?P<came>\d+)\)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
-_ENDS_TEXTS = "T5"  # in the name of a tokenizer
 _LARGE = 64  # along each side of a table of positions
 _PIXELS = 2**16  # of a small picture or film
 _DEEP = 4  # levels of an autoencoder as they are published
@@ -138,7 +137,7 @@ class _Parts:
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 length = parts.positions_of(reader) if reader is not None else _LENGTH
                 marks = parts.marks_of([reader], [self._read.cls.source.text]) if reader is not None else {}
-                yield one.name, parts.tokenizer(length, marks, ends=_ENDS_TEXTS in one.class_name)
+                yield one.name, parts.tokenizer(length, marks, around=parts.around_text(one.class_name))
             elif one.role == "autoencoder":
                 asked = {**self._measures, **self._asked.get(one.name, {})}
                 yield one.name, parts.autoencoder(one, asked, levels=self._levels, latents=self._latents)
@@ -178,20 +177,22 @@ class _Parts:
         return made
 
     def ask(self, ask: Callable[[Any], object], pipeline: Any) -> None:
-        """Call a pipeline as `ask` does, if its autoencoder encodes small pictures and films alone.
+        """Call a pipeline as `ask` does, if its autoencoder and its denoiser see small pictures and films alone.
 
-        Some pipelines bring every image to a size of their own, and an autoencoder of two levels would attend to each
-        of its pixels for many minutes. Then the autoencoder gets as many levels as published ones have.
+        Some pipelines bring every picture to a size of their own, and with an autoencoder of two levels a denoiser
+        would attend to each of its pixels for many minutes. Then the autoencoder gets as many levels as published
+        ones have.
         """
 
-        def measure(_: Any, args: tuple[Any, ...]) -> None:
-            pixels = next((one.shape[2:].numel() for one in args if isinstance(one, torch.Tensor)), 0)
-            if pixels > _PIXELS:
+        def measure(_: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+            shapes = [one.shape for one in (*args, *named.values()) if isinstance(one, torch.Tensor)]
+            if shapes and math.prod(sorted(shapes[0][1:])[-2:]) > _PIXELS:  # what else they count is less than a side
                 raise _TooLarge
 
-        encoders = (getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one))
-        found = [one for one in encoders if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
-        guards = [one.register_forward_pre_hook(measure) for one in found]
+        watched = [getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one)]
+        watched.append(getattr(pipeline, self._denoiser.name))
+        found = [one for one in watched if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
+        guards = [one.register_forward_pre_hook(measure, with_kwargs=True) for one in found]
         try:
             ask(pipeline)
         finally:

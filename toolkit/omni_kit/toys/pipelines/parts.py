@@ -33,6 +33,9 @@ from omni_kit.upstream.profile import Component
 _WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
 _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 _PAD, _BEGIN, _END = range(3)
+_TEXT = "$A"
+# Classes of tokenizers, by parts of their names: with no token around a text, one before it, one behind it; else both.
+_BARE_TEXTS, _BEGINS_TEXTS, _ENDS_TEXTS = ("Qwen", "GPT2"), ("Gemma", "Llama"), "T5"
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
 # A message is text, or a list of texts and images; MARK becomes the token that marks an image.
 _TEMPLATE = (
@@ -85,21 +88,21 @@ def class_of(read: Pipeline) -> Any:
     return getattr(sys.modules[module], name)
 
 
-def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *, ends: bool = False) -> Any:
+def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *, around: str = _TEXT) -> Any:
     """Return a tokenizer of words with outputs of at most `length` tokens.
 
     Args:
         marks: its attribute -> a special token and the number of that, as `marks_of` returns them.
-        ends: every text ends with a token, so that none is empty.
+        around: the template of a text with the tokens that begin and end it, as `around_text` returns it.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))} | dict((marks or {}).values())
     inner = Tokenizer(models.WordLevel(numbers, unk_token=_SPECIAL[-1]))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    if ends:
-        end = _SPECIAL[_END]
-        inner.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, _END)])
+    if around != _TEXT:
+        tokens = [(_SPECIAL[number], number) for number in (_BEGIN, _END)]
+        inner.post_processor = processors.TemplateProcessing(single=around, special_tokens=tokens)
     named = dict(zip(_PLAIN_MARKS, _SPECIAL, strict=True))
     more = {name: word for name, (word, _) in (marks or {}).items()}
     made = transformers.PreTrainedTokenizerFast(
@@ -107,6 +110,16 @@ def tokenizer(length: int, marks: Mapping[str, tuple[str, int]] | None = None, *
     )
     made.chat_template = _TEMPLATE.replace("MARK", "".join(more.get(name, "") for name in _AROUND_IMAGES))
     return made
+
+
+def around_text(class_name: str) -> str:
+    """Return the template of a text in a tokenizer's class: an empty text has the tokens that begin and end others."""
+    begin, end = _SPECIAL[_BEGIN], _SPECIAL[_END]
+    if any(name in class_name for name in _BARE_TEXTS):
+        return _TEXT
+    if any(name in class_name for name in _BEGINS_TEXTS):
+        return f"{begin} {_TEXT}"
+    return f"{_TEXT} {end}" if _ENDS_TEXTS in class_name else f"{begin} {_TEXT} {end}"
 
 
 def marks_of(models: Sequence[Any], texts: Sequence[str]) -> dict[str, tuple[str, int]]:

@@ -10,9 +10,8 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.sglang_diffusion.examples import QWEN, SAMPLING, changed
 from omni_checkers.sglang_diffusion.facts.registering import Registration
 from omni_checkers.sglang_diffusion.facts.serving import Serving
-from omni_checkers.sglang_diffusion.facts.sources import fields, own_classes
+from omni_checkers.sglang_diffusion.facts.sources import default, fields, own_classes
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.nodes import constant
 from omni_kit.upstream.diffusers.signatures import arguments
 
 _COMPARED = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
@@ -80,14 +79,6 @@ def _embedded(serving: Serving, wanted: object) -> bool:
     """Return whether diffusers passes its guidance to the denoiser instead of weighting a second branch with it."""
     found = default(serving.config, "embedded_cfg_scale") if serving.config is not None else None
     return found is not None and found[1] == wanted
-
-
-def default(cls: ClassRef, name: str) -> tuple[ClassRef, Any] | None:
-    """The default of a dataclass's field, and the class that gives it."""
-    for entry in own_classes(cls):
-        if name in fields(entry):
-            return entry, constant(fields(entry)[name].value)
-    return None
 
 
 def _number(value: object) -> bool:
