@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="run only entries whose ID contains this, even with a stored result")
     given = parser.parse_args()
     listed = [entry for file in given.lists for entry in read_list(file)]
-    entries = sorted([*_fresh(listed), *listed], key=lambda entry: not entry.wrong)
+    entries = [*_fresh(listed), *sorted(listed, key=lambda entry: not entry.wrong)]
     known = {one.id: one for one in _kept(given.kept)}
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="noticed-")))

@@ -102,10 +102,25 @@ def test_together_leaves_out_what_is_refused() -> None:
 
 def test_numbers_move_from_their_defaults_and_chance_does_not() -> None:
     moved = made().configs[MOVED]
-    assert (moved["rms_norm_eps"], moved["router_aux_loss_coef"]) == (0.03, 0.0125)
-    assert moved["rope_parameters"]["rope_theta"] == 12500
+    assert moved["rms_norm_eps"] == 0.03
+    assert moved["rope_parameters"]["rope_theta"] > 12500
     same = ("attention_dropout", "initializer_range", "num_hidden_layers", "layer_types")
     assert {key: moved[key] for key in same} == {key: TOY[key] for key in same}
+
+
+def test_numbers_move_apart_and_away_from_zero() -> None:
+    toy = {"model_type": "toy", "norm_eps": 1e-6, "qk_eps": 1e-6, "first": 1.0, "second": 1.0, "off": 0.0}
+    moved = made(toy, of_names(*toy)).configs[MOVED]
+    values = {name: value for name, value in moved.items() if isinstance(value, float)}
+    assert len({*values.values(), 0.0, 1.0, 1e-6}) == len(values) + 3
+
+    def refuses(config: Mapping[str, Any]) -> str:
+        return "off stays 0" if config["off"] else ""
+
+    found = chosen(Source(toy, of_names(*toy), DECLARED, {}), refuses, Extent.numbers).configs
+    assert [{key: one[key] == toy[key] for key in values} for one in found.values()] == [
+        {key: key == "off" for key in values}
+    ]
 
 
 def test_twelve_layers_have_a_kind_each() -> None:

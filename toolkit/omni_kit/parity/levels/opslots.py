@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.variants import varied
 from omni_kit.targets.sides import Ability, Slot
@@ -64,7 +65,14 @@ class Opslots(Level):
 
 
 def _kept(case: "Case", compared: Comparison) -> str:
-    """Fill each slot with its counting reference, in a model of another config; return why the first fails."""
+    """Fill each slot with its counting reference, in a model of another config; return why the first fails.
+
+    A difference that is there without a kernel is not a slot's.
+    """
+    plain = Forward().judge(case)
+    if plain.reason:
+        compared.absorb(plain.comparison)
+        return f"without a kernel, {plain.reason}{f', at {plain.place}' if plain.place else ''}"
     for slot in case.pair.slots():
         if not slot.idle and slot.kernels:
             one = _try(case, slot, slot.kernels[0])

@@ -137,7 +137,7 @@ def _by_type(one: ConfigField, value: Any, types: frozenset[type]) -> Iterator[l
     if isinstance(value, bool) or (value is None and bool in types):
         yield [not value]
     elif isinstance(value, int):
-        yield _counts(value)
+        yield _counts(value) if value > 0 else [SIZES.get(one.name) or AT_MOST.get(one.name) or 1, 1]
         if 0 < value <= _FEW:
             yield [value + 2, value + 3]
         if 1 < value <= _FEW:
@@ -150,8 +150,6 @@ def _by_type(one: ConfigField, value: Any, types: frozenset[type]) -> Iterator[l
 
 def _counts(value: int) -> list[int]:
     """Other counts, the nearest first: they share no divisor with most others, except that widths stay aligned."""
-    if value <= 0:
-        return [1]
     # Grouped matrix products take rows of whole 16 bytes: eight numbers of two bytes.
     step = _ALIGNED if value > _ALIGNED and value % _ALIGNED == 0 else 1
     near = [value + step, value + 2 * step, value + 4 * step, value + 8 * step, 2 * value, value // 2, value - step]

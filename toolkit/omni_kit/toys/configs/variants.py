@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -13,15 +14,17 @@ from omni_kit.toys.configs.values import OF_LAYERS, Declared, alternatives, else
 from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
 
 TIED = "tie_word_embeddings"
-_MOVED, _EPS = 1.25, 0.03
+# Each number moves by a share of its own, so that one in the place of another shows; 0 would hide what it multiplies.
+_MOVED, _APART, _EPS, _FROM_ZERO = 1.25, 0.03125, 0.03, 0.25
 # Floats that are chance, or shares of a width that has to stay even.
-_KEPT = ("dropout", "init", "jitter", "noise", "partial", "drop_", "pdrop")
+_KEPT = ("drop", "_prob", "init", "jitter", "noise", "partial")
 _OWN = "model_type"  # what a config within a config has, and a mere group of settings has not
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _MANY = 12  # the first number whose name comes before those of smaller ones
 _NUMEROUS = 101
 _SHOWN = 40  # characters of a value
 MOVED = "no number at its default"
+_BUT_ZERO = f"{MOVED}, except 0"
 TOGETHER, LAYERS = "every field at once", "every choice of layers at once"
 SWITCHED = "every switch at once"
 Accepts = Callable[[Mapping[str, Any]], str]
@@ -99,8 +102,8 @@ class Source:
 
     def variations(self) -> Iterator[Variation]:
         """Each differs in one respect, or in two that one condition depends on; configs within it by themselves."""
-        moved = _moved(self.toy)
-        yield Variation({MOVED: moved}, [name for name, _ in self._own(self.toy) if _floats(self.toy, moved, name)])
+        moved = {MOVED: _moved(self.toy, count(), zeros=True), _BUT_ZERO: _moved(self.toy, count(), zeros=False)}
+        yield Variation(moved, [name for name, _ in self._own(self.toy) if _floats(self.toy, moved[MOVED], name)])
         yield from self._within(self.toy)
 
     def _within(self, toy: Mapping[str, Any]) -> Iterator[Variation]:
@@ -195,7 +198,7 @@ class _Choice:
         first: dict[bool, dict[str, Variation]] = {True: {}, False: {}}
         for variation in self.source.variations():
             one = " ".join(variation.fields)
-            if variation.configs.keys() <= {MOVED} or (len(variation.fields) == 1 and one not in COUNTS):
+            if MOVED in variation.configs or (len(variation.fields) == 1 and one not in COUNTS):
                 first[variation.layers].setdefault(one, variation)
         for layers, variations in first.items():
             made = self._merged(self.source.toy, list(variations.values()))
@@ -317,15 +320,23 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _moved(value: Any, key: str = "") -> Any:
-    """Every float moved away from what everybody has."""
+def _moved(value: Any, numbers: Iterator[int], zeros: bool, key: str = "") -> Any:
+    """Return a config with every float moved away from its value, and from what others are moved to.
+
+    Args:
+        numbers: counts the floats.
+        zeros: also move those that are 0.
+    """
     if isinstance(value, Mapping):
-        return {name: _moved(one, name) for name, one in value.items()}
+        return {name: _moved(one, numbers, zeros, name) for name, one in value.items()}
     if isinstance(value, list):
-        return [_moved(one, key) for one in value]
-    if not isinstance(value, float) or any(word in key for word in _KEPT):
+        return [_moved(one, numbers, zeros, key) for one in value]
+    if not isinstance(value, float) or any(word in key for word in _KEPT) or not (value or zeros):
         return value
-    return _EPS if "eps" in key else value * _MOVED
+    share = _APART * next(numbers)
+    if not value:
+        return _FROM_ZERO + share
+    return _EPS * (1 + share) if "eps" in key else value * (_MOVED + share)
 
 
 def _floats(toy: Mapping[str, Any], moved: Mapping[str, Any], name: str) -> bool:

@@ -219,7 +219,8 @@ class VeOmniBuilder:
 
     def slots(self, config_dir: Path) -> Sequence[Slot]:
         """The slots that the integration's modeling declares, and what can be bound there."""
-        return find_slots(self._build(config_dir, None, "meta"), self._import_name)
+        model = self._build(config_dir, None, "meta")
+        return find_slots(model, self._import_name, window_in_dispute(model))
 
     def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> nn.Module:
         """Loads with a kernel in one slot; attention gets sequences packed into one, as its kernels want them."""

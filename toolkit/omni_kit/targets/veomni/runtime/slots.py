@@ -21,17 +21,18 @@ ATTENTION = "attention"
 _SEEN: dict[str, list[str]] = {}
 
 
-def find_slots(model: nn.Module, import_name: str) -> list[Slot]:
+def find_slots(model: nn.Module, import_name: str, unjudged: str = "") -> list[Slot]:
     """Every slot that the integration's imported modules declare, in the order of the source.
 
     Args:
         model: what was built; a slot that only other classes use is idle in it.
+        unjudged: why upstream's attention cannot judge packed attention; empty if it can.
     """
     modeling = sys.modules[type(model).__module__]
     modules = [module for name, module in sys.modules.items() if name.startswith(f"{import_name}.")]
     built = {type(module).__name__ for module in model.modules()}
     found = [slot for module in modules for slot in _of_module(module, modeling, built)]
-    return found + _attention(modeling, type(model))
+    return found + _attention(modeling, type(model), unjudged)
 
 
 def _of_module(module: ModuleType, modeling: ModuleType, built: set[str]) -> Iterator[Slot]:
@@ -52,13 +53,14 @@ def _of_module(module: ModuleType, modeling: ModuleType, built: set[str]) -> Ite
         yield Slot(name, operation, source, kernels, idle, missing)
 
 
-def _attention(modeling: ModuleType, model_class: Any) -> list[Slot]:
+def _attention(modeling: ModuleType, model_class: Any, unjudged: str) -> list[Slot]:
     """Attention is chosen by name from a registry of functions; an integration that asks it has such a slot, too."""
     tree = ast.parse(inspect.getsource(modeling))
     asked = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _asks_registry(node)]
     if not asked:
         return []
-    idle = "" if getattr(model_class, "_supports_flash_attn", False) else "the model takes no flash attention"
+    flash = getattr(model_class, "_supports_flash_attn", False)
+    idle = unjudged if flash else "the model takes no flash attention"
     return [Slot(ATTENTION, "attention:packed", f"{modeling.__file__}:{min(asked)}", (COUNTING,), idle)]
 
 
