@@ -213,3 +213,17 @@ def test_any_other_shape_is_an_error(
     monkeypatch.setitem(LAYOUTS, Disk.fused_transposed, (PAIR, lambda given: given))
     with pytest.raises(AssertionError, match="neither"):
         converted(probe, Disk.fused_transposed, state, copied("olmoe") / "config.json", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(("model", "own"), [
+    ("qwen2_5_vl", {"Qwen2_5_VLModel", "Qwen2_5_VLTextModel"}), ("olmoe", set()),
+])  # fmt: skip
+def test_classes_whose_names_the_renamings_would_spoil_get_no_converter(
+    model: str, own: set[str], tmp_path: Path
+) -> None:
+    """`^visual` is of the whole model's checkpoints; the inner model's parameters begin with it."""
+    new_model("renamed", model, target="veomni", into=tmp_path)
+    registered = (tmp_path / "renamed" / "__init__.py").read_text(encoding="utf-8")
+    assert "_create_checkpoint_tensor_converter = " in registered
+    named = registered.partition("own_names = {")[2].partition("}")[0]
+    assert {one.strip(' "') for one in named.split(",") if one} == own

@@ -78,6 +78,7 @@ class TextContext:
     lora_pairs: Sequence[tuple[str, str]]
     expert_parallel: bool
     converter: bool
+    own_names: Sequence[str]
     disk: str
     media: Sequence[str]
     excluded: Sequence[str]
@@ -96,6 +97,7 @@ def text_context(
     expert_parallel: bool,
     converter: bool,
     disk: str,
+    own_names: Sequence[str] = (),
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),
@@ -106,6 +108,7 @@ def text_context(
     """The context of one integration.
 
     Args:
+        own_names: classes whose checkpoints have the names of their own parameters.
         routers: the classes of the modules that VeOmni knows a layer's choice of experts by.
         excluded: definitions that the generated module leaves out; no head is among those that are registered.
     """
@@ -147,6 +150,7 @@ def text_context(
         lora_pairs=pairs,
         expert_parallel=expert_parallel,
         converter=converter,
+        own_names=[head for head in heads if head in own_names],
         disk=disk,
         media=media,
         excluded=excluded,

@@ -237,6 +237,7 @@ class _Planner:
             moe=self.moe,
             expert_parallel=self.expert_parallel,
             converter=converter,
+            own_names=self._own_names if converter else (),
             disk=str(self.layout.disk),
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
@@ -245,6 +246,18 @@ class _Planner:
             apart=self.apart,
             ahead=self._ahead is not None,
         )
+
+    @property
+    def _own_names(self) -> list[str]:
+        """Return the classes inside the model whose own parameter names the renamings would spoil."""
+        skeleton, recipe = self.model.skeleton, self.model.recipe
+        if self.layout.needs_converter or recipe is None:
+            return []
+        base = f"{skeleton.base_prefix}."
+        names = {p.name.removeprefix(base) for p in skeleton.parameters if p.name.startswith(base)}
+        inside = {name for path, name, _ in skeleton.submodels if path}
+        spoilt = any(recipe.renamed(name) not in names for name in names)
+        return [head for head in self.model.heads if spoilt and head in inside]
 
     @property
     def _helpers(self) -> list[tuple[str, str]]:
