@@ -67,11 +67,13 @@ def config_of(modeling: Path, module: str, given: dict[str, Any]) -> str:
 
 
 def plain(text: str, without: list[str]) -> str:
-    """The code of a config without comments, layout and the patches of some targets; imports sorted."""
+    """The code of a config without comments, layout and the patches of some targets; one import a name, sorted."""
     imports, others = [], []
     for one in ast.parse(text).body:
         by = [ast.unparse(decorator) for decorator in getattr(one, "decorator_list", ())]
-        if isinstance(one, (ast.Import, ast.ImportFrom)) or "add_import" in ast.dump(one):
+        if isinstance(one, ast.ImportFrom):
+            imports += [ast.unparse(ast.ImportFrom(one.module, [name], one.level)) for name in one.names]
+        elif isinstance(one, ast.Import) or "add_import" in ast.dump(one):
             imports.append(ast.unparse(one))
         elif not any(f"'{target}'" in decorator for decorator in by for target in without):
             others.append(ast.unparse(one))

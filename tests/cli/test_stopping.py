@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.cli.app import _interrupted
 from tests.conftest import sampled
 
 ROOT = Path(__file__).parents[2]
@@ -72,3 +73,17 @@ def test_a_launch_of_several_processes_leaves_no_folder(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "again"),
+    [
+        ("upgrade a --from 1", "upgrade a --from 1 --resume"),
+        ("upgrade a --resume", "upgrade a --resume"),
+        ("patchgen upgrade a", "patchgen upgrade a"),
+    ],
+)
+def test_the_hint_resumes_a_command_that_can(given: str, again: str) -> None:
+    hint = _interrupted(given.split()).hint
+    assert hint is not None
+    assert hint.endswith(f"resume with: omni-kit {again}")

@@ -106,6 +106,19 @@ def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sid
     assert "of a prediction layer, which fill no parameter" in found.reason
 
 
+def test_a_classifier_passes_on_the_number_of_items(tmp_path: Path, sides: Sides) -> None:
+    new_model("classified", "smollm3", target="veomni", into=tmp_path)
+    run_configs(sorted((tmp_path / "classified").glob("*_patch_gen_config.py")))
+    assert run_parity(tmp_path / "classified", ["hooks"], sides=sides).level("hooks").status == "pass"
+
+    (modeling,) = (tmp_path / "classified" / "generated").glob("patched_modeling_*.py")
+    text = modeling.read_text(encoding="utf-8")
+    modeling.write_text(text.replace("num_labels=self.num_labels, **kwargs)", "num_labels=self.num_labels)"), "utf-8")
+    found = run_parity(tmp_path / "classified", ["hooks"], sides=sides).level("hooks")
+    assert found.status == "fail"
+    assert "SmolLM3ForSequenceClassification.forward does not pass num_items_in_batch" in found.reason
+
+
 def test_keys_of_prediction_layers_may_be_renamed(tmp_path: Path, sides: Sides) -> None:
     new_model("keys_renamed", "ernie4_5_moe", target="veomni", into=tmp_path)
     run_configs(sorted((tmp_path / "keys_renamed").glob("*_patch_gen_config.py")))

@@ -11,8 +11,9 @@ import torch
 import transformers
 from transformers import AutoConfig
 
+from omni_kit.errors import BadInput
 from omni_kit.targets.references.transformers import default_config, model_class_of
-from omni_kit.toys.batches.language import text_inputs
+from omni_kit.toys.batches.language import sees, text_inputs
 from omni_kit.toys.batches.pictures import Form, forms
 from omni_kit.toys.batches.sounds import Sound
 from omni_kit.toys.batches.vision import (
@@ -266,6 +267,15 @@ def test_sounds_come_with_a_mask_of_their_frames() -> None:
 @pytest.mark.parametrize(("name", "untried"), [("glm4v", ["images beside videos"]), ("video_llava", [])])
 def test_media_without_a_known_form_are_named(name: str, untried: list[str]) -> None:
     assert kinds_untried(toy(name), TEXT) == untried
+
+
+def test_a_model_that_takes_no_form_is_refused_with_the_error_of_the_likeliest() -> None:
+    model = toy("llava")
+    assert sees(model)
+    broken = toy("llava")
+    broken.model.multi_modal_projector.linear_1 = torch.nn.Linear(3, 3)
+    with pytest.raises(BadInput, match=r"accepts: RuntimeError: mat1 and mat2 .*modeling_llava\.py:\d+\)"):
+        sees(broken)
 
 
 def test_films_have_equally_many_frames_where_a_class_reads_no_mask_of_them() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.patchgen.upgrade.outcome import ConfigOutcome, PatchOutcome
 from omni_kit.pysource.library import find_library
 from omni_kit.upgrade import upgrade
 from omni_kit.upgrade.result import Bump, ModelUpgrade, StageResult
@@ -60,7 +61,7 @@ def test_a_resumed_run_reports_what_the_first_one_merged(plugin: Path) -> None:
     first = upgrade(plugin, where, where, compare=False)
     (outcome,) = first.models[0].configs
     kept = [one.as_json() for one in outcome.patches]
-    kept[0] |= {"status": "merged", "reason": "1 line of upstream's came in, 0 went"}
+    kept[0] |= {"status": "merged", "reason": "1 upstream line added, 0 removed"}
     kept.append({"target": "OlmoeGone.forward", "status": "dropped", "reason": "upstream does the same since 6.0"})
     outcome.continue_from(kept)
     assert (first.models[0].count("merged"), first.models[0].count("dropped")) == (1, 1)
@@ -82,3 +83,16 @@ def test_a_resumed_run_takes_over_the_stages_of_unchanged_models(plugin: Path) -
     (plugin / "README.md").write_text("Changed.\n", encoding="utf-8")
     changed = upgrade(plugin, where, where, resume=True, compare=False).models[0]
     assert changed.stages[-1].status == "not tested"
+
+
+def test_a_merge_without_stages_is_not_a_verification() -> None:
+    patch = PatchOutcome(
+        "A.forward", "conflict", "both change it", effects=["Keep the patch: x.", "Take upstream's: y."]
+    )
+    broken = ConfigOutcome("b_patch_gen_config.py", Path("b_patch_gen_config.py"), error="cannot be loaded")
+    config = ConfigOutcome("a_patch_gen_config.py", Path("a_patch_gen_config.py"), [patch])
+    bump = Bump("a 1", "a 2", [ModelUpgrade("a", configs=[config, broken])])
+    assert bump.verdict == "1 model, 1 conflict; not verified"
+    assert bump.models[0].row()[5] == "-"
+    assert "A.forward: both change it. Keep the patch: x. Take upstream's: y." in bump.markdown()
+    assert "b_patch_gen_config.py: cannot be loaded" in bump.page()

@@ -5,6 +5,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
+from omni_kit.errors import Refusal
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.porting.labels import guiding_methods
@@ -306,6 +307,61 @@ def test_branches_that_depend_on_the_input_or_call_one_kernel_are_kept(test: str
     own = f"{HEADS}if {test}:\n    y = {other}\nelse:\n    y = {again}\nreturn self.o(y)"
     found = ported(tmp_path, attention(f"{SPLIT}\nself.mode = None", own), f"{HEAD}import flash_attn\n")
     assert "if " in found.text.partition("__call__")[2].partition("class ")[0]
+
+
+TWO_VERSIONS = """MODE = None
+try:
+    try:
+        from flash_attn_interface import flash_attn_func
+        MODE = 'third'
+    except ImportError:
+        from flash_attn import flash_attn_func
+        MODE = 'second'
+except ImportError:
+    import torch.nn.functional as F
+    MODE = 'plain'
+
+
+def attend(q, k, v):
+    if MODE == 'third':
+        return flash_attn_func(q, k, v)[0]
+    elif MODE == 'second':
+        return flash_attn_func(q, k, v)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+class OwnProcessor:
+    def __call__(self, attn, q, k, v):
+        return attend(q, k, v)
+
+
+"""
+
+
+def test_a_function_of_several_packages_and_a_processor_of_the_authors_use_the_dispatch(tmp_path: Path) -> None:
+    """Two of the branches call functions of one name, and torch's functions are imported by a handler."""
+    rest = "    else:\n        return F.scaled"
+    head = "import torch\nimport torch.nn as nn\n" + TWO_VERSIONS.replace("    return F.scaled", rest)
+    made = f"{SPLIT}\nself.processor = OwnProcessor()"
+    found = ported(
+        tmp_path, attention(made, "return self.o(self.processor(self, self.q(x), self.k(x), self.v(x)))"), head
+    )
+    assert "flash_attn" not in found.text
+    assert "MODE" not in found.text
+    assert "attend(q, k, v, backend=self._attention_backend" in found.text
+    assert not [one for one in found.todo if "processor" in str(one)]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_code_that_authors_compile_is_refused(compiled: bool, tmp_path: Path) -> None:
+    made = "load(name='kernels', sources=['kernels.cu'])" if compiled else "None"
+    head = f"{HEAD}from torch.utils.cpp_extension import load\nKERNELS = {made}\n"
+    text = attention(SPLIT, f"{ASKED.replace('return', 'y = KERNELS.run(y) if KERNELS else y' + chr(10) + 'return')}")
+    if compiled:
+        with pytest.raises(Refusal, match=r"Net needs C\+\+ or CUDA code compiled at .*m\.py:5"):
+            ported(tmp_path, text, head)
+    else:
+        assert "KERNELS = None" in ported(tmp_path, text, head).text
 
 
 DATACLASS = """

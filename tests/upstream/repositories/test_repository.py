@@ -1,5 +1,6 @@
 """The folder that a repository's imports start from."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,12 @@ def test_relative_imports_need_folders_around_them(tmp_path: Path, line: str, ro
     (tmp_path / "models" / "parts.py").write_text("class Block: ...\n")
     (tmp_path / "models" / "net.py").write_text(f"{line}\n")
     assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()
+
+
+@pytest.mark.parametrize(("name", "found"), [("helpers", True), ("json", False), ("torch", False)])
+def test_programs_import_files_next_to_them_by_plain_names(name: str, found: bool, tmp_path: Path) -> None:
+    """A file called like an installed module is not taken for it."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / f"{name}.py").write_text("class Block: ...\n")
+    repository = replace(repository_of(tmp_path / "models" / f"{name}.py"), root=tmp_path.resolve())
+    assert (repository.module_file(name) is not None) is found

@@ -73,12 +73,14 @@ def _run(given: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+_RESUMED = {"convert": "finished shards are kept", "upgrade": "passed stages are kept"}  # commands with --resume
+
+
 def _interrupted(given: list[str]) -> OmniKitError:
-    """Written so far, and the command to resume."""
-    again = given
-    if "convert" in given and "--resume" not in given:
-        again = [*given, "--resume"]
-    kept = "finished shards are kept" if again != given else "no file is half written"
+    """Return what an interrupted command kept, and the command to resume."""
+    kept = _RESUMED.get(next(iter(given), ""))
+    again = [*given, "--resume"] if kept and "--resume" not in given else given
+    kept = kept or "no file is half written"
     return Interrupted("interrupted", f"{kept}; resume with: {shlex.join(['omni-kit', *again])}")
 
 

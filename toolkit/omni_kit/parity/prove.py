@@ -35,7 +35,6 @@ class PlacedFault:
     holders: tuple[str, ...]
     what: str
     stored: bool
-    everywhere: bool
     method: tuple[str, int, int] | None = None
 
     def raises(self, error: str) -> bool:
@@ -159,7 +158,7 @@ def _judged(faulty: Case, fault: PlacedFault) -> InjectionResult:
             failed.append(level)
         if faulty.divergence is not None:
             break
-    if not failed and (_unheard(faulty, fault) or (fault.everywhere and _silent(faulty))):
+    if not failed and (_silent(faulty) or _unheard(faulty, fault)):
         return InjectionResult(str(fault), fault.kind, fault.module, idle=True)
     blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty)
     holders = (*fault.holders, fault.module)
@@ -168,16 +167,13 @@ def _judged(faulty: Case, fault: PlacedFault) -> InjectionResult:
 
 
 def _unheard(faulty: Case, fault: PlacedFault) -> bool:
-    """Nothing that the model answers depends on what is wrong: upstream's has no gradient there, or the modules show
-    it and what follows them is, bit for bit, what it was.
-    """
+    """Return whether upstream's outputs have no gradient where the fault is."""
     if Ability.gradient in faulty.offers:
         parameters = faulty.pair.ran()
         idle = {*unexercised(parameters, faulty.pair.results_of(REFERENCE, "gradients"))}
         inside = [name for name in parameters if any(name.startswith(f"{holder}.") for holder in fault.holders)]
-        if inside and idle.issuperset(inside):
-            return True
-    return judge("modules", faulty).status == "pass" and bool(faulty.notes) and _silent(faulty)
+        return bool(inside) and idle.issuperset(inside)
+    return False
 
 
 def _silent(faulty: Case) -> bool:

@@ -39,6 +39,11 @@ class SourceFile:
         return self.text.split("\n")
 
     @cached_property
+    def code(self) -> str:
+        """The text as ast writes it: without comments, each statement on one line."""
+        return ast.unparse(self.tree)
+
+    @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
         """The classes at the top level, by name; those under `if` and `try` count, and of two the later one."""
         return {node.name: node for node in _top_level(self.tree.body) if isinstance(node, ast.ClassDef)}

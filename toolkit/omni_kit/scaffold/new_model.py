@@ -12,7 +12,6 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import check_name, inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.record import ANSWERS, BASE, digest, dump_answers, dump_base, is_written, load_answers
-from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import left_open, render, templates_of, with_marks
 from omni_kit.scaffold.write import FileChange, compare, read_existing, write
 from omni_kit.targets.protocol import (
@@ -283,6 +282,8 @@ def _verdict(subject: Subject) -> LayoutVerdict | None:
 def _edited(into: Path, plan: IntegrationPlan) -> dict[str, str]:
     texts: dict[str, str] = {}
     for edit in plan.edits:
+        from omni_kit.scaffold.codemods import apply_edit  # which reads with libcst: a plugin need not wait for it
+
         text = texts.get(edit.path) or read_existing(into, edit.path)
         if text is None:
             raise BadInput(f"{into / edit.path} does not exist", "is --into the root of a checkout?")

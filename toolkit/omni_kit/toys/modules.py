@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from omni_kit.toys.configs.language import toy_config
@@ -13,6 +14,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, EXPERT_SIZES, expert_parameters, text_config
 
 
+@lru_cache(maxsize=4)
 def with_experts(model: UpstreamModel) -> UpstreamModel:
     """Return a model known by its name alone with its experts, where its config class leaves their number open, or 1.
 

@@ -14,7 +14,7 @@ from torch import nn
 
 _SPREAD = 0.2  # of norms and biases around their initial value
 _EMBEDDING_SCALE = 0.5
-_SMALL = 2**15  # elements of a ramp that is kept
+_SMALL, _LARGE = 2**15, 2**18  # elements of a ramp that is kept among many, and among few
 
 
 def fill(model: nn.Module, salt: int = 0) -> None:
@@ -79,7 +79,7 @@ def shuffled_ramp(name: str, shape: torch.Size | tuple[int, ...]) -> torch.Tenso
     count = math.prod(shape)
     if count > 2**23:
         raise ValueError(f"{name} has {count} elements, more than float32 has distinct values for")
-    shuffled = _kept if count <= _SMALL else _shuffled
+    shuffled = _many if count <= _SMALL else _few if count <= _LARGE else _shuffled
     return shuffled(name, count).clone().reshape(shape)
 
 
@@ -88,7 +88,8 @@ def _shuffled(name: str, count: int) -> torch.Tensor:
     return torch.linspace(-1.0, 1.0, count)[order]
 
 
-_kept = lru_cache(maxsize=1024)(_shuffled)  # variants of a toy have most tensors in common
+# Variants of a toy have most tensors in common.
+_many, _few = lru_cache(maxsize=1024)(_shuffled), lru_cache(maxsize=64)(_shuffled)
 
 
 def nudged(name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -99,7 +99,8 @@ class ModelUpgrade:
         asked = sum(one.status != "not applicable" for one in self.stages)
         counts = [str(self.count(name)) if self.configs else "-" for name in PATCH_STATUSES]
         levels = next((one.levels for one in self.stages if one.levels), "-")
-        return [self.path, *counts, f"{passed} of {asked}", self.older.cell(), levels, f"{self.seconds:.1f}"]
+        stages = f"{passed} of {asked}" if asked else "-"
+        return [self.path, *counts, stages, self.older.cell(), levels, f"{self.seconds:.1f}"]
 
 
 @dataclass
@@ -138,6 +139,9 @@ class Bump:
         """Return how many models are verified and what the upgrade still needs, in one line without a full stop."""
         verified = sum(one.proven for one in self.models)
         line = f"{verified} of {counted(self.models, 'model')} verified"
+        if not any(one.stages for one in self.models):
+            conflicts = sum(one.count("conflict") for one in self.models)
+            line = f"{counted(self.models, 'model')}, {counted(conflicts, 'conflict')}; not verified"
         return f"{line}; the framework's own code needs {counted(self.runtime, 'change')}" if self.runtime else line
 
     def markdown(self) -> str:
@@ -166,11 +170,12 @@ class Bump:
         """Return the details that the table omits, by title."""
         patches = [one for model in self.models for config in model.configs for one in config.patches]
         conflicts = [
-            f"{self._place(one)} {one.target}: {one.reason} {' '.join(one.effects)}"
+            f"{self._place(one)} {one.target}: {' '.join([f'{one.reason}.', *one.effects])}"
             for one in patches
             if one.status == "conflict"
         ]
         merged = [f"{one.target}: {one.reason}" for one in patches if one.status == "merged"]
+        errors = [f"{one.config}: {one.error}" for model in self.models for one in model.configs if one.error]
         changed = [f"{model.path}: {', '.join(model.changed)}" for model in self.models if model.changed]
         dropped = [f"{one.target}: {one.reason}" for one in patches if one.status == "dropped"]
         failed = [
@@ -189,7 +194,8 @@ class Bump:
         runtime = [f"{one.path}:{one.line} {one.what}" for one in self.runtime]
         found = [
             ("Conflicts to decide", conflicts),
-            ("Patches that upstream's changes were merged into", merged),
+            ("Configs that could not be merged", errors),
+            ("Merged patches", merged),
             ("Patches that upstream made unnecessary", dropped),
             ("Other files that changed", changed),
             ("Stages that did not pass", failed),

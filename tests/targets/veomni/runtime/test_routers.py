@@ -48,17 +48,22 @@ class Heron(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("announced", "early", "said"),
-    [(True, False, []), (True, True, ["instead"]), (False, False, ["not announced"])],
+    ("announced", "early", "registered", "said"),
+    [
+        (True, False, "HeronRouter", []),
+        (True, True, "HeronRouter", ["instead"]),
+        (False, False, "HeronRouter", ["not announced"]),
+        (True, False, "HeronRooter", ["HeronRouter reports its choice"]),
+    ],
 )
 def test_replayed_choices_are_announced_and_counted(
-    announced: bool, early: bool, said: list[str], monkeypatch: pytest.MonkeyPatch
+    announced: bool, early: bool, registered: str, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from veomni.utils import moe_monitor, moe_router_replay
 
     supported = moe_router_replay.SUPPORTED_MOE_MODEL_TYPES | ({"heron"} if announced else set())
     monkeypatch.setattr(moe_router_replay, "SUPPORTED_MOE_MODEL_TYPES", supported)
-    known = {*moe_monitor.EXTERNAL_RECORD_ROUTERS, "HeronRouter"}
+    known = {*moe_monitor.EXTERNAL_RECORD_ROUTERS, registered}
     monkeypatch.setattr(moe_monitor, "EXTERNAL_RECORD_ROUTERS", known)
     found = [*router_faults(Heron(early), {"scores": torch.rand(3, 4)})]
     assert len(found) == len(said)

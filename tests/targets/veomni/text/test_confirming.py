@@ -14,7 +14,6 @@ from omni_kit.targets.protocol import Decision, IntegrationPlan
 from omni_kit.targets.veomni.text.confirming import confirmed
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import profile
 from tests.conftest import Models
 
 _PLAIN = "return self.weight * self._norm(x.float()).to(x.dtype)"
@@ -25,7 +24,7 @@ _CENTRED = (
 
 
 def plan_of(model: UpstreamModel) -> IntegrationPlan:
-    sites = find_sites(model, profile(model))
+    sites = find_sites(model)
     decisions = [Decision(f"{one.site} {one.target}", one.decision, one.reason, one.evidence) for one in sites]
     return IntegrationPlan("base", (), decisions=decisions)
 
@@ -44,8 +43,8 @@ def read_as(model: UpstreamModel, class_name: str, body: str) -> UpstreamModel:
 @pytest.mark.parametrize("model_type", ["mixtral", "deepseek_v4", "gemma2", "gpt_oss", "glm4"])
 def test_what_runs_as_it_reads_is_confirmed(model: Models, model_type: str) -> None:
     subject = model(model_type)
-    found = confirmed(subject, profile(subject), plan_of(subject))
-    read = {f"{one.site} {one.target}" for one in find_sites(subject, profile(subject)) if one.read}
+    found = confirmed(subject, plan_of(subject))
+    read = {f"{one.site} {one.target}" for one in find_sites(subject) if one.read}
     for decision in found.decisions:
         assert ("running" in decision.evidence) == (decision.what in read), decision
         if decision.choice in {"patch", "upstream"} and decision.what in read:
@@ -54,7 +53,7 @@ def test_what_runs_as_it_reads_is_confirmed(model: Models, model_type: str) -> N
 
 def test_a_skipped_class_is_run_too(model: Models) -> None:
     subject = model("gemma2")
-    said = {one.what: one.evidence for one in confirmed(subject, profile(subject), plan_of(subject)).decisions}
+    said = {one.what: one.evidence for one in confirmed(subject, plan_of(subject)).decisions}
     assert "; confirmed by running: forward off by" in said["rms-norm Gemma2RMSNorm.forward"]
     assert "; confirmed by running: forward off by" in said["swiglu-mlp Gemma2MLP.forward"]
     assert said["attention Gemma2Attention.forward"].endswith("; confirmed by running")
@@ -66,7 +65,7 @@ def test_a_class_that_runs_otherwise_is_an_error_with_both(model: Models) -> Non
     plan = plan_of(subject)
     assert {one.choice for one in plan.decisions if one.what.startswith("rms-norm")} == {"patch"}
     with pytest.raises(Refusal, match=r"computes weight \* norm\(x\).*running it.*forward off by") as raised:
-        confirmed(subject, profile(subject), plan)
+        confirmed(subject, plan)
     assert "modeling_gemma2.py:" in raised.value.message
 
 
@@ -76,7 +75,7 @@ def test_a_class_that_runs_as_the_kernel_and_reads_otherwise_is_an_error_with_bo
     plan = plan_of(subject)
     assert {one.choice for one in plan.decisions if one.what.startswith("rms-norm")} == {"skip"}
     with pytest.raises(Refusal, match=r"does not compute weight \* norm\(x\): .*running it.*both agree") as raised:
-        confirmed(subject, profile(subject), plan)
+        confirmed(subject, plan)
     assert "modeling_llama.py:" in raised.value.message
 
 
@@ -84,7 +83,7 @@ def test_another_version_than_the_installed_one_is_only_read(model: Models, tmp_
     subject = model("llama")
     other = replace(subject, library=Library("transformers", tmp_path))
     plan = plan_of(subject)
-    assert confirmed(other, profile(subject), plan) == plan
+    assert confirmed(other, plan) == plan
 
 
 def test_new_model_confirms_and_a_dry_run_does_not(tmp_path: Path) -> None:

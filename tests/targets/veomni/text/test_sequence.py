@@ -26,13 +26,13 @@ FAILS = {
 @pytest.mark.parametrize("model_type", PASSES)
 def test_where_it_passes(model_type: str) -> None:
     subject = open_source(model_type)
-    assert cut_sequences(subject.model, find_sites(subject.model, subject.profile))[0]
+    assert cut_sequences(subject.model, find_sites(subject.model))[0]
 
 
 @pytest.mark.parametrize("model_type", FAILS)
 def test_where_it_fails(model_type: str) -> None:
     subject = open_source(model_type)
-    fits, reason, _ = cut_sequences(subject.model, find_sites(subject.model, subject.profile))
+    fits, reason, _ = cut_sequences(subject.model, find_sites(subject.model))
     assert not fits
     assert FAILS[model_type] in reason
 
@@ -53,13 +53,13 @@ TAKEN_FOR_ONE = {
 @pytest.mark.parametrize("model_type", KEPT_APART)
 def test_packed_sequences_are_kept_apart(model_type: str) -> None:
     subject = open_source(model_type)
-    assert kept_apart(subject.model, find_sites(subject.model, subject.profile))[0]
+    assert kept_apart(subject.model, find_sites(subject.model))[0]
 
 
 @pytest.mark.parametrize("model_type", TAKEN_FOR_ONE)
 def test_packed_sequences_are_one(model_type: str) -> None:
     subject = open_source(model_type)
-    kept, reason, _ = kept_apart(subject.model, find_sites(subject.model, subject.profile))
+    kept, reason, _ = kept_apart(subject.model, find_sites(subject.model))
     assert not kept
     assert TAKEN_FOR_ONE[model_type] in reason
 
@@ -79,7 +79,7 @@ RUN_ON_WHOLE = {
 @pytest.mark.parametrize("model_type", RUN_ON_WHOLE)
 def test_layers_that_carry_a_state_run_on_whole_samples(model_type: str) -> None:
     subject = open_source(model_type)
-    whole, sites = layers_on_whole_samples(subject.model), find_sites(subject.model, subject.profile)
+    whole, sites = layers_on_whole_samples(subject.model), find_sites(subject.model)
     assert whole == RUN_ON_WHOLE[model_type]
     if whole:
         assert not kept_apart(subject.model, sites)[0]
@@ -102,7 +102,7 @@ def test_a_list_that_is_none_is_no_list(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model_type": "llama", "layer_types": 2.5}))
     subject = open_source(str(config))
-    assert cut_sequences(subject.model, find_sites(subject.model, subject.profile))[0]
+    assert cut_sequences(subject.model, find_sites(subject.model))[0]
 
 
 @pytest.mark.parametrize(("model_type", "where"), [("paligemma", "PaliGemma"), ("gemma3", "Gemma3"), ("llava", "")])

@@ -24,7 +24,7 @@ from tests.conftest import Models, first
 
 def decisions(model: UpstreamModel) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for site in find_sites(model, profile(model)):
+    for site in find_sites(model):
         assert site.reason
         assert site.evidence
         found.setdefault(site.site, set()).add(site.decision)
@@ -54,7 +54,7 @@ def test_standard_moe_is_patched_everywhere(model: Models, model_type: str) -> N
 def test_replay_follows_the_choice_of_experts(
     model: Models, model_type: str, target: str, router: tuple[str, str]
 ) -> None:
-    (site,) = (one for one in find_sites(model(model_type), profile(model(model_type))) if one.site == "router-replay")
+    (site,) = (one for one in find_sites(model(model_type)) if one.site == "router-replay")
     assert (site.target, site.router) == (target, router)
 
 
@@ -63,10 +63,10 @@ def test_replay_is_skipped_and_said_where_veomni_is_not_installed(
 ) -> None:
     subject = model("olmoe")
     monkeypatch.setattr("omni_kit.targets.veomni.text.replay.find_spec", lambda name: None)
-    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "router-replay")
+    (site,) = (one for one in find_sites(subject) if one.site == "router-replay")
     assert (site.target, site.decision) == ("OlmoeTopKRouter.forward", "skip")
     assert "VeOmni is not installed" in site.reason
-    patched = [one.target for one in derive_patches(subject, find_sites(subject, profile(subject))).patches]
+    patched = [one.target for one in derive_patches(subject, find_sites(subject)).patches]
     assert "OlmoeTopKRouter.forward" not in patched
 
 
@@ -84,7 +84,7 @@ def test_replay_is_skipped_and_said_where_veomni_is_not_installed(
     ),
 )
 def test_products_in_float32_are_kept_from_autocast(model: Models, model_type: str, targets: list[str]) -> None:
-    found = find_sites(model(model_type), profile(model(model_type)))
+    found = find_sites(model(model_type))
     assert [one.target for one in found if one.site == "router-precision"] == targets
 
 
@@ -114,7 +114,7 @@ def test_standard_dense_has_no_moe_sites(model: Models, model_type: str) -> None
 )
 def test_what_differs_is_left_alone(model: Models, model_type: str, site: str, reason: str) -> None:
     subject = model(model_type)
-    skipped = [s for s in find_sites(subject, profile(subject)) if s.site == site and s.decision == "skip"]
+    skipped = [s for s in find_sites(subject) if s.site == site and s.decision == "skip"]
     assert skipped
     assert re.search(reason, skipped[0].reason)
 
@@ -176,19 +176,19 @@ def test_a_class_that_is_chosen_before_it_is_called_is_built(model: Models) -> N
 
 @pytest.mark.parametrize(("name", "router"), [("granitemoe", "GraniteMoeTopKGating"), ("jetmoe", "JetMoeTopKGating")])
 def test_the_router_is_no_class_of_experts(model: Models, name: str, router: str) -> None:
-    (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "router")
+    (site,) = (one for one in find_sites(model(name)) if one.site == "router")
     assert site.target == router
 
 
 def test_a_norm_without_weight_is_said_to_have_none(model: Models) -> None:
-    found = find_sites(model("deepseek_v4"), profile(model("deepseek_v4")))
+    found = find_sites(model("deepseek_v4"))
     reasons = {one.target: one.reason for one in found if one.site == "rms-norm"}
     assert reasons["DeepseekV4UnweightedRMSNorm.forward"].startswith("has no weight")
 
 
 @pytest.mark.parametrize("name", first(2, ["granitemoe", "jetmoe", "deepseek_v4", "stablelm", "deepseek_v3"]))
 def test_reasons_tell_of_the_code_and_not_of_what_evaluates_it(model: Models, name: str) -> None:
-    for site in find_sites(model(name), profile(model(name))):
+    for site in find_sites(model(name)):
         assert not re.search(r"gufunc|[A-Z]\w+Error|operands could not|uses config$", site.reason), site
         if site.read == "unreadable" and site.site != "swiglu-mlp":
             assert re.search(r"\.py:\d+ ", site.reason), site
@@ -200,7 +200,7 @@ def changed(model: UpstreamModel, old: str, new: str) -> dict[str, Site]:
     text = model.source.text.replace(old, new)
     source = SourceFile(model.library, model.source.module, model.source.path, text, ast.parse(text))
     other = replace(model, source=source)
-    return {one.site: one for one in find_sites(other, profile(other))}
+    return {one.site: one for one in find_sites(other)}
 
 
 def test_the_bias_of_a_layer_that_has_none_is_none(model: Models) -> None:
@@ -220,7 +220,7 @@ def test_two_clamps_are_named_with_their_lines(library: Library, tmp_path: Path)
     subject = mutated(
         library, tmp_path, "self.act_fn(gate) * up", "self.act_fn(gate.clamp(max=0.7)) * up.clamp(min=-0.7)"
     )
-    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "experts")
+    (site,) = (one for one in find_sites(subject) if one.site == "experts")
     assert "`gate.clamp(max=0.7)` (transformers/models/olmoe/modeling_olmoe.py:" in site.reason
     assert "`up.clamp(min=-0.7)` (transformers/models/olmoe/modeling_olmoe.py:" in site.reason
 
@@ -228,7 +228,7 @@ def test_two_clamps_are_named_with_their_lines(library: Library, tmp_path: Path)
 def test_another_place_of_rounding_is_named(library: Library, tmp_path: Path) -> None:
     old = "return self.weight * hidden_states.to(input_dtype)"
     subject = mutated(library, tmp_path, old, "return (self.weight * hidden_states).to(input_dtype)")
-    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "rms-norm")
+    (site,) = (one for one in find_sites(subject) if one.site == "rms-norm")
     assert site.decision == "skip"
     assert "`self.weight * hidden_states` (transformers/models/olmoe/" in site.reason
 
@@ -247,8 +247,13 @@ SCALED = f"{HEAD}\n        logits = logits / self.config.router_aux_loss_coef"
 ]))  # fmt: skip
 def test_a_fused_loss_takes_scaled_hidden_states(library: Library, tmp_path: Path, new: str, decision: str) -> None:
     subject = mutated(library, tmp_path, HEAD, new)
-    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "causal-lm-loss")
+    (site,) = (one for one in find_sites(subject) if one.site == "causal-lm-loss")
     assert site.decision == decision, site.reason
+
+
+def test_the_head_of_a_model_with_media_is_found_without_a_config_of_a_tower(model: Models) -> None:
+    (site,) = (one for one in find_sites(model("chameleon")) if one.site == "causal-lm-loss")
+    assert (site.target, site.decision) == ("ChameleonForConditionalGeneration.forward", "adapt")
 
 
 def test_another_activation_is_seen(model: Models) -> None:
@@ -261,7 +266,7 @@ def test_another_activation_is_seen(model: Models) -> None:
 def test_patches_are_upstream_with_a_guard(model: Models, model_type: str) -> None:
     """Taking the guards out of a patched norm, MLP, rotary or experts gives upstream's own body back."""
     subject = model(model_type)
-    derived = derive_patches(subject, find_sites(subject, profile(subject)))
+    derived = derive_patches(subject, find_sites(subject))
     assert derived.patches
     for patch in derived.patches:
         tree = ast.parse(patch.text).body[0]
@@ -296,7 +301,7 @@ def _upstream(model: UpstreamModel, target: str) -> "ast.FunctionDef | ast.Class
 def test_fused_loss_keeps_upstreams_outputs(model: Models, model_type: str) -> None:
     """Every field that upstream returns is still returned, and one more."""
     subject = model(model_type)
-    derived = derive_patches(subject, find_sites(subject, profile(subject)))
+    derived = derive_patches(subject, find_sites(subject))
     patch = next(p for p in derived.patches if p.target.endswith("ForCausalLM.forward"))
     before = _upstream(subject, patch.target)
     after = ast.parse(patch.text).body[0]
@@ -313,7 +318,7 @@ def test_fused_loss_keeps_upstreams_outputs(model: Models, model_type: str) -> N
 
 def test_only_used_slots_are_declared(model: Models) -> None:
     subject = model("gemma3_text")
-    derived = derive_patches(subject, find_sites(subject, profile(subject)))
+    derived = derive_patches(subject, find_sites(subject))
     assert derived.slots == (SLOTS["rotary"],)
     assert derived.outputs == ()
 
@@ -363,7 +368,7 @@ def test_attention_that_veomni_would_change_is_named(model: Models, name: str, s
 def test_routers_are_told_by_what_they_compute(model: Models) -> None:
     told = {}
     for name in ("mixtral", "olmoe", "gpt_oss", "deepseek_v3"):
-        (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "router")
+        (site,) = (one for one in find_sites(model(name)) if one.site == "router")
         assert site.decision == "skip"
         told[name] = site.reason.partition("weighs experts by ")[2]
     assert told["mixtral"] == told["gpt_oss"] == "the largest softmax scores, renormalised"
@@ -389,7 +394,7 @@ def test_children_begin_as_upstream_has_them_where_transformers_asks_whose_code_
 def test_experts_whose_number_is_left_open_have_those_of_a_toy() -> None:
     for name, decision in (("dots1", "patch"), ("hunyuan_v1_moe", "patch"), ("gemma4_text", "skip")):
         subject = with_experts(open_source(name).model)
-        (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "experts")
+        (site,) = (one for one in find_sites(subject) if one.site == "experts")
         assert site.decision == decision
     for name in ("deepseek_v3", "llama"):
         subject = open_source(name).model
@@ -398,7 +403,7 @@ def test_experts_whose_number_is_left_open_have_those_of_a_toy() -> None:
 
 @pytest.mark.parametrize(("name", "named"), [("phi3", "partial_rotary_factor is 1"), ("gpt_oss", "half as wide")])
 def test_tables_of_another_width_are_named(model: Models, name: str, named: str) -> None:
-    (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "rotary")
+    (site,) = (one for one in find_sites(model(name)) if one.site == "rotary")
     assert site.decision == "skip"
     assert named in site.reason
 
@@ -411,7 +416,7 @@ def test_tables_of_another_width_are_named(model: Models, name: str, named: str)
     ],
 )
 def test_experts_of_every_kind_are_told(model: Models, name: str, experts: str, router: str) -> None:
-    found = {one.site: one for one in find_sites(model(name), profile(model(name)))}
+    found = {one.site: one for one in find_sites(model(name))}
     assert found["experts"].decision == "skip"
     assert experts in found["experts"].reason
     assert found["router"].target == router

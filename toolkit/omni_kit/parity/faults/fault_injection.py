@@ -32,14 +32,8 @@ class Place:
 
     def described(self) -> dict[str, Any]:
         """For the other process."""
-        held = self.fault if isinstance(self.fault, StateFault) else None
         where = {"kind": self.fault.name, "module": self.module, "what": self.what, "holders": self.holders}
-        return {
-            **where,
-            "stored": held is not None and held.stored,
-            "everywhere": held is not None and held.everywhere,
-            "method": self._method(),
-        }
+        return {**where, "stored": isinstance(self.fault, StateFault) and self.fault.stored, "method": self._method()}
 
     def _method(self) -> tuple[str, int, int] | None:
         """The file's name, and the first and the last line of the method whose code is changed."""

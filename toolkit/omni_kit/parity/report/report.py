@@ -142,7 +142,7 @@ class InjectionResult:
         detected_by: the levels that failed; "error" where the model did not even run.
         blamed: the module that the report would have named.
         located: that is the module with the fault, or the nearest one around it that upstream has, too.
-        idle: the fault changed no value: on this toy, the line does nothing.
+        idle: the fault changed no value, or no bit of an output or gradient: on this toy, the line does nothing.
     """
 
     name: str

@@ -99,10 +99,12 @@ def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[
             new |= moved
         elif lost and lost == set(names) and homes.keys() == lost and len(set(homes.values())) == 1:
             edits.append(Edit(module.start_of(node), module.end_of(node), f'"{homes.popitem()[1]}"'))
-    lines = sorted({line for name in new if (line := _import_of(name, upstreams)) is not None})
-    if lines:
+    wanted: dict[str, list[str]] = {}
+    for start, imported in sorted(filter(None, (_import_of(name, upstreams) for name in new))):
+        wanted.setdefault(start, []).append(imported)
+    if wanted:
         last = _last_import(module, upstreams[0].module.name.partition(".")[0])
-        edits.append(Edit(last, last, "".join(lines)))
+        edits.append(Edit(last, last, "".join(f"{start} {', '.join(names)}\n" for start, names in wanted.items())))
     return splice(text, edits)
 
 
@@ -115,15 +117,16 @@ def _home(name: str, upstreams: list[Upstream]) -> str | None:
     return None
 
 
-def _import_of(name: str, upstreams: list[Upstream]) -> str | None:
+def _import_of(name: str, upstreams: list[Upstream]) -> tuple[str, str] | None:
+    """Return the start of the import that binds a name ("from a.b import", "import") and what it imports."""
     for upstream in upstreams:
         if upstream.module.get(name) is not None:
-            return f"from {upstream.module.name} import {name}\n"
+            return f"from {upstream.module.name} import", name
         found = binding(upstream.module, name)
         if found is not None:
             module, original, alias = found
             as_name = f" as {alias}" if alias else ""
-            return f"from {module} import {original}{as_name}\n" if original else f"import {module}{as_name}\n"
+            return (f"from {module} import", original + as_name) if original else ("import", module + as_name)
     return None
 
 

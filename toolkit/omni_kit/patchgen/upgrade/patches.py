@@ -445,7 +445,7 @@ def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
     if text != ours:
         was, now = ours.splitlines(), text.splitlines()
         came, went = (sum(one not in other for one in side) for side, other in ((now, was), (was, now)))
-        parts.append(f"{counted(came, 'line')} of upstream's came in, {went} went")
+        parts.append(f"{counted(came, 'upstream line')} added, {went} removed")
     return "; ".join(parts)
 
 

@@ -15,7 +15,15 @@ from omni_kit.toys.batches.pictures import tower
 from omni_kit.toys.batches.protocol import Batch, CallScenario, Preparation, Run
 from omni_kit.toys.batches.scenarios import media_ways, prepared_ways, text_beside_media, text_ways
 from omni_kit.toys.batches.scenes import APART, SHARED, with_kinds
-from omni_kit.toys.batches.vision import BY_TOKEN, GETTERS, kinds_taken, kinds_untried, media_inputs, samples_of
+from omni_kit.toys.batches.vision import (
+    BY_TOKEN,
+    GETTERS,
+    kinds_taken,
+    kinds_untried,
+    media_inputs,
+    samples_of,
+    why_none_taken,
+)
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -93,8 +101,10 @@ def sees(part: Any) -> bool:
     """
     if all(tower(part, getter) is None for getter in GETTERS.values()):
         return False
-    if not kinds_taken(part, text_tokens(part.config)):
-        raise BadInput(f"no media could be derived that {type(part).__name__} accepts")
+    tokens = text_tokens(part.config)
+    if not kinds_taken(part, tokens):
+        why = why_none_taken(part, tokens)
+        raise BadInput(f"no media could be derived that {type(part).__name__} accepts{f': {why}' if why else ''}")
     return True
 
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from omni_kit.isolation.failures import one_line
 from omni_kit.toys.batches.pictures import Form, forms, tower
 from omni_kit.toys.batches.scenes import EVERYTHING, Rows
 from omni_kit.toys.tensors import Tensors
@@ -95,6 +96,11 @@ def kinds_taken(model: Any, text_tokens: list[int]) -> str:
     return ("|" if media.apart else "").join(media.taken)
 
 
+def why_none_taken(model: Any, text_tokens: list[int]) -> str:
+    """Return the error of the likeliest form of media that a model refused; empty if no form was tried."""
+    return next(iter(_media_of(model, text_tokens).refusals), "")
+
+
 def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
     """The media that a model has a method and a placeholder for, and of which it accepted none, or not together."""
     media = _media_of(model, text_tokens)
@@ -117,6 +123,7 @@ class _Medium:
         token: what stands in the text for each feature: films may take that of pictures.
         by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
         more: what forward adds to the features of a film, in tokens.
+        counted: number of a piece -> its tokens, as the model counted them.
     """
 
     form: Form
@@ -124,6 +131,13 @@ class _Medium:
     token: int
     by_frame: bool = False
     more: int = 0
+    counted: dict[int, int] = field(default_factory=dict, compare=False)
+
+    def tokens(self, model: Any, number: int) -> int:
+        """Return the number of placeholders of the n-th piece; the model is called the first time."""
+        if number not in self.counted:
+            self.counted[number] = self.form.tokens(model, self.getter, number, self.token)
+        return self.counted[number] + self.more
 
 
 @dataclass
@@ -133,12 +147,18 @@ class _Media:
     Attributes:
         taken: letter -> how it takes them; None for sounds in windows, with films that have some.
         apart: one forward takes pictures or films, and not both: one placeholder stands for either.
+        refusals: the first error of a form that the model does not accept; empty if none was refused.
     """
 
     model: Any
     text: list[int]
     taken: dict[str, _Medium | None] = field(default_factory=dict)
     apart: bool = False
+    refusals: list[str] = field(default_factory=list)
+
+    def refuse(self, error: Exception) -> None:
+        """Keep the first error as text, because an error refers to the model."""
+        self.refusals += [] if self.refusals else [one_line(error)]
 
     @property
     def tokens(self) -> MediaTokens:
@@ -146,45 +166,48 @@ class _Media:
 
 
 # What was found of each model; no value may refer to its model.
-_KNOWN: WeakKeyDictionary[Any, tuple[dict[str, _Medium | None], bool]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Any, tuple[dict[str, _Medium | None], bool, list[str]]] = WeakKeyDictionary()
 _RUNS = ((False, 0), (True, 0), (False, 1))  # by_frame and more of films
 GETTERS = {"I": "get_image_features", "V": "get_video_features", "S": "get_audio_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
     """Return the media that a model takes, found by trying once."""
-    media = _Media(model, text, *_KNOWN.get(model, ({}, False)))
+    media = _Media(model, text, *_KNOWN.get(model, ({}, False, [])))
     if model not in _KNOWN:
         image, video = media.tokens.image, media.tokens.video
         media.taken |= _first_accepted(media, "I", [image])
         media.taken |= _first_accepted(media, "V", [video, image]) if video is not None else {}
-        media.apart = {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",)))
+        media.apart = {*media.taken} == {*"IV"} and _refusal(model, _written(media, ("TITVT",))) is not None
         windowed = "feature_attention_mask" in inspect.signature(model.forward).parameters
         if media.tokens.audio is not None and windowed and _window(model.config) is not None:
             media.taken["S"] = None
         else:
             media.taken |= _first_accepted(media, "S", [media.tokens.audio])
-        _KNOWN[model] = media.taken, media.apart
+        _KNOWN[model] = media.taken, media.apart, media.refusals
     return media
 
 
 def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
     """The first form of a kind of which the model accepts one and two in a text; nothing if it accepts none."""
-    known = [token for token in tokens if token is not None]
+    known, rows = [token for token in tokens if token is not None], (f"T{letter}T", f"T{letter}T{letter}")
     for first in forms(media.model, GETTERS[letter]):
         form: Form | None = first
         while form is not None:
             error = ""
-            for token, how in product(known, _RUNS if letter == "V" else _RUNS[:1]):
-                tried = {letter: _Medium(form, GETTERS[letter], token, *how)}
-                one = _Media(media.model, media.text, {**tried})
+            counted: dict[int, dict[int, int]] = {token: {} for token in known}
+            for token, (by_frame, more) in product(known, _RUNS if letter == "V" else _RUNS[:1]):
+                medium = _Medium(form, GETTERS[letter], token, by_frame, more, counted[token])
+                one = _Media(media.model, media.text, {letter: medium})
                 try:
-                    batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
+                    refusal = next(filter(None, (_refusal(one.model, _written(one, (row,))) for row in rows)), None)
                 except _REFUSED as refused:
+                    media.refuse(refused)
                     error = str(refused)
                     break  # whatever stands around it in the text
-                if all(_accepted(media.model, batch) for batch in batches):
-                    return {**tried}
+                if refusal is None:
+                    return one.taken
+                media.refuse(refusal)
             form = form.fitted(error)
     return {}
 
@@ -192,8 +215,8 @@ def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dic
 _REFUSED = (AttributeError, AssertionError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError)
 
 
-def _accepted(model: Any, batch: Tensors) -> bool:
-    """Return whether the model answers to a batch."""
+def _refusal(model: Any, batch: Tensors) -> Exception | None:
+    """Return the error with which a model refuses a batch; None if it does not."""
     (sample,) = samples_of(batch)
     named = inspect.signature(model.forward).parameters
     device = next(model.parameters()).device
@@ -201,9 +224,9 @@ def _accepted(model: Any, batch: Tensors) -> bool:
     try:
         with torch.no_grad():
             model(**fed, use_cache=False)
-    except _REFUSED:
-        return False
-    return True
+    except _REFUSED as error:
+        return error
+    return None
 
 
 def _written(media: _Media, rows: Rows) -> Tensors:
@@ -253,8 +276,7 @@ class _Writer:
         """The placeholder of the next piece, and how many of it."""
         medium = self._media.taken[letter]
         assert medium is not None
-        count = medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]), medium.token)
-        return medium.token, count + medium.more
+        return medium.token, medium.tokens(self._media.model, len(self._owners[letter]))
 
     def _sound(self, row: _Row) -> None:
         if self._media.taken["S"] is not None:

@@ -12,6 +12,7 @@ from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dott
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
 
 STAR = "*"
+_TORCH = "torch"
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,8 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
         classes = any(isinstance(one, ast.ClassDef | ast.FunctionDef) for one in ast.walk(node))
         if own or classes or not (stored or isinstance(node, ast.Try) or _asks_for_package(node.test)):
             continue
-        aliases = [alias for one in imported for alias in one.names]
+        optional = [one for one in imported if {name.partition(".")[0] for name in plain_modules(one)} != {_TORCH}]
+        aliases = [alias for one in optional for alias in one.names]  # torch is always there: its names are imports
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found

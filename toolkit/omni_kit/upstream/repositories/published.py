@@ -16,7 +16,6 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.interpolated import interpolated
-from omni_kit.upstream.repositories.numbers import worked_out
 from omni_kit.upstream.repositories.repository import Repository
 
 _MOST_FILES, _MOST_BYTES = 2000, 300_000
@@ -135,6 +134,8 @@ def _keywords(call: ast.Call) -> dict[str, Any]:
 
 def _computed(call: ast.Call, source: SourceFile, names: Collection[str]) -> dict[str, Any]:
     """The values of a call's arguments that are worked out from numbers, of those with these names."""
+    from omni_kit.upstream.repositories.numbers import worked_out  # with numpy, which only authors' files need
+
     nodes = {one.arg: one.value for one in call.keywords if one.arg in names and literal(one.value) is UNKNOWN}
     known = ((str(name), worked_out(node, source)) for name, node in nodes.items())
     return {name: value for name, value in known if value is not UNKNOWN}

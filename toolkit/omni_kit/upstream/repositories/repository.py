@@ -6,8 +6,9 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.machinery import PathFinder
 from itertools import takewhile
 from pathlib import Path
 
@@ -31,9 +32,11 @@ class Repository(Library):
         name: always "repository".
         root: its folder; modules are named from there, or from `src` below it.
         own: the package in it that is the authors', where others lie next to it; all of it without one.
+        script_folder: the folder of the file that is read: a program imports modules next to it by their plain names.
     """
 
     own: Path | None = None
+    script_folder: Path | None = None
 
     @cached_property
     def version(self) -> str:
@@ -57,7 +60,8 @@ class Repository(Library):
 
     def module_file(self, module: str) -> Path | None:
         """The file of a dotted module below one of the places; None of what the authors did not write."""
-        for place in self.places:
+        alone = self.script_folder is not None and not _importable(module.partition(".")[0])
+        for place in (*self.places, *([self.script_folder] if self.script_folder and alone else [])):
             base = place.joinpath(*module.split("."))
             for candidate in (base.with_suffix(".py"), base / "__init__.py"):
                 if module and candidate.is_file() and candidate.resolve().is_relative_to(self.root):
@@ -74,6 +78,15 @@ class Repository(Library):
         place = next(place for place in reversed(self.places) if file.is_relative_to(place))
         parts = file.relative_to(place).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _importable(module: str) -> bool:
+    """Return whether a top-level module is installed: a program's own file does not take its place."""
+    try:
+        return module in sys.stdlib_module_names or PathFinder.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _skipped(place: Path) -> bool:
@@ -100,7 +113,8 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
     candidates = [Repository(REPOSITORY, _without_src(root)) for root in roots]
     found = [sum(one.module_file(name) is not None for name in wanted) for one in candidates]
     best = [one for one, count in zip(candidates, found, strict=True) if count == max(found)]
-    return best[0] if len(best) == 1 else max(best, key=_importers(best[-1], file.resolve()))
+    found_root = best[0] if len(best) == 1 else max(best, key=_importers(best[-1], file.resolve()))
+    return replace(found_root, script_folder=file.resolve().parent)
 
 
 def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:

@@ -34,9 +34,9 @@ _TABLES = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UpstreamModel:
-    """Class of transformers for one config.
+    """Class of transformers for one config; equal to itself alone, so that what is read of it can be kept.
 
     Attributes:
         class_name: the class that the checkpoint's architecture names, else the one that its model_type leads to.

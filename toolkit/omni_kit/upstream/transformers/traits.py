@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from omni_kit.pysource.source import SourceFile
@@ -31,6 +32,7 @@ _MAY_HAVE_EXPERTS = re.compile(r"[eE]xpert|AutoModel|AutoBackbone|load_backbone"
 _NESTED = {"vision_config": "vision", "audio_config": "audio"}
 
 
+@lru_cache(maxsize=4)
 def profile(model: UpstreamModel) -> ModelProfile:
     """Derives the profile from the config and from the modeling source."""
     experts = _experts(model)

@@ -15,7 +15,7 @@ from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.kinds import WITH_EXPERTS
 from omni_kit.upstream.skeleton import Skeleton
-from omni_kit.upstream.transformers.traits import expert_parameters, profile, stacked_parameters
+from omni_kit.upstream.transformers.traits import expert_parameters, stacked_parameters
 
 _BASE = """\
 from torch.distributed.tensor import Shard
@@ -182,7 +182,7 @@ def _fits_kernel(stacked: StackedExperts) -> bool:
     """Return whether upstream's loop over them is what VeOmni's kernel computes; one that is not known may be."""
     if stacked.model is None:
         return True
-    sites = find_sites(stacked.model, profile(stacked.model))
+    sites = find_sites(stacked.model)
     return any(site.site == "experts" and site.decision == "patch" for site in sites)
 
 

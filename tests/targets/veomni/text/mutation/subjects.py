@@ -11,7 +11,6 @@ import torch
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import profile
 from tests.conftest import SIZES
 from tests.targets.veomni.text.mutation.truth import Call, filled, tensor
 
@@ -55,7 +54,7 @@ class Subject:
 
     def decision(self, model: UpstreamModel) -> str:
         """What is decided about its site; of a router, how it is told to route."""
-        found = [one for one in find_sites(model, profile(model)) if one.site == self.site]
+        found = [one for one in find_sites(model) if one.site == self.site]
         owner = self.caller if self.site == "attention" else self.owner
         mine = [one for one in found if not owner or one.target.partition(".")[0] == owner]
         if self.site == "router":
@@ -84,7 +83,7 @@ def _is(node: ast.stmt, name: str) -> bool:
 
 def subjects(model: UpstreamModel, sites: Collection[str] = PATCHED) -> Iterator[Subject]:
     """The functions of a model that are decided for: patched, attending as VeOmni does, or routing in a known way."""
-    for site in find_sites(model, profile(model)):
+    for site in find_sites(model):
         known = site.site == "router" and "by the" in site.reason
         if site.site not in sites or (site.decision == "skip" and not known):
             continue

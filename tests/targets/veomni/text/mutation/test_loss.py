@@ -16,7 +16,6 @@ from omni_kit.targets.veomni.text.loss import OUTPUTS
 from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import profile
 from tests.conftest import SIZES, Models, sampled
 from tests.targets.veomni.text.mutation.truth import definitions
 
@@ -90,7 +89,7 @@ def mutated(model: UpstreamModel, name: str, old: str, new: str) -> UpstreamMode
 
 
 def decision(model: UpstreamModel) -> tuple[str, str]:
-    (site,) = (one for one in find_sites(model, profile(model)) if one.site == "causal-lm-loss")
+    (site,) = (one for one in find_sites(model) if one.site == "causal-lm-loss")
     return site.decision, site.reason
 
 
@@ -131,7 +130,7 @@ def outputs(model: UpstreamModel, labels: bool, patched: bool | None) -> list[to
             method.decorator_list = []  # they look for the file that it stands in
     names = definitions(model.source.module, [owner])
     if patched is not None:
-        sites = [one for one in find_sites(model, profile(model)) if "loss" in one.site]
+        sites = [one for one in find_sites(model) if "loss" in one.site]
         target = f"{model.class_name}.forward"
         (patch,) = [one for one in derive_patches(model, sites).patches if one.target == target]
         for old, new in OUTPUTS.items():

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors
 
 @dataclass(frozen=True)
 class WriteScenarios(Step[list[dict[str, str]]]):
-    """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
+    """Writes the ways of calling the model below `place`, and what it answers to each below `out`.
 
     Answers, for each way, its `name`, and as `error` why upstream itself refuses it; as `wants`, where a framework may,
     because it prepares what this way leaves out, or this machine lacks something.
@@ -35,7 +36,6 @@ class WriteScenarios(Step[list[dict[str, str]]]):
 
     place: Path
     out: Path
-    nudged: Path
 
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
@@ -43,11 +43,7 @@ class WriteScenarios(Step[list[dict[str, str]]]):
             raise TargetFault(f"{type(side.batch_builder).__name__} declares call scenarios, but has none")
         for number, way in enumerate(side.batch_builder.scenarios(side.model)):
             _write(way, self.place / f"{number:03d}")
-        told = [_told(side, way, self.out / name) for name, way in _read(self.place)]
-        with nudging(side.model):
-            again = [_told(side, way, self.nudged / name) for name, way in _read(self.place)]
-        # What a model keeps of an earlier call may be in the way of a later one.
-        return [first if first["error"] else second for first, second in zip(told, again, strict=True)]
+        return [_told(side, way, self.out / name) for name, way in _read(self.place)]
 
 
 @dataclass(frozen=True)
@@ -74,14 +70,19 @@ class Variants(Step[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class RunScenarios(Step[list[dict[str, str]]]):
-    """Calls the model in the ways that were written below `place`; answers as `WriteScenarios`."""
+    """Calls the model in the ways that were written below `place`; answers as `WriteScenarios`.
+
+    With `nudged` every weight is the next float32 number meanwhile.
+    """
 
     place: Path
     out: Path
+    nudged: bool = False
 
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
-        return [_told(side, way, self.out / name) for name, way in _read(self.place)]
+        with nudging(side.model) if self.nudged else nullcontext():
+            return [_told(side, way, self.out / name) for name, way in _read(self.place)]
 
 
 @dataclass(frozen=True)

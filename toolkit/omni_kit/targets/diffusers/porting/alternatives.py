@@ -75,21 +75,24 @@ class _Choice(ast.NodeTransformer):
         apart = len({*map(_kernels, attending)}) == len(attending) > 1
         tests = [test for test, _ in branches if test is not None]
         flags = all(self.decided(test) is not None or self.is_flag(test) for test in tests)
-        if not apart or not flags or any(not _kernels(body) and not _refuses(body) for _, body in branches):
+        runs = self._that_runs(branches)
+        of_file = not any(getattr(one, "id", "") == "self" for test in tests for one in ast.walk(test))
+        known = apart or (of_file and runs is not None and len(attending) > 1)  # a method may set an attribute later
+        if not known or not flags or any(not _kernels(body) and not _refuses(body) for _, body in branches):
             return self.generic_visit(node)
         self.done = True
-        body = self._kept(branches, attending)
+        body = runs or next((one for one in attending if SDPA in _text(one)), attending[0])
         return [inner for one in body for inner in _listed(self.visit(one))]
 
-    def _kept(self, branches: list[tuple[ast.expr | None, list[ast.stmt]]], attending: list[list[ast.stmt]]
-    ) -> list[ast.stmt]:  # fmt: skip
+    def _that_runs(self, branches: list[tuple[ast.expr | None, list[ast.stmt]]]) -> list[ast.stmt] | None:
+        """Return the first branch that attends and whose condition, as all before it, is known."""
         for test, body in branches:
             said = True if test is None else self.decided(test)
             if said is None:
-                break
+                return None
             if said and _kernels(body):
                 return body
-        return next((one for one in attending if SDPA in _text(one)), attending[0])
+        return None
 
 
 def _listed(node: ast.AST | list[ast.stmt] | None) -> list[ast.stmt]:

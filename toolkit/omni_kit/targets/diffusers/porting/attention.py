@@ -181,6 +181,10 @@ def _with_processor(
 ) -> None:
     """A class with attention becomes one that holds layers, and one that computes."""
     init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
+    if forward is None and _method(part.definition, "__call__") is not None:  # a processor, as diffusers has them
+        _dispatch_in_place(part, helpers, closure)
+        done.processors.append(part.name)
+        return
     if forward is None or part.cls is None:
         _dispatch_in_place(part, helpers, closure)
         done.todo.append((part.name, "it inherits forward: give it a processor"))

@@ -11,10 +11,11 @@ import libcst as cst
 from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.syntax import chain, visited
 from omni_kit.upstream.repositories.closure import Closure
-from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.names import Defined, absolute
 
 # How what torch has is written here, longest first.
 _USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
+_COMPILER = "torch.utils.cpp_extension.load"
 _Small = cst.BaseSmallStatement | cst.RemovalSentinel
 _IMPORTS = {"F": "import torch.nn.functional as F", "nn": "import torch.nn as nn", "torch": "import torch"}
 
@@ -71,20 +72,32 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         model: the name of the model's own class.
 
     Raises:
-        Refusal: a definition is of a form that cannot be extracted from its file.
+        Refusal: a definition is of a form that cannot be extracted from its file, or an extension in C++ or CUDA.
     """
+    if compiled := next(filter(None, map(_compiled, closure.definitions)), ""):
+        needs = f"{closure.definitions[-1].name} needs C++ or CUDA code compiled at {compiled}"
+        raise Refusal(f"{needs}: only Python is ported")
     names = _final_names(closure, prefix, model)
     imports: dict[str, None] = {}
     parts = []
     for one in closure.definitions:
         written = {name: names[other] for name, other in closure.uses[one].items()}
-        for name, absolute in closure.foreign[one].items():
-            written[name], line = _usual(one, name, absolute)
+        for name, imported in closure.foreign[one].items():
+            written[name], line = _usual(one, name, imported)
             imports[line] = None
         inlined = {name.partition(".")[0] for name in closure.uses[one]} & one.source.inner_imports.keys()
         node = visited(_parsed(one), WithoutImports(inlined), _Written({**written, one.name: names[one]}))
         parts.append(Part(one, names[one], node))
     return Parts(parts, list(imports))
+
+
+def _compiled(one: Defined) -> str:
+    """Return where a top-level assignment compiles an extension in C++ or CUDA; empty for anything else."""
+    calls = (
+        [node for node in ast.walk(one.node) if isinstance(node, ast.Call)] if isinstance(one.node, ast.Assign) else []
+    )
+    found = (call for call in calls if absolute(one.source, call.func).startswith(_COMPILER))
+    return next((one.source.where(call) for call in found), "")
 
 
 def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str]:

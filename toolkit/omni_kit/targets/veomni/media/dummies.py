@@ -231,7 +231,7 @@ class _Vision:
     @property
     def width(self) -> str:
         """The dimensions of one patch: flat, of one frame or several, or as a small picture, of one or merged."""
-        frames, text = self._named("temporal_patch_size"), ast.unparse(self._model.source.tree)
+        frames, text = self._named("temporal_patch_size"), self._model.source.code
         if _MERGED_PICTURES.search(text):
             return f"{self.merge} * {self.patch}, {self.merge} * {self.patch}, {self.channels}"
         if frames is None and _SMALL_PICTURES.search(text):

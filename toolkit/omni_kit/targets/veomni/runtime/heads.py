@@ -1,6 +1,7 @@
 """Check whether each class that an integration registers can be trained, and gives the outputs of upstream's class."""
 
 import copy
+import inspect
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +15,14 @@ import transformers
 from omni_kit.errors import in_short
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import known_tasks
+from omni_kit.targets.veomni.runtime.loss_arguments import loss_bound
 from omni_kit.toys.batches.language import without_router_loss
 
 _CLOSE = 1e-4
 _ALL = {"output_hidden_states": True}
 _ROWS, _LENGTH, _IGNORED = 1, 8, -100  # samples are packed into one row
 _PACKED = (5, 3)  # lengths of the samples of a packed row
+_ITEMS = "num_items_in_batch"
 # What the name of a class ends with -> its labels, for ids [rows, tokens]. VeOmni labels the last token of a sample
 # with its class.
 _LABELS: Mapping[str, Callable[[torch.Tensor], dict[str, torch.Tensor]]] = {
@@ -35,8 +38,8 @@ _OF_PACKED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def head_faults(model: Any, checkpoint: Path, build: Callable[[Path], Any]) -> Iterator[str]:
-    """The registered classes whose training step raises or has no loss that can be differentiated, or whose outputs
-    without labels differ from those of upstream's class.
+    """The registered classes whose training step raises, has no loss that can be differentiated or loses what the loss
+    function divides by, or whose outputs without labels differ from those of upstream's class.
 
     Args:
         model: built by VeOmni, of any of the classes.
@@ -72,6 +75,8 @@ def _called(
         for what, inputs in (("", {"input_ids": ids, **given}), (" on inputs_embeds", embedded)):
             if said := _step(model.train(), {**inputs, **labels(ids)}):
                 return f"a training step of {name}{what} {said}"
+        if packed is not None and not _heard(model, {"input_ids": ids, **given, **labels(ids)}):
+            return f"{name}.forward does not pass {_ITEMS} to its loss function"
         calls = [{"input_ids": ids, **given, **_ALL}, embedded]
         if said := next(filter(None, (_off_upstream(model.eval(), name, one) for one in calls)), ""):
             return said
@@ -151,6 +156,20 @@ def _step(model: Any, inputs: Mapping[str, Any]) -> str:
     except Exception as error:  # the integration's own
         return f"ends in {in_short(error, 160)}"
     return ""
+
+
+@torch.no_grad()
+def _heard(model: Any, inputs: Mapping[str, Any]) -> bool:
+    """Return whether the number that the loss function divides by reaches each of its calls."""
+    own, heard = model.loss_function, []
+
+    def listen(*args: Any, **kwargs: Any) -> Any:
+        heard.append(inspect.signature(own).bind_partial(*args, **kwargs).arguments.get(_ITEMS))
+        return own(*args, **kwargs)
+
+    with loss_bound(model, None, listen):
+        model(**inputs, **{_ITEMS: _ROWS})
+    return None not in heard
 
 
 def _last_alone(ids: torch.Tensor) -> torch.Tensor:

@@ -58,7 +58,7 @@ def lost_arguments(model: Any, fed: Mapping[str, Any]) -> list[str]:
 def _lost(model: Any, fed: Mapping[str, Any]) -> list[str]:
     slots = _slots(model)
     if getattr(model.get_output_embeddings(), "bias", None) is not None:
-        with _bound(model, None, lambda *_, logits, **__: (logits.mean(), None, None)):
+        with loss_bound(model, None, lambda *_, logits, **__: (logits.mean(), None, None)):
             said = {name: "".join(_unheard(model, fed, name, slot)) for name, slot in slots.items()}
         biased = [name for name, one in said.items() if _UNCALLED not in one]
         wrong = [f"{name} is called for a head with a bias, which it leaves out" for name in biased]
@@ -73,7 +73,7 @@ def _without_logits(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
     """Logits that a loss without a kernel leaves, and that the output lacks; evaluation reads them."""
     from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
 
-    with _bound(model, None, ForCausalLMLoss), torch.no_grad():
+    with loss_bound(model, None, ForCausalLMLoss), torch.no_grad():
         answer = model(**fed, use_cache=False)
     if getattr(answer, "logits", None) is None and getattr(answer, "fused_linear_aux", None) is None:
         yield "with labels and without a kernel, the output has no logits, which upstream returns"
@@ -99,7 +99,7 @@ def _unheard(model: Any, fed: Mapping[str, Any], name: str, slot: Any) -> Iterat
         return next(heard[one] for one in ("logits", "hidden_states") if heard.get(one) is not None).mean(), None, None
 
     given = _examples(fed)
-    with _bound(model, slot, listen), torch.no_grad():
+    with loss_bound(model, slot, listen), torch.no_grad():
         try:
             model(**fed, **given, use_cache=False)
         except TypeError as error:
@@ -144,7 +144,7 @@ def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
 def _answers(
     model: Any, fed: Mapping[str, Any], given: Mapping[str, Any], slot: Any, loss: Callable[..., Any]
 ) -> dict[str, torch.Tensor] | str:
-    with _bound(model, slot, loss), torch.no_grad():
+    with loss_bound(model, slot, loss), torch.no_grad():
         try:
             answer = model(**fed, **given, use_cache=False)
         except Exception as error:  # VeOmni's, or the model's
@@ -155,8 +155,8 @@ def _answers(
 
 
 @contextmanager
-def _bound(model: Any, slot: Any, loss: Callable[..., Any]) -> Iterator[None]:
-    """A loss stands in a slot, or is the model's own loss function, while this is entered."""
+def loss_bound(model: Any, slot: Any, loss: Callable[..., Any]) -> Iterator[None]:
+    """Bind a loss to a slot, or replace the model's own loss function, while this is entered."""
     if slot is None:
         others = [(one, one._kernel) for one in _slots(model).values()]
         before = model.__dict__.get("_loss_function")

@@ -130,11 +130,13 @@ def _replaying(model: Any, fed: Mapping[str, Any], install: Callable[[Any], None
 
 def _recording(model: Any, fed: Mapping[str, Any], monitor: Any) -> Iterator[str]:
     watching = _Watching(lambda indices, _: indices)
-    if not monitor.attach_moe_router_monitor(model, watching):
-        return
+    monitor.attach_moe_router_monitor(model, watching)
     _during(monitor.set_active_monitor, watching, model, fed)
     silent = [one for one in watching.layers if one not in watching.recorded]
-    if silent:
+    unknown = sorted({type(one).__name__ for one in watching.recorded if one not in watching.layers})
+    if unknown:
+        yield f"load monitor: {', '.join(unknown)} reports its choice, and no router of this class is registered"
+    elif silent:
         yield f"load monitor: it finds {len(watching.layers)} routers, and {len(silent)} never report their choice"
     elif len(watching.recorded) > len(watching.layers):
         yield "load monitor: a router reports its choice twice, so its load is counted twice"

@@ -11,7 +11,6 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.targets.protocol import Decision, IntegrationPlan
 from omni_kit.targets.veomni.text.sites import Site, find_sites
 from omni_kit.toys.modules import small_config
-from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 _WORKER = "omni_kit.targets.veomni.runtime.trial"
@@ -34,13 +33,13 @@ def begin() -> None:
         prepare([_WORKER])
 
 
-def confirmed(model: UpstreamModel, profile: ModelProfile, plan: IntegrationPlan) -> IntegrationPlan:
+def confirmed(model: UpstreamModel, plan: IntegrationPlan) -> IntegrationPlan:
     """Return the plan, its comparisons confirmed where torch and the transformers that was read are installed.
 
     Raises:
         Refusal: a class does not compute what its source reads as, or computes what its source does not read as.
     """
-    sites = [one for one in find_sites(model, profile) if one.read]
+    sites = [one for one in find_sites(model) if one.read]
     if not sites or not _runs(model):
         return plan
     said = dict(_said(model, sites))

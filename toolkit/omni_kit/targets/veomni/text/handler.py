@@ -9,7 +9,6 @@ from omni_kit.targets.veomni.comparing import candidate, trains
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import Subject
-from omni_kit.upstream.transformers.traits import profile
 
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
@@ -39,7 +38,7 @@ class TextHandler:
         from omni_kit.targets.veomni.text.sites import causal_head, find_sites
 
         model = with_experts(subject.model)
-        return tuple(site_decisions(find_sites(model, profile(model)))) if causal_head(model) else ()
+        return tuple(site_decisions(find_sites(model))) if causal_head(model) else ()
 
     def prepare(self) -> None:
         """Import torch and transformers' models while the plan is made, where torch is installed."""
@@ -51,8 +50,7 @@ class TextHandler:
         """The classes that get a kernel run next to its reference, where torch is installed."""
         from omni_kit.targets.veomni.text.confirming import confirmed
 
-        model = with_experts(subject.model)
-        return confirmed(model, profile(model), plan)
+        return confirmed(with_experts(subject.model), plan)
 
 
 def _first_key(found: ModelDir) -> str:

@@ -123,7 +123,7 @@ class _Planner:
     def _attending(self) -> tuple[UpstreamModel, Sequence[Site]]:
         """The model whose layers attend over the text, with its sites: a model with media may build another type's."""
         text = text_part(self.model) if self.merging is not None else None
-        return (self.model, self.sites) if text is None else (text, find_sites(text, profile(text)))
+        return (self.model, self.sites) if text is None else (text, find_sites(text))
 
     @property
     def moe(self) -> bool:
@@ -155,8 +155,8 @@ class _Planner:
                 )
 
     @cached_property
-    def sites(self) -> list[Site]:
-        return find_sites(self.model, self.profile)
+    def sites(self) -> Sequence[Site]:
+        return find_sites(self.model)
 
     @cached_property
     def layout(self) -> Loading:

@@ -7,7 +7,7 @@ there, and decides what may be replaced by it.
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from omni_kit.errors import Refusal
@@ -42,7 +42,7 @@ from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
 from omni_kit.upstream.construction.interpreter import construct
-from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.kinds import MULTIMODAL, Kind
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.torch.agreement import Difference
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE, auto_table
@@ -52,6 +52,7 @@ from omni_kit.upstream.transformers.traits import (
     EXPERT_COUNTS,
     expert_parameters,
     holds_experts,
+    profile,
     text_config,
 )
 
@@ -92,19 +93,20 @@ class Site:
     read: Literal["", "alike", "different", "unreadable"] = ""
 
 
-def find_sites(model: UpstreamModel, profile: ModelProfile) -> list[Site]:
+@lru_cache(maxsize=4)
+def find_sites(model: UpstreamModel) -> tuple[Site, ...]:
     """Every site of a text model with its decision, in the order of the source."""
-    small = small_model(model)
+    small, about = small_model(model), profile(model)
     built = {part.class_name: part for part in parts(small)}
-    return [
+    return (
         *_norms(model, built),
-        *_rotary(model, profile),
+        *_rotary(model, about),
         *_mlps(model, built, small.attributes.get("config", [UNKNOWN])[0]),
-        *_experts(model, profile, built),
-        *_routers(model, profile, small),
+        *_experts(model, about, built),
+        *_routers(model, about, small),
         *_attentions(model, built),
         *_losses(model, small),
-    ]
+    )
 
 
 def _decided(
@@ -215,11 +217,11 @@ def _named_classes(model: UpstreamModel) -> set[str]:
 
     A class may be called, or chosen first and called by another name; what is only inherited from is not built.
     """
-    tree = model.source.tree
-    bases = {id(base) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases}
-    hints = {id(hint) for node in ast.walk(tree) for hint in _annotations(node)}
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
-    return {dotted(node) or "" for node in named if isinstance(node.ctx, ast.Load) and id(node) not in bases | hints}
+    nodes = [*ast.walk(model.source.tree)]
+    apart = {id(base) for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
+    apart |= {id(hint) for node in nodes for hint in _annotations(node)}
+    named = (node for node in nodes if isinstance(node, ast.Name | ast.Attribute))
+    return {dotted(node) or "" for node in named if isinstance(node.ctx, ast.Load) and id(node) not in apart}
 
 
 def _annotations(node: ast.AST) -> Iterator[ast.AST]:
@@ -346,7 +348,7 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
 
 def causal_head(model: UpstreamModel) -> str | None:
     """The class that answers in tokens of text: the model's own, else the first of its file."""
-    media = any(map(model.config.has, ("vision_config", "audio_config")))
+    media = profile(model).kind in MULTIMODAL
     tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE) if media else (CAUSAL_TABLE,)
     known = {name for table in tables for name in auto_table(model.library, table).values()}
     names = (model.class_name, *model.heads)
