@@ -78,8 +78,8 @@ class FluxT2iDenoisingStage(DenoisingStage):
         place = (step.step_index, step.t_device)
         calls = first.pop() if first else _calls(steps, state, *place)
         branches = [_branch(number, one, _count(calls)) for number, one in enumerate(sum(calls, []))]
-        # SGLang's gate expects the conditional output first.
-        order = sorted(range(len(branches)), key=lambda number: not branches[number].is_conditional)
+        gate = ctx.extra["cfg_gate_state"]  # while it is active, it expects the conditional output first
+        order = sorted(range(len(branches)), key=lambda number: gate["active"] and not branches[number].is_conditional)
         predicted = self._predict_noise_with_cfg(
             current_model=step.current_model,
             latent_model_input=ctx.latents,
@@ -90,7 +90,7 @@ class FluxT2iDenoisingStage(DenoisingStage):
             target_dtype=ctx.target_dtype,
             current_guidance_scale=step.current_guidance_scale,
             cfg_policy=_apart([branches[number] for number in order]),
-            cfg_gate_state=ctx.extra["cfg_gate_state"],
+            cfg_gate_state=gate,
             server_args=server_args,
             guidance=ctx.guidance,
             latents=ctx.latents,
