@@ -42,7 +42,7 @@ $(READY): pyproject.toml constraints.txt no-deps.txt
 
 # The worked examples, as new-model and patchgen make them today; look at the diff before committing it.
 reference: $(READY)
-	$(BIN)/python -m omni_kit.scaffold.again $(wildcard reference_models/*/*/.omni-kit.toml)
+	$(BIN)/python -m omni_kit.scaffold.rerender $(wildcard reference_models/*/*/.omni-kit.toml)
 	$(BIN)/omni-kit patchgen run $(wildcard reference_models/*/*/*_patch_gen_config.py)
 
 # Everything that is generated from code: rules, coverage, levels, tables of README and skills.

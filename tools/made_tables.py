@@ -33,7 +33,7 @@ _QUIET = {"--help", "--format", "--full"}  # every command has them
 
 
 def written(text: str) -> str:
-    """A page with every table as it is made today."""
+    """Return a page with every table as it is made today."""
     return _PLACE.sub(_made, text)
 
 
@@ -45,7 +45,7 @@ def _made(match: re.Match[str]) -> str:
 
 
 def _commands(names: list[str]) -> list[str]:
-    """One row a command, spelt with a colon below a group: what it does, and its flags."""
+    """Return one row a command, spelt with a colon below a group: what it does, and its flags."""
     rows = ["| command | what it does | flags |", "|---|---|---|"]
     for name in names:
         command = command_tree()
@@ -61,7 +61,7 @@ def _flags(command: Command) -> str:
 
 
 def _rules(targets: list[str]) -> list[str]:
-    """One row a topic of rules: the first and the last id, and how many there are."""
+    """Return one row a topic of rules: the first and the last id, and how many there are."""
     topics: dict[str, list[str]] = {}
     for rule in all_rules():
         if rule.target in targets:
@@ -84,7 +84,7 @@ def _proven(_: list[str]) -> list[str]:
 
 
 def _levels(_: list[str]) -> list[str]:
-    """One row per level: its name, starred if it runs by default, what a pass means, what both sides need."""
+    """Return one row per level: its name, starred if it runs by default, what a pass means, what both sides need."""
     rows = ["| level | a candidate that passes | needs |", "|---|---|---|"]
     for name, level in BY_NAME.items():
         star = r" \*" if level.default else ""
@@ -93,7 +93,7 @@ def _levels(_: list[str]) -> list[str]:
 
 
 def _reference(_: list[str]) -> list[str]:
-    """Every command with its help, arguments and options, from the command tree."""
+    """Return every command with its help, arguments and options, from the command tree."""
     return list(_command_pages("omni-kit", get_command(app)))[1:]
 
 

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from omni_checkers.engine.files import walked
-from omni_kit.pysource.same import same_code, same_statement
+from omni_kit.pysource.equality import same_code, same_statement
 
 SYNTAX = """
 import os.path as path

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from omni_kit.keyed import write_keyed
+from omni_kit.authenticated_cache import write_keyed
 from tests.conftest import run_cli
 
 _FEW, _MANY = 4, 400

@@ -11,11 +11,11 @@ from omni_checkers import Finding, Report, check
 from omni_checkers.engine import cache as cache_module
 from omni_checkers.engine.cache import Cache, digest
 from omni_checkers.engine.command import run_check
+from omni_kit.authenticated_cache import read_keyed
 from omni_kit.cli import main
 from omni_kit.diagnostics.baseline import Baseline
 from omni_kit.diagnostics.settings import Settings, find_settings
 from omni_kit.errors import BadInput
-from omni_kit.keyed import read_keyed
 from omni_kit.pysource.library import Library, find_library
 from tests.conftest import run_cli
 

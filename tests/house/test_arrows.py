@@ -11,15 +11,15 @@ from .imports import imports, modules, room_of
 TIERS = (
     (
         "omni_kit",
-        "omni_kit.counting",
+        "omni_kit.plurals",
         "omni_kit.errors",
         "omni_kit.resources",
         "omni_kit.documents",
         "omni_kit.files",
-        "omni_kit.keyed",
+        "omni_kit.authenticated_cache",
         "omni_kit.record",
         "omni_kit.renamed",
-        "omni_kit.stopping",
+        "omni_kit.termination",
     ),
     ("omni_kit.diagnostics", "omni_kit.isolation", "omni_kit.pysource", "omni_kit.standins"),
     ("omni_kit.upstream", "omni_kit.output", "omni_kit.formatting"),
@@ -31,7 +31,7 @@ TIERS = (
         "omni_kit.parity",
         "omni_kit.doctor",
         "omni_kit.examples",
-        "omni_kit.nearest",
+        "omni_kit.nearest_references",
         "omni_kit.inspection",
     ),
     (
@@ -102,7 +102,7 @@ def test_rules_and_commands_import_no_heavy_library(name: str) -> None:
     light = [
         m for m in modules() if m.startswith(("omni_checkers.", "omni_kit.cli", "omni_kit.upstream", "omni_kit.layout"))
     ]
-    apart = ("omni_checkers.veomni.runs.", "omni_checkers.diffusers.runs.", "omni_kit.layout.against_worker")
+    apart = ("omni_checkers.veomni.runs.", "omni_checkers.diffusers.runs.", "omni_kit.layout.loader_worker")
     heavy = [module for module in light if not module.startswith(apart) and _imports(modules()[module], name)]
     assert heavy == []
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import omni_kit
+from omni_kit.authenticated_cache import own_key
 from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.programs import run_program
 from omni_kit.isolation.requests import run_worker, run_workers
 from omni_kit.isolation.servers import can_fork
 from omni_kit.isolation.worker import StepError
-from omni_kit.keyed import own_key
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system gives orphans to no ancestor")
 

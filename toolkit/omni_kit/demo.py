@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omni_kit.counting import counted
 from omni_kit.errors import OmniKitError
 from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter, Disk
@@ -18,6 +17,7 @@ from omni_kit.parity.levels.train import Train
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.patchgen import run_config
+from omni_kit.plurals import counted
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold.render import render, templates_of
 from omni_kit.targets.protocol import Request
@@ -62,13 +62,13 @@ class DemoReport:
         return passed and bool(self.planted_fault.caught_by)
 
     def as_json(self) -> dict[str, Any]:
-        """The command's own fields of the contract."""
+        """Return the command's own fields of the contract."""
         models = [{"name": name, "steps": [asdict(step) for step in steps]} for name, steps in self.models.items()]
         return {"models": models, "planted_fault": asdict(self.planted_fault), "into": str(self.into)}
 
 
 def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
-    """Runs every step for both models below `into`.
+    """Run every step for both models below `into`.
 
     Args:
         say: receives progress messages.
@@ -165,7 +165,7 @@ def _check(directory: Path) -> tuple[bool, str]:
 
 
 def _parity(directory: Path, checkpoint: Path, sides: Sides) -> Iterator[DemoStep]:
-    """The default levels; then the framework's own trainer takes four steps, resumes, and exports."""
+    """Yield the default levels; then the framework's own trainer takes four steps, resumes, and exports."""
     for levels in (None, (Train.name,)):
         report = run_parity(directory, levels, checkpoint=checkpoint, sides=sides)
         for level in report.levels:
@@ -175,7 +175,7 @@ def _parity(directory: Path, checkpoint: Path, sides: Sides) -> Iterator[DemoSte
 
 
 def _plant_fault(name: str, into: Path) -> InjectedFault:
-    """Writes the integration again with the converter of a sibling's layout, and lets the tools find it."""
+    """Write the integration again with the converter of a sibling's layout, and let the tools find it."""
     checkpoint = into / "checkpoints" / name
     verdict = check_layout(str(checkpoint))
     place = into / "planted_fault"

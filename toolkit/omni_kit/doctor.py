@@ -94,7 +94,9 @@ def refused(needed: Requirement, found: Component) -> str:
 
 
 def _other_versions(target: Target, *, asked: bool) -> list[Component]:
-    """Upstream's libraries in a version that a target does not take; not of one that goes into its own environment."""
+    """Return upstream's libraries in a version that a target does not take; not of one that goes into its own
+    environment.
+    """
     own = target.requirements[0] if target.requirements else Requirement(target.name, "", "")
     if not asked and own.apart and _package(own.name, "", "").status == "missing":
         return []
@@ -109,7 +111,7 @@ def _module(needed: Requirement) -> str:
 
 
 def _unusable(name: str, why: str) -> Component:
-    """A target that is registered and that nothing can be done with."""
+    """Return a target that is registered and that nothing can be done with."""
     return Component(
         name, None, f"the target {name}", "missing", f"fix or uninstall the package that provides it: {why}"
     )
@@ -126,7 +128,9 @@ def _package(name: str, needed_by: str, fix: str) -> Component:
 def _tried(
     needed: Requirement, found: Component, problem: ImportProblem | None, installs: Mapping[str, str]
 ) -> Component:
-    """The component after its import, with the narrowest command: what it lacks, another version, or itself again."""
+    """Return the component after its import, with the narrowest command: what it lacks, another version, or itself
+    again.
+    """
     if problem is not None:
         fix = installs.get(problem.lacks, f"pip install {problem.lacks}") if problem.lacks else _again(found)
         return replace(found, status="broken", fix=fix, problem=problem.text)
@@ -136,7 +140,7 @@ def _tried(
 
 
 def _again(found: Component) -> str:
-    """The command that installs one package again, in its version, and no other."""
+    """Return the command that installs one package again, in its version, and no other."""
     version = f"=={found.version.partition('+')[0]}" if found.version else ""
     return f"pip install --force-reinstall --no-deps {found.name}{version}"
 

@@ -42,7 +42,7 @@ def in_short(error: BaseException, most: int = 200) -> str:
 
 
 def _line(text: str) -> str:
-    """One line, of bounded length: names that come from files may be of any."""
+    """Return one line, of bounded length: names that come from files may be of any."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 

@@ -39,7 +39,7 @@ class Example:
         return sorted(path.relative_to(self.path).as_posix() for path in found)
 
     def read(self, file: str) -> str:
-        """The text of one file.
+        """Return the text of one file.
 
         Raises:
             BadInput: it has no such file.
@@ -51,7 +51,7 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """Every worked example of this installation, ordered by target and model."""
+    """Return every worked example of this installation, ordered by target and model."""
     root = resource_dir(FOLDER)
     folders = {name: root / package_of(target) for name, target in targets().items()}
     return [
@@ -64,7 +64,7 @@ def examples() -> list[Example]:
 
 
 def find_example(name: str) -> Example:
-    """The example of that name: `<model>`, `<target>/<model>`, or with `reference_models/` before it.
+    """Return the example of that name: `<model>`, `<target>/<model>`, or with `reference_models/` before it.
 
     Raises:
         BadInput: there is none, or several.
@@ -80,7 +80,7 @@ def find_example(name: str) -> Example:
 
 
 def copy_example(example: Example, into: Path) -> Path:
-    """Copies an example to `into/<model>`, and returns that directory.
+    """Copy an example to `into/<model>`, and return that directory.
 
     Raises:
         BadInput: something is there already, or it cannot be written; then nothing is.

@@ -29,7 +29,7 @@ def config_directory() -> Path:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Writes a file in one step: readers see the old content or the new, never a part.
+    """Write a file in one step: readers see the old content or the new, never a part.
 
     Raises:
         BadInput: the place cannot be written to, or what is there is not a file: /dev/null must not become one.
@@ -52,7 +52,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def refuse_taken(path: Path) -> None:
-    """Says beforehand whether a new directory may be written there.
+    """Say beforehand whether a new directory may be written there.
 
     Raises:
         BadInput: something is there already; an empty directory is nothing.
@@ -85,7 +85,7 @@ def whole_directory(path: Path) -> Iterator[Path]:
 
 
 def check_replaceable(file: Path, command: str) -> None:
-    """Says beforehand whether a page of HTML may be written there.
+    """Say beforehand whether a page of HTML may be written there.
 
     Args:
         command: what makes such pages, as they say themselves: "omni-kit parity".

@@ -42,7 +42,7 @@ def format_python(text: str, name: str, rules: Path | None = None) -> str:
 
 @lru_cache(maxsize=1)
 def ruff_binary() -> str:
-    """The installed ruff: the package's own, or the one on the PATH.
+    """Return the installed ruff: the package's own, or the one on the PATH.
 
     Raises:
         MissingRequirement: there is none.

@@ -6,7 +6,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import refuse_original
-from omni_kit.nearest import nearest
+from omni_kit.nearest_references import nearest
 from omni_kit.targets.protocol import Decision, IntegrationPlan, ReportsSites, ReportsSupport, Request, handler_of
 from omni_kit.targets.registry import targets
 from omni_kit.upstream.profile import ModelProfile
@@ -14,7 +14,7 @@ from omni_kit.upstream.subject import Subject, open_source
 
 
 def inspect(source: str, transformers: Path | None = None, diffusers: Path | None = None) -> dict[str, Any]:
-    """The JSON object of inspect, with `notes`.
+    """Return the JSON object of inspect, with `notes`.
 
     Args:
         transformers, diffusers: unpacked libraries to read instead of the installed ones.

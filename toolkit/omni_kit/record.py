@@ -28,7 +28,7 @@ class Answers:
 
 
 def dump_answers(answers: Mapping[str, str], files: Mapping[str, str]) -> str:
-    """The text of `.omni-kit.toml`: `files` are path -> text."""
+    """Return the text of `.omni-kit.toml`: `files` are path -> text."""
     digests = {path: digest(text) for path, text in sorted(files.items())}
     return _answers_text(__version__, TEMPLATE_VERSION, dict(answers), digests)
 
@@ -114,7 +114,7 @@ def _encodable(text: str) -> bool:
 
 
 def _texts(document: Mapping[str, object], table: str) -> dict[str, str]:
-    """A table whose values are texts.
+    """Return a table whose values are texts.
 
     Raises:
         ValueError: it has another shape.

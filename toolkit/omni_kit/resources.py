@@ -9,7 +9,7 @@ _CHECKOUT = _PACKAGE.parents[1]
 
 
 def resource_dir(name: str) -> Path:
-    """The directory of `name` ("templates", "skills", "reference_models").
+    """Return the directory of `name` ("templates", "skills", "reference_models").
 
     In a wheel it lies inside the package, skills where installers of agents' skills look for them; in a checkout or an
     editable install at the root of the repository.

@@ -109,7 +109,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[Statement]:
 
 
 def _returned_at_once(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements; a name that is set only to be returned is left out."""
+    """Yield the statements; a name that is set only to be returned is left out."""
     returned = False
     for statement, after in zip_longest(body, body[1:]):
         match statement, after:
@@ -294,7 +294,7 @@ def _matched_locals(pair: ClonePair) -> dict[str, str]:
 
 
 def _shape(node: ast.AST, names: set[str]) -> tuple[int, tuple[str, ...]]:
-    """The fingerprint of code without these names, and the names in order."""
+    """Return the fingerprint of code without these names, and the names in order."""
     held: list[str] = []
 
     def without(inner: ast.AST) -> ast.AST | None:
@@ -307,7 +307,7 @@ def _shape(node: ast.AST, names: set[str]) -> tuple[int, tuple[str, ...]]:
 
 
 def _own_locals(function: ast.FunctionDef, other: ast.FunctionDef) -> set[str]:
-    """The locals of a function that the other does not mention."""
+    """Return the locals of a function that the other does not mention."""
     return {*names_stored(function)} - names_known(other) - parameters(function)
 
 

@@ -48,7 +48,8 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assign]]:
-    """A name that both branches of a condition set to the same, where another name that both set is set to another.
+    """Yield a name that both branches of a condition set to the same, where another name that both set is set to
+    another.
 
     Judged are branches that hand names out: every name that both set is set to a name or an attribute.
     """

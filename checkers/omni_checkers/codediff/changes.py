@@ -179,7 +179,7 @@ def rewritten(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
 
 
 def _first(found: Iterator[Edit | None]) -> list[Edit | None]:
-    """The first edits: so many that nothing behind them could make them few and small again."""
+    """Return the first edits: so many that nothing behind them could make them few and small again."""
     first: list[Edit | None] = []
     for one in found:
         first.append(one)
@@ -198,7 +198,7 @@ def _in_place(pair: ClonePair, here: Statement, there: Statement) -> bool:
 
 
 def _aliases(statements: Sequence[Statement]) -> Iterator[tuple[str, str]]:
-    """Names that the original gives to what has a name already."""
+    """Yield names that the original gives to what has a name already."""
     for one in statements:
         match one.node:
             case ast.Assign([ast.Name(name)], ast.Name(other)):

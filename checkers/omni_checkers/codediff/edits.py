@@ -115,7 +115,7 @@ class TreeDiff:
                 yield from self.edits(value, original)
 
     def _small(self, ours: ast.AST, theirs: ast.AST) -> list[Edit | None] | None:
-        """The edits of two trees that are judged as a whole; None if their parts have to be."""
+        """Return the edits of two trees that are judged as a whole; None if their parts have to be."""
         if _is_literal(ours) and _is_literal(theirs):
             return [] if _same_number(ours, theirs) else [_replaced(ours, theirs)]
         match ours, theirs:

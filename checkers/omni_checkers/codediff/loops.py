@@ -39,7 +39,7 @@ def _comprehended(statements: list[ast.stmt], function: ast.AST) -> Iterator[ast
 
 
 def _comprehension(empty: ast.stmt, loop: ast.For, function: ast.AST) -> ast.stmt | None:
-    """The assignment of a comprehension, instead of an empty container and the loop that fills it."""
+    """Return the assignment of a comprehension, instead of an empty container and the loop that fills it."""
     match empty:
         case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
             kind = _kind(value)
@@ -82,7 +82,7 @@ def _kind(value: ast.expr) -> type[_Comprehension] | None:
 
 
 def _filling(statement: ast.stmt, name: str) -> _Comprehension | None:
-    """The comprehension, without its loops, of a statement that puts one value into the container."""
+    """Return the comprehension, without its loops, of a statement that puts one value into the container."""
     match statement:
         case ast.Assign([ast.Subscript(ast.Name(filled), ast.expr() as key)], value) if filled == name:
             return ast.DictComp(key, value, [])
@@ -93,7 +93,7 @@ def _filling(statement: ast.stmt, name: str) -> _Comprehension | None:
 
 
 def _returned(statements: list[ast.stmt], function: ast.AST) -> Iterator[ast.stmt]:
-    """The statements, of which a value with a name that the next one returns is returned itself."""
+    """Yield the statements, of which a value with a name that the next one returns is returned itself."""
     beyond = {name for one in ast.walk(function) if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
     rest = iter(zip_longest(statements, statements[1:]))
     for one, following in rest:

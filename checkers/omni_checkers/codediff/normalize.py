@@ -141,12 +141,12 @@ def _operation(node: ast.BinOp) -> ast.AST:
 
 
 def _number(value: Any) -> Any:
-    """A whole number as an int: 0.0 and 0 fill alike."""
+    """Return a whole number as an int: 0.0 and 0 fill alike."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _method(node: ast.Call) -> ast.AST:
-    """A method's call by the name that stands for its aliases, with its arguments in one form."""
+    """Return a method's call by the name that stands for its aliases, with its arguments in one form."""
     match node:
         case ast.Call(ast.Attribute(inner, name), [], []) if name in _CASTS:
             dtype = ast.Attribute(ast.Name("torch", ast.Load()), _CASTS[name], ast.Load())

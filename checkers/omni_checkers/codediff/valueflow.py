@@ -41,7 +41,7 @@ _made_of: list[tuple[Any, ...]] = []
 
 
 def _of(*parts: Any) -> Number:
-    """The number of what is made of these parts."""
+    """Return the number of what is made of these parts."""
     known = _numbers.get(parts)
     if known is None:
         known = _numbers[parts] = Number(len(_made_of))
@@ -118,7 +118,7 @@ class Flow:
         self._names: dict[Number, str] = {}
 
     def text(self, value: Number) -> str | None:
-        """The first name of a value, or the expression that made it; None if the function has no such value."""
+        """Return the first name of a value, or the expression that made it; None if the function has no such value."""
         made = self.made.get(value)
         return self._names.get(value) or (unparse_cached(made) if made is not None else None)
 
@@ -173,7 +173,7 @@ class Flow:
         return True
 
     def _normal(self, node: ast.expr, env: Env) -> Number:
-        """The value of an expression, whichever way of several it is written in."""
+        """Return the value of an expression, whichever way of several it is written in."""
         return self.value(normalize(node), env)
 
     def _branches(self, test: Number, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt], env: Env) -> bool:
@@ -303,7 +303,7 @@ class Flow:
         return self._use(name, slots)
 
     def _operation(self, name: str, left: Number, right: Number) -> Number:
-        """An operation on two values; terms and factors are one sum or product, in whatever order."""
+        """Return an operation on two values; terms and factors are one sum or product, in whatever order."""
         slots = {"left": left, "right": right}
         if name not in _COMMUTING:
             return self._use(name, slots)
@@ -377,7 +377,7 @@ def _in_words(use: Use, instead: str, wanted: str) -> str:
 
 
 def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) -> tuple[Number, Number] | None:
-    """The only values in which two uses differ; None if there is not exactly one.
+    """Return the only values in which two uses differ; None if there is not exactly one.
 
     A value that is the other's under some condition does not differ.
     """
@@ -392,7 +392,7 @@ def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) ->
 
 
 def _reordered(given: Number, due: Number, shared: Collection[Number]) -> tuple[Number, Number] | None:
-    """The innermost values that are made of the same steps in another order; None if there are none."""
+    """Return the innermost values that are made of the same steps in another order; None if there are none."""
     while True:
         one, other = _made_of[given], _made_of[due]
         pairs = list(zip(_values(one), _values(other), strict=False))
@@ -409,7 +409,7 @@ def _reordered(given: Number, due: Number, shared: Collection[Number]) -> tuple[
 
 
 def _steps(value: Number, shared: Collection[Number]) -> Counter[Any]:
-    """The operations that make a value, down to values that both functions make, and those."""
+    """Return the operations that make a value, down to values that both functions make, and those."""
     found, todo = Counter[Any](), [value]
     while todo and found.total() <= _STEPS:
         one = todo.pop()
@@ -424,7 +424,7 @@ def _steps(value: Number, shared: Collection[Number]) -> Counter[Any]:
 
 
 def _head(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An operation without its values."""
+    """Return an operation without its values."""
     return tuple(None if isinstance(one, Number) else _head(one) if isinstance(one, tuple) else one for one in parts)
 
 

@@ -12,7 +12,7 @@ __all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
-    """The facts about one integration, and its files."""
+    """Return the facts about one integration, and its files."""
     from omni_checkers.diffusers.facts.model import model_facts
 
     return model_facts(path)
@@ -26,7 +26,7 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
 
 def surroundings(path: Path) -> list[Path]:
-    """The package of diffusers around a part of it: bases and copied code stand there."""
+    """Return the package of diffusers around a part of it: bases and copied code stand there."""
     from omni_kit.upstream.diffusers.package import package_root
 
     root = package_root(path)
@@ -34,7 +34,7 @@ def surroundings(path: Path) -> list[Path]:
 
 
 def inputs(path: Path) -> list[Path]:
-    """Every file of the integration."""
+    """Return every file of the integration."""
     from omni_checkers.diffusers.facts.sources import home_of, own_files
 
     return own_files(home_of(path))

@@ -12,8 +12,8 @@ import omni_kit
 from omni_checkers.engine.judge import STATUSES, RuleVerdict
 from omni_checkers.engine.registry import all_rules, find_definition
 from omni_checkers.engine.rule import Edit, Finding, Severity
+from omni_kit.authenticated_cache import read_keyed, write_keyed
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.keyed import read_keyed, write_keyed
 from omni_kit.pysource.library import find_library
 
 _T = TypeVar("_T", str, int)
@@ -49,7 +49,9 @@ class Cache:
 
 
 def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = (), libraries: Iterable[str] = ()) -> str:
-    """A digest of files by content, of packages and upstream's libraries by file times, and of the program itself."""
+    """Return a digest of files by content, of packages and upstream's libraries by file times, and of the program
+    itself.
+    """
     found = hashlib.sha256(_program().encode())
     for name in libraries:
         found.update(_library(name).encode())
@@ -79,7 +81,7 @@ def _stamps(package: Path) -> str:
 
 @cache
 def _program() -> str:
-    """The rules and the code below them, by file times: a rule that was changed judges again."""
+    """Return the rules and the code below them, by file times: a rule that was changed judges again."""
     roots = [Path(__file__).parents[1], Path(str(omni_kit.__file__)).parent]
     files = {path for root in roots for path in root.rglob("*.py")}
     for rule in all_rules():
@@ -112,7 +114,7 @@ def _as_json(verdict: RuleVerdict) -> dict[str, Any]:
 
 
 def _verdict(item: dict[str, Any]) -> RuleVerdict:
-    """The verdict that was kept; TypeError, ValueError or LookupError where the entry has another shape."""
+    """Return the verdict that was kept; TypeError, ValueError or LookupError where the entry has another shape."""
     if item["status"] not in STATUSES:
         raise ValueError("no status")
     findings = [

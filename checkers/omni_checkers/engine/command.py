@@ -9,10 +9,10 @@ from omni_checkers.engine.cache import Cache
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.run import check, models_of
-from omni_kit.counting import counted
 from omni_kit.diagnostics.baseline import Baseline
 from omni_kit.diagnostics.settings import find_settings, not_used, read_settings
 from omni_kit.files import cache_directory
+from omni_kit.plurals import counted
 
 _ROUNDS = 5
 
@@ -32,7 +32,7 @@ def run_check(
     level: str = "static",
     config: Path | None = None,
 ) -> Report:
-    """Checks as the command line asks for it; see `check`.
+    """Check as the command line asks for it; see `check`.
 
     Args:
         baseline: known findings that are not reported.

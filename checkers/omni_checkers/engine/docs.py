@@ -55,7 +55,7 @@ def pages() -> Mapping[str, str]:
 
 
 def index(families: Sequence[Sequence[Definition]]) -> str:
-    """The table of all IDs; of a family, how many detectors it has."""
+    """Return the table of all IDs; of a family, how many detectors it has."""
     text = _MADE + _HEAD
     for one, *detectors in families:
         name = f"{one.name} ({len(detectors)} detectors)" if detectors else one.name
@@ -66,7 +66,7 @@ def index(families: Sequence[Sequence[Definition]]) -> str:
 
 
 def differences(directory: Path) -> list[str]:
-    """Names of pages that are missing, out of date, or about no ID."""
+    """Return names of pages that are missing, out of date, or about no ID."""
     wanted = pages()
     present = {path.name for path in directory.glob("*.md")}
     stale = [n for n, text in wanted.items() if n in present and (directory / n).read_text(encoding="utf-8") != text]
@@ -74,7 +74,7 @@ def differences(directory: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the pages into a directory, or with --check says which differ."""
+    """Write the pages into a directory, or with --check says which differ."""
     directory = Path(arguments[0])
     if "--check" in arguments:
         wrong = differences(directory)

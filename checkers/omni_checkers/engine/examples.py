@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 
 def changed(files: Mapping[str, str], file: str, *pairs: tuple[str, str]) -> dict[str, str]:
-    """An example that changes one file, first text by second.
+    """Return an example that changes one file, first text by second.
 
     Raises:
         ValueError: the file has no such text, and the example would change nothing.

@@ -49,7 +49,7 @@ def _declared(function: _Function, computed: bool) -> _Function:
 
 @cache
 def facts_in(package: str) -> Mapping[str, Callable[..., Any]]:
-    """The facts that the modules of a package declare, by name.
+    """Return the facts that the modules of a package declare, by name.
 
     Raises:
         TypeError: two of them have one name.
@@ -85,11 +85,11 @@ class Facts:
         self._declared = declared
 
     def tell(self, known: Mapping[str, Any]) -> None:
-        """Adds facts that are known from elsewhere."""
+        """Add facts that are known from elsewhere."""
         self._known.update(known)
 
     def value(self, declared: Callable[..., _Value]) -> _Value:
-        """A fact by its declaration.
+        """Return a fact by its declaration.
 
         Raises:
             NotApplicable: there is no such fact about this model.
@@ -98,7 +98,7 @@ class Facts:
         return value
 
     def get(self, name: str) -> Any:
-        """A fact by its name.
+        """Return a fact by its name.
 
         Raises:
             NotApplicable: there is no such fact about this model.
@@ -131,6 +131,6 @@ class Facts:
 
 @cache
 def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]]:
-    """The parameters of a function, or of the function behind a method, and whether each is needed."""
+    """Return the parameters of a function, or of the function behind a method, and whether each is needed."""
     parameters = inspect.signature(function).parameters.items()
     return [(name, one.default is inspect.Parameter.empty) for name, one in parameters if name != "self"]

@@ -31,7 +31,7 @@ class File:
         return within(self.tree, *kinds) if self.tree is not None else iter(())
 
     def segment(self, node: ast.expr) -> str:
-        """The text of an expression."""
+        """Return the text of an expression."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
 
     @cached_property
@@ -48,7 +48,9 @@ class File:
         return found
 
     def origin(self, node: ast.AST) -> str:
-        """The dotted name of an expression, with its first part as the file imports it; empty for anything else."""
+        """Return the dotted name of an expression, with its first part as the file imports it; empty for
+        anything else.
+        """
         first, _, rest = (dotted(node) or "").partition(".")
         real = self.imports.get(first, first)
         return f"{real}.{rest}" if rest else real
@@ -68,7 +70,7 @@ class File:
 
 
 def functions(files: Sequence[File]) -> Iterator[tuple[File, ast.FunctionDef]]:
-    """Every function and method of some files."""
+    """Yield every function and method of some files."""
     for file in files:
         for node in file.nodes(ast.FunctionDef):
             yield file, node

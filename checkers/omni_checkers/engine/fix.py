@@ -9,7 +9,7 @@ from omni_kit.pysource.source import read_source
 
 
 def apply_fixes(findings: Iterable[Finding]) -> list[Finding]:
-    """Writes the edits of findings; returns the findings that were fixed.
+    """Write the edits of findings; return the findings that were fixed.
 
     A finding whose edits overlap those of an earlier one is left for the next run.
     """
@@ -27,7 +27,7 @@ def apply_fixes(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """A text after edits that do not overlap."""
+    """Return a text after edits that do not overlap."""
     data = text.encode()
     starts = [0]
     for line in data.splitlines(keepends=True):

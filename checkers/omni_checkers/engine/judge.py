@@ -32,10 +32,10 @@ class RulePackage(Protocol):
     """The model whose directory the examples of its rules are laid over."""
 
     def read_model(self, path: Path) -> tuple[Facts, list[File]]:
-        """The facts about the model directory at `path`, and its files."""
+        """Return the facts about the model directory at `path`, and its files."""
 
     def inputs(self, path: Path) -> list[Path]:
-        """Every file that the verdict on the model at `path` depends on, other than the libraries."""
+        """Return every file that the verdict on the model at `path` depends on, other than the libraries."""
 
     def experiments(self, paths: Sequence[Path], level: str) -> Mapping[Path, Mapping[str, Any]]:
         """Run the model for a level and those below it, and return the facts: path -> fact -> value.
@@ -71,7 +71,7 @@ class RuleVerdict:
 
 
 def package_of(target: Target) -> RulePackage:
-    """The rule package of a target.
+    """Return the rule package of a target.
 
     Raises:
         BadInput: it lacks a function that the engine calls.
@@ -117,7 +117,7 @@ def judge(
 
 
 def _outside(doubtful: Collection[Path], verdict: RuleVerdict) -> RuleVerdict:
-    """The verdict without findings in files that cannot be judged while another cannot be parsed."""
+    """Return the verdict without findings in files that cannot be judged while another cannot be parsed."""
     if not any(finding.path in doubtful for finding in verdict.findings):
         return verdict
     left = [finding for finding in verdict.findings if finding.path not in doubtful]
@@ -127,7 +127,8 @@ def _outside(doubtful: Collection[Path], verdict: RuleVerdict) -> RuleVerdict:
 
 
 def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
-    """The verdict with findings at the code that people write, where a target knows what generated code came from.
+    """Return the verdict with findings at the code that people write, where a target knows what generated code came
+    from.
 
     It is the fact `written_at`: (file, line) of any code -> (file, line) of what it was made from, or None.
     """
@@ -142,7 +143,7 @@ def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Leaves out what repeats, of the code that a person wrote, what its generated copies show as well."""
+    """Leave out what repeats, of the code that a person wrote, what its generated copies show as well."""
     found = list(dict.fromkeys(findings))
     told = {_place(finding) for finding in found if finding.generated is None}
     for finding in found:
@@ -165,7 +166,7 @@ def _at_its_origin(finding: Finding, written_at: Callable[[Path, int], tuple[Pat
 
 
 def applied(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> RuleVerdict:
-    """One rule on one model; a rule that crashes is added to `crashes`, and the others continue."""
+    """Return one rule on one model; a rule that crashes is added to `crashes`, and the others continue."""
     try:
         kinds = facts.get("kinds") if rule.kinds else frozenset()
         if kinds and not kinds & rule.kinds:
@@ -192,7 +193,7 @@ def _verdict(rule: type[Rule], found: Iterable[Finding]) -> RuleVerdict:
 
 
 def settled(verdict: RuleVerdict, active: Sequence[Suppression]) -> RuleVerdict:
-    """The verdict without the findings that a comment silences."""
+    """Return the verdict without the findings that a comment silences."""
     if verdict.findings:
         left = [f for f in verdict.findings if not any(suppression.covers(f) for suppression in active)]
         gone = verdict.suppressed + len(verdict.findings) - len(left)

@@ -101,12 +101,14 @@ _MAPPINGS = re.compile(r"train\w*\.yaml|toy_config\.json|\.omni-kit\.toml")
 
 
 def documents(root: Path) -> list[Path]:
-    """The JSON, TOML and YAML files of a model's directory."""
+    """Return the JSON, TOML and YAML files of a model's directory."""
     return [path for path in files_matching(root, "**/*") if path.suffix in _DOCUMENTS]
 
 
 def unreadable(root: Path, others: Iterable[Path] = ()) -> Iterator[Finding]:
-    """A finding for each document that cannot be read: those of a model's directory, and of others that speak of it."""
+    """Yield a finding for each document that cannot be read: those of a model's directory, and of others that speak of
+    it.
+    """
     outside = (path for path in others if path.suffix in _DOCUMENTS and path.is_file())
     for path in dict.fromkeys([*documents(root), *outside]):
         try:
@@ -121,7 +123,7 @@ def unreadable(root: Path, others: Iterable[Path] = ()) -> Iterator[Finding]:
 
 
 def invalid(file: File) -> Iterator[Finding]:
-    """A finding for a file that cannot be parsed."""
+    """Yield a finding for a file that cannot be parsed."""
     if file.error is not None:
         line, column = file.error.lineno or 1, file.error.offset or 1
         yield Finding(f"not valid Python: {file.error.msg}", file.path, line, column)
@@ -146,7 +148,7 @@ def _needs(names: set[str], path: Path, broken: Iterable[Path]) -> bool:
 
 
 def _imported_names(file: File) -> set[str]:
-    """Each part of every module that a file imports, and each name that it takes from one."""
+    """Return each part of every module that a file imports, and each name that it takes from one."""
     found = set[str]()
     for node in file.nodes(ast.ImportFrom):
         found |= {*(node.module or "").split("."), *(alias.name for alias in node.names)}
@@ -156,7 +158,7 @@ def _imported_names(file: File) -> set[str]:
 
 
 def too_deep(files: Sequence[File]) -> Iterator[Finding]:
-    """A finding for the file that is nested most deeply, when a rule could not get to the bottom of one."""
+    """Yield a finding for the file that is nested most deeply, when a rule could not get to the bottom of one."""
     deepest = max(files, key=lambda file: file.depth, default=None)
     if deepest is not None and deepest.depth[0] > _DEEP:
         depth, line = deepest.depth

@@ -7,5 +7,5 @@ from omni_kit.pysource.source import SourceFile
 
 
 def at(source: SourceFile, node: ast.AST, message: str) -> Finding:
-    """A finding at a node."""
+    """Return a finding at a node."""
     return Finding(message, source.path, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)

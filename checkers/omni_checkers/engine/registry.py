@@ -25,7 +25,7 @@ RETIRED: dict[str, str] = {}
 
 @cache
 def all_rules() -> tuple[type[Rule], ...]:
-    """Every rule, by id.
+    """Return every rule, by id.
 
     Raises:
         BadInput: two rules claim one id, or a rule claims a retired one.
@@ -51,7 +51,7 @@ def _package(target: str, name: str) -> ModuleType:
 
 
 def _check_complete(rule: type[Rule]) -> None:
-    """Raises where a rule lacks what every rule says of itself, or judges for a target that is not there."""
+    """Raise where a rule lacks what every rule says of itself, or judges for a target that is not there."""
     where = f"{rule.__module__}.{rule.__name__}"
     if missing := [name for name in ("name", "target") if not hasattr(rule, name)]:
         raise BadInput(f"the rule {where} has no '{missing[0]}'", "every rule has an id, a name and a target")
@@ -60,7 +60,7 @@ def _check_complete(rule: type[Rule]) -> None:
 
 
 def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:
-    """The rules that a package, with all packages inside it, or a module defines itself."""
+    """Yield the rules that a package, with all packages inside it, or a module defines itself."""
     inner = sorted(info.name for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."))
     for each in (module, *map(importlib.import_module, inner)):
         for value in vars(each).values():
@@ -70,7 +70,7 @@ def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:
 
 
 def find_rule(rule_id: str) -> type[Rule]:
-    """A rule by its ID, or by that of one of its detectors.
+    """Return a rule by its ID, or by that of one of its detectors.
 
     Raises:
         BadInput: there is none, or it is retired.
@@ -116,7 +116,7 @@ def definitions_below(prefix: str) -> list[Definition]:
 def select_rules(
     select: Sequence[str] = (), ignore: Sequence[str] = (), level: str = "static", about: str = ""
 ) -> list[type[Rule]]:
-    """The rules, up to a level, that a selection reports something of; see Selection.
+    """Return the rules, up to a level, that a selection reports something of; see Selection.
 
     Args:
         about: SKILLS for the rules about skills; without it, those about integrations.

@@ -53,7 +53,7 @@ class Report:
         return [one for rule in self.rules for one in rule.reported()]
 
     def as_json(self, base: Path | None = None) -> dict[str, Any]:
-        """The command's fields of the contract; paths are relative to `base` where they are below it."""
+        """Return the command's fields of the contract; paths are relative to `base` where they are below it."""
         return {
             "findings": [finding_json(finding, base) for finding in self.findings],
             "checked": {"models": len(self.models), "files": self.files, "rules": len(self.rules)},
@@ -68,7 +68,7 @@ class Report:
 
 
 def finding_json(finding: Finding, base: Path | None = None) -> dict[str, Any]:
-    """One entry of `findings`."""
+    """Return one entry of `findings`."""
     rule = find_definition(finding.rule)
     made = finding.generated
     generated = {"generated": {"path": shown(made[0], base), "line": made[1]}} if made is not None else {}
@@ -88,7 +88,7 @@ def finding_json(finding: Finding, base: Path | None = None) -> dict[str, Any]:
 
 
 def grouped(findings: Sequence[Finding]) -> Iterator[tuple[Path, list[Finding]]]:
-    """Findings by file, in order."""
+    """Yield findings by file, in order."""
     by_file: dict[Path, list[Finding]] = {}
     for finding in findings:
         by_file.setdefault(finding.path, []).append(finding)

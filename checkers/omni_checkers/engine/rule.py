@@ -83,7 +83,7 @@ class Rule:
 
     @classmethod
     def facts(cls) -> tuple[str, ...]:
-        """The names of the facts that `check` asks for."""
+        """Return the names of the facts that `check` asks for."""
         return tuple(inspect.signature(cls.check).parameters)[1:]
 
     @classmethod
@@ -98,7 +98,7 @@ class Rule:
 
     @classmethod
     def definitions(cls) -> tuple[Definition, ...]:
-        """The rule's definition, then one of each of its detectors."""
+        """Return the rule's definition, then one of each of its detectors."""
         if cls not in _DEFINITIONS:
             own = _definition(cls)
             _DEFINITIONS[cls] = own, *(_detector(cls, own, one) for one in cls.detectors)
@@ -111,7 +111,7 @@ class Rule:
 
     @classmethod
     def id_of(cls, detector: str) -> str:
-        """The ID of a finding: that of its detector, or the rule's own where it has none.
+        """Return the ID of a finding: that of its detector, or the rule's own where it has none.
 
         Raises:
             ValueError: the rule has no such detector, or has several and the finding names none.

@@ -33,7 +33,7 @@ def check(
     cache: Cache | None = None,
     level: str = "static",
 ) -> Report:
-    """Runs rules over the models at `paths`.
+    """Run rules over the models at `paths`.
 
     Args:
         paths: model directories, or roots of checkouts.
@@ -68,7 +68,7 @@ def check(
 
 
 def _settle(report: Report, settings: Settings, known: Baseline | None) -> None:
-    """Puts the findings in order, without those that the settings silence or the baseline knows."""
+    """Put the findings in order, without those that the settings silence or the baseline knows."""
     wanted = [finding for finding in report.findings if not settings.silences(finding)]
     report.suppressed += len(report.findings) - len(wanted)
     report.findings = sorted(
@@ -79,7 +79,9 @@ def _settle(report: Report, settings: Settings, known: Baseline | None) -> None:
 
 
 def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
-    """The model directories that files are in, such as those that a commit touches; files elsewhere are left out."""
+    """Return the model directories that files are in, such as those that a commit touches; files elsewhere are left
+    out.
+    """
     known = chosen(target)
     found: dict[Path, None] = {}
     for file in files:
@@ -91,7 +93,7 @@ def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
 
 
 def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[Path, Target]]:
-    """The model directories at paths, with the framework of each.
+    """Return the model directories at paths, with the framework of each.
 
     Raises:
         BadInput: a path does not exist, or contains no model.
@@ -120,7 +122,7 @@ def _prepare(models: Sequence[tuple[Path, Target]]) -> None:
 def _run(
     models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], level: str, judged: list[dict[str, RuleVerdict]]
 ) -> None:
-    """Adds the verdicts of the rules that need runs; these are never kept for the next time."""
+    """Add the verdicts of the rules that need runs; these are never kept for the next time."""
     live = [rule for rule in rules if rule.level != "static"]
     for owner in {owner.name: owner for _, owner in models}.values() if live else ():
         numbers = [number for number, (_, other) in enumerate(models) if other.name == owner.name]
@@ -137,7 +139,7 @@ def _run(
 def judge_all(
     models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], cache: Cache | None
 ) -> list[dict[str, RuleVerdict]]:
-    """The verdicts on every model: from the cache, or judged; many at once are judged by several processes.
+    """Return the verdicts on every model: from the cache, or judged; many at once are judged by several processes.
 
     With a cache, all rules judge, so that the next run finds their verdicts whichever it selects.
     """
@@ -156,7 +158,7 @@ def judge_all(
 
 
 def _key(path: Path, owner: Target) -> str:
-    """The digest of everything that a verdict on a model depends on."""
+    """Return the digest of everything that a verdict on a model depends on."""
     package = package_of(owner)
     files = list(dict.fromkeys([*package.inputs(path), *documents(path)]))
     return digest(files, package.surroundings(path), owner.reads)
@@ -182,7 +184,7 @@ def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, RuleVerdict]:
 
 
 def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, RuleVerdict], selection: Selection) -> None:
-    """Adds what the rules say of one model to the report; of a family, what its selected detectors say."""
+    """Add what the rules say of one model to the report; of a family, what its selected detectors say."""
     inputs = package_of(owner).inputs(path)
     report.models.append(path)
     alone = path.is_dir()  # what has no directory of its own is told by its files

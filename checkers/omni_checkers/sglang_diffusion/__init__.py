@@ -12,7 +12,7 @@ __all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
-    """The facts about one integration, and its files."""
+    """Return the facts about one integration, and its files."""
     from omni_checkers.sglang_diffusion.facts.model import model_facts
 
     return model_facts(path)
@@ -26,7 +26,7 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
 
 def surroundings(path: Path) -> list[Path]:
-    """SGLang's package of diffusion, around the pipeline or installed."""
+    """Return SGLang's package of diffusion, around the pipeline or installed."""
     from omni_checkers.sglang_diffusion.facts.sources import sources_of
     from omni_kit.errors import BadInput
     from omni_kit.targets.sglang_diffusion.pipeline_dir import find_pipeline_dir
@@ -39,7 +39,7 @@ def surroundings(path: Path) -> list[Path]:
 
 
 def inputs(path: Path) -> list[Path]:
-    """Every file of the integration, its README, and the record of its scaffold."""
+    """Return every file of the integration, its README, and the record of its scaffold."""
     from omni_checkers.sglang_diffusion.examples import README
     from omni_checkers.sglang_diffusion.facts.model import own_files
     from omni_kit.record import ANSWERS, BASE

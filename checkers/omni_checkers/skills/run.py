@@ -77,7 +77,7 @@ def _skills_of(path: Path) -> list[Subject]:
 
 
 def _apart(skill: Subject, checkout: Path | None) -> list[Path]:
-    """The repository of a skill and the checkout: what lies there is somebody else's, and is not run."""
+    """Return the repository of a skill and the checkout: what lies there is somebody else's, and is not run."""
     repository = next((place for place in skill.path.parents if (place / ".git").exists()), skill.path.parent)
     return [repository, *([checkout.resolve()] if checkout is not None else [])]
 
@@ -132,7 +132,9 @@ def _applied(rule: type[Rule], facts: Facts, skill: Subject, crashes: list[Findi
 
 
 def _silenced(path: Path, text: str) -> list[Suppression]:
-    """The comments `<!-- omni-kit: ignore[ID] reason -->` of a page; each covers its line and the block after it."""
+    """Return the comments `<!-- omni-kit: ignore[ID] reason -->` of a page; each covers its line and the block after
+    it.
+    """
     lines = text.splitlines()
     ends = _ends(lines)
     found = []
@@ -145,7 +147,7 @@ def _silenced(path: Path, text: str) -> list[Suppression]:
 
 
 def _ends(lines: Sequence[str]) -> list[int]:
-    """The last line, from 1, of the paragraph or block of code after each line: item n for line n."""
+    """Return the last line, from 1, of the paragraph or block of code after each line: item n for line n."""
     count = len(lines)
     ends, paragraph, fences = [count] * (count + 1), count, {"```": count, "~~~": count}
     for at in range(count - 1, -1, -1):

@@ -117,7 +117,7 @@ class Evaluator(Domain):
         return self.depth == _DEPTH
 
     def frame(self, module: Module, scope: Scope) -> PathFrame:
-        """Code among the names of a module."""
+        """Return code among the names of a module."""
         return PathFrame(self, module.path, module.name, scope, module)
 
     def run_module(self, module: Module) -> Scope:
@@ -128,7 +128,7 @@ class Evaluator(Domain):
         return self.scopes[module]
 
     def names_of(self, module: Module) -> Scope:
-        """The names of a module; its statements are executed only for names that are asked for."""
+        """Return the names of a module; its statements are executed only for names that are asked for."""
         if module not in self.scopes:
             bindings = self.program.bindings(module)
             if "*" in bindings:
@@ -175,7 +175,7 @@ class Evaluator(Domain):
         return value
 
     def module_attribute(self, module: Module, name: str, frame: Frame) -> Value:
-        """A name of a module, or a module inside it.
+        """Return a name of a module, or a module inside it.
 
         Raises:
             Raised: the module has neither.
@@ -248,7 +248,7 @@ class Evaluator(Domain):
             raise Raised(f"AttributeError: {record.name} has no attribute '{name}'", frame) from None
 
     def _of_instance(self, owner: Call, cls: Class, name: str, frame: Frame) -> Value:
-        """An attribute of an instance of a class of the package: methods are bound, properties are called."""
+        """Return an attribute of an instance of a class of the package: methods are bound, properties are called."""
         found = self.class_attribute(cls, name)
         if not isinstance(found, Function) or "staticmethod" in decorators(found.node):
             return owner.kwargs.get(name, found) if isinstance(found, Opaque) else found
@@ -265,7 +265,7 @@ class Evaluator(Domain):
         return found.value if found is not None else UNKNOWN
 
     def class_attribute(self, owner: Class, name: str) -> Value:
-        """An attribute of a class or of the bases that can be read."""
+        """Return an attribute of a class or of the bases that can be read."""
         last = owner
         for last in self._line(owner):
             stored = self.attached(last, name) if last is not owner else UNKNOWN
@@ -286,7 +286,9 @@ class Evaluator(Domain):
         return owner.name if name == "__name__" else UNKNOWN
 
     def _line(self, owner: Class) -> Iterator[Class]:
-        """A class and the bases above it that can be read, each once: a name that is bound again may lead back."""
+        """Yield a class and the bases above it that can be read, each once: a name that is bound again may lead
+        back.
+        """
         seen: list[Class] = []
         while owner not in seen:
             yield owner
@@ -294,11 +296,11 @@ class Evaluator(Domain):
             owner = next((base for base in self.bases(owner) if isinstance(base, Class)), owner)
 
     def bases(self, owner: Class) -> list[Value]:
-        """The bases of a class as values; Symbol for one of a library."""
+        """Return the bases of a class as values; Symbol for one of a library."""
         return [self.in_module(owner.module, base) for base in owner.node.bases]
 
     def in_module(self, module: Module, node: ast.expr) -> Value:
-        """An expression evaluated among a module's names."""
+        """Return an expression evaluated among a module's names."""
         return self.frame(module, self.names_of(module)).value(node)
 
     def set_attribute(self, base: Value, name: str, value: Value, frame: Frame) -> None:
@@ -433,7 +435,7 @@ class Evaluator(Domain):
         frame: Frame,
         node: ast.expr | None,
     ) -> Value:
-        """A method of a built-in container or string; recorded where it is not known."""
+        """Return a method of a built-in container or string; recorded where it is not known."""
         known = library.method(self, owner, name, arguments, keywords)
         if known is not UNKNOWN:
             return known

@@ -20,7 +20,7 @@ class PathFrame(Frame):
     """
 
     def framed(self, path: Path, module: str, scope: Scope, home: Any) -> "PathFrame":
-        """A frame for other code, of the same path."""
+        """Return a frame for other code, of the same path."""
         return PathFrame(self.domain, path, module, scope, home)
 
     def run(self, body: Sequence[ast.stmt]) -> None:
@@ -45,7 +45,7 @@ class PathFrame(Frame):
             return Opaque(ast.unparse(node))
 
     def key(self, value: Value) -> Value:
-        """A value as a key of a dict, or in a set."""
+        """Return a value as a key of a dict, or in a set."""
         return hashable(value)
 
     def mapping(self, value: Value) -> dict[Any, Any]:
@@ -53,7 +53,7 @@ class PathFrame(Frame):
         return value if isinstance(value, dict) else {hashable(Opaque(f"**{show(value)}")): value}
 
     def keywords(self, node: ast.Call) -> dict[str, Value]:
-        """The named arguments of a call; of `**` only those that are known."""
+        """Return the named arguments of a call; of `**` only those that are known."""
         found: dict[str, Value] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)
@@ -64,13 +64,13 @@ class PathFrame(Frame):
         return found
 
     def joined(self, parts: Sequence[Value]) -> Value:
-        """A text of values; Opaque where one is not known."""
+        """Return a text of values; Opaque where one is not known."""
         if all(isinstance(part, str) for part in parts):
             return "".join(parts)
         return Opaque("".join(part if isinstance(part, str) else f"{{{show(part)}}}" for part in parts))
 
     def attribute(self, base: Value, name: str) -> Value:
-        """An attribute of a value, which may be stored on anything."""
+        """Return an attribute of a value, which may be stored on anything."""
         return self.domain.attribute(base, name, self)
 
     def operation(self, op: ast.AST, operands: list[Value], node: ast.AST) -> Value:
@@ -87,15 +87,15 @@ class PathFrame(Frame):
         return not isinstance(value, (type(None), bool, int, str)) or bool(value)
 
     def of_generatorexp(self, node: ast.GeneratorExp) -> Value:
-        """The items of a generator as a list: who takes them is not always known."""
+        """Return the items of a generator as a list: who takes them is not always known."""
         return self.of_listcomp(ast.ListComp(node.elt, node.generators))
 
     def items_of(self, value: Value) -> Iterable[Value]:
-        """The items of a value; those of a set in an order that is the same in every run."""
+        """Return the items of a value; those of a set in an order that is the same in every run."""
         return sorted(value, key=show) if isinstance(value, (set, frozenset)) else super().items_of(value)
 
     def bind(self, target: ast.expr, value: Value) -> None:
-        """Gives a value to targets; of parts that do not fit, each is unknown."""
+        """Give a value to targets; of parts that do not fit, each is unknown."""
         if not isinstance(target, (ast.Tuple, ast.List)):
             return super().bind(target, value)
         with suppress(Unsupported):
@@ -118,10 +118,10 @@ class PathFrame(Frame):
         return found | {name: value for name, value in keywords.items() if name in own}
 
     def written_class(self, node: ast.ClassDef) -> Value:
-        """A class; its body is gone through as far as somebody asks for attributes."""
+        """Return a class; its body is gone through as far as somebody asks for attributes."""
         return Class(self.home, node, node.name)
 
     def run_return(self, node: ast.Return) -> None:
-        """Gives a function's value; the last one says where."""
+        """Give a function's value; the last one says where."""
         self.domain.returned(node, self)  # type: ignore[attr-defined]
         super().run_return(node)

@@ -48,10 +48,10 @@ class Path(Protocol):
         """Return the result of a call."""
 
     def set_attribute(self, base: Value, name: str, value: Value, frame: Frame) -> None:
-        """Sets an attribute."""
+        """Set an attribute."""
 
     def module_named(self, module_name: str, name: str | None, frame: Frame) -> Value:
-        """A module, or a name of it."""
+        """Return a module, or a name of it."""
 
 
 def operation(name: str, operands: list[Value]) -> Value:

@@ -18,7 +18,7 @@ class Oracle:
         self.taken: list[tuple[str, int, int]] = []
 
     def choose(self, question: str, count: int) -> int:
-        """One of `count` answers."""
+        """Return one of `count` answers."""
         if question not in self._answers:
             position = len(self.taken)
             answer = self._script[position] if position < len(self._script) else 0
@@ -27,7 +27,7 @@ class Oracle:
         return self._answers[question]
 
     def next_script(self) -> list[int] | None:
-        """The script of the next path, or None after the last."""
+        """Return the script of the next path, or None after the last."""
         for position in range(len(self.taken) - 1, -1, -1):
             _, answer, count = self.taken[position]
             if answer + 1 < count:
@@ -36,7 +36,7 @@ class Oracle:
 
 
 def explore(run: Callable[[Oracle], T], limit: int = LIMIT) -> Iterator[T]:
-    """Runs a computation once for every path.
+    """Run a computation once for every path.
 
     Raises:
         Exhausted: there are more than `limit`.

@@ -49,7 +49,7 @@ class Program:
         self._bindings: dict[Path, dict[str, list[ast.stmt]]] = {}
 
     def module(self, name: str) -> Module | None:
-        """A module of the package by dotted name; None for one outside, or missing."""
+        """Return a module of the package by dotted name; None for one outside, or missing."""
         if not self.contains(name):
             return None
         if name not in self._modules:
@@ -70,11 +70,11 @@ class Program:
         return name == self.name or name.startswith(f"{self.name}.")
 
     def absolute(self, module: Module, node: ast.ImportFrom) -> str:
-        """The absolute module of a from-import."""
+        """Return the absolute module of a from-import."""
         return absolute_module(module.package, node)
 
     def body(self, module: Module) -> list[ast.stmt]:
-        """The statements of a module; none if it has no file that can be read."""
+        """Return the statements of a module; none if it has no file that can be read."""
         tree = self.parse(module.path) if module.path.is_file() else None
         return tree.body if tree is not None else []
 

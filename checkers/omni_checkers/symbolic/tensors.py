@@ -37,7 +37,7 @@ class Tiny(Modelled):
 
     @classmethod
     def named(cls, name: str, shape: Sequence[int]) -> "Tiny":
-        """A tensor whose elements are called after it and their place."""
+        """Return a tensor whose elements are called after it and their place."""
         places = product(*(range(size) for size in shape))
         return cls(tuple(shape), tuple(f"{name}{list(place)}" for place in places))
 

@@ -21,7 +21,7 @@ class Modelled:
     """A value that models a library object and its operations; UNKNOWN for the others."""
 
     def attribute(self, name: str) -> Value:
-        """The value of an attribute; a method is bound where this is UNKNOWN."""
+        """Return the value of an attribute; a method is bound where this is UNKNOWN."""
         return UNKNOWN
 
     def method(self, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
@@ -33,7 +33,7 @@ class Modelled:
         return UNKNOWN
 
     def item(self, key: Value) -> Value:
-        """A part of it."""
+        """Return a part of it."""
         return UNKNOWN
 
 
@@ -98,7 +98,7 @@ class Call:
     line: int = 0
 
     def argument(self, position: int, name: str) -> Value:
-        """An argument given either way; None when it is not given."""
+        """Return an argument given either way; None when it is not given."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def calls(self, name: str) -> bool:
@@ -137,7 +137,7 @@ class Record:
         self.attributes = attributes
 
     def attribute(self, name: str) -> Value:
-        """The attribute.
+        """Return the attribute.
 
         Raises:
             KeyError: it has none of that name.
@@ -149,7 +149,7 @@ class Record:
 
 
 def show(value: Value) -> str:
-    """A value as text; equal texts mean the same value on one path."""
+    """Return a value as text; equal texts mean the same value on one path."""
     if is_constant(value):
         return repr(value)
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -172,12 +172,12 @@ def is_key(key: Value) -> bool:
 
 
 def hashable(key: Value) -> Value:
-    """The value as a key of a dict or an element of a set; its text as Opaque where it cannot be one itself."""
+    """Return the value as a key of a dict or an element of a set; its text as Opaque where it cannot be one itself."""
     return key if is_key(key) or isinstance(key, (Opaque, Symbol, Class)) else Opaque(show(key))
 
 
 def last_name(value: Value) -> str:
-    """The last part of a symbol's, class's or function's name; empty for anything else."""
+    """Return the last part of a symbol's, class's or function's name; empty for anything else."""
     if isinstance(value, (Symbol, Class, Function)):
         return str(value).rpartition(".")[2]
     return ""

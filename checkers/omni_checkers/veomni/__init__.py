@@ -14,7 +14,7 @@ __all__ = ["EXAMPLE", "experiments", "inputs", "prepare", "read_model", "surroun
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
-    """The facts about one model directory, and its files."""
+    """Return the facts about one model directory, and its files."""
     from omni_checkers.veomni.facts.model import model_facts
 
     return model_facts(path)
@@ -35,7 +35,7 @@ def prepare(paths: Sequence[Path]) -> None:
 
 
 def surroundings(path: Path) -> list[Path]:
-    """The VeOmni around the model, or the installed one, and the integrations next to it."""
+    """Return the VeOmni around the model, or the installed one, and the integrations next to it."""
     from omni_checkers.veomni.facts.code_clones import directories_beside
     from omni_checkers.veomni.facts.constants import veomni_package
     from omni_kit.errors import BadInput
@@ -51,7 +51,9 @@ def surroundings(path: Path) -> list[Path]:
 
 
 def inputs(path: Path) -> list[Path]:
-    """Every file that a verdict on the model at `path` depends on: its own, and those around it that speak of it."""
+    """Return every file that a verdict on the model at `path` depends on: its own, and those around it that speak of
+    it.
+    """
     from omni_checkers.veomni.facts.checkout import around
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir, located

@@ -157,7 +157,7 @@ OUTPUT = """\
 
 
 def patch_config(*patches: str, device: str = "gpu") -> str:
-    """A patch config: the parallel plan that a model with stacked experts needs, and these patches.
+    """Return a patch config: the parallel plan that a model with stacked experts needs, and these patches.
 
     Without `loss_contract` among them it says that this one is left out: a model needs it, and it is long.
     """
@@ -166,5 +166,5 @@ def patch_config(*patches: str, device: str = "gpu") -> str:
 
 
 def loss_contract(body: str) -> str:
-    """A patch of the language model's forward; its body begins where there are logits, and labels."""
+    """Return a patch of the language model's forward; its body begins where there are logits, and labels."""
     return _LOSS + body

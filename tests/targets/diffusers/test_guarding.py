@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_kit.targets.diffusers.porting.guarding import guarded
+from omni_kit.targets.diffusers.porting.optional_imports import guarded
 
 FILE = """from __future__ import annotations
 import torch

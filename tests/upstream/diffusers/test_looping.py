@@ -8,9 +8,9 @@ from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.composing import Reader
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
-from omni_kit.upstream.diffusers.finishing import unusual_ends
+from omni_kit.upstream.diffusers.latent_decoding import unusual_ends
 from omni_kit.upstream.diffusers.looping import oddities
-from omni_kit.upstream.diffusers.wording import Wording
+from omni_kit.upstream.diffusers.renamed_expressions import Wording
 from omni_kit.upstream.subject import open_source
 
 

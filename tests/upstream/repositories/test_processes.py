@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.processes.found import process_of
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import find_reference
 
 MODEL = """

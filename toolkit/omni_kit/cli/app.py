@@ -14,7 +14,7 @@ from omni_kit.errors import BadInput, Interrupted, MissingRequirement, OmniKitEr
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.isolation.failures import lacking_package, missing
 from omni_kit.output import Format, Output
-from omni_kit.stopping import asked, stoppable
+from omni_kit.termination import asked, stoppable
 
 # Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
@@ -47,7 +47,7 @@ def root(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the CLI and returns the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
+    """Run the CLI and return the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
     given = sys.argv[1:] if arguments is None else arguments
     with stoppable():
         return _run(given)

@@ -21,8 +21,8 @@ from omni_kit.cli.options import (
     StrictOption,
     WriteBaselineOption,
 )
-from omni_kit.counting import counted
 from omni_kit.output import Format, Output
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_checkers import Report

@@ -22,9 +22,9 @@ from omni_kit.cli.options import (
     TransformersOption,
     WriteBaselineOption,
 )
-from omni_kit.counting import counted
 from omni_kit.errors import MissingRequirement
 from omni_kit.output import table
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.layout import LayoutVerdict

@@ -16,7 +16,7 @@ class Command(TyperCommand):
     """A command whose help is shown as it is written: paragraphs flow, and square brackets are no markup."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Shows a copy of the command, so that its own text stays what others read."""
+        """Show a copy of the command, so that its own text stays what others read."""
         from rich.markup import escape
 
         shown = copy(self)
@@ -33,11 +33,11 @@ class Commands(typer.Typer):
     """A group of such commands."""
 
     def command(self, *args: Any, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """Registers a function as a command; see Typer's own."""
+        """Register a function as a command; see Typer's own."""
         return super().command(*args, **{"cls": Command, **settings})
 
 
 def _flowing(text: str) -> str:
-    """Text whose paragraphs are one line each, except those that begin with a backspace, as click has it."""
+    """Return text whose paragraphs are one line each, except those that begin with a backspace, as click has it."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(one if one.startswith(_AS_WRITTEN) else " ".join(one.split()) for one in paragraphs)

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
-from omni_kit.counting import counted
 from omni_kit.output import Format, Output
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.convert import Converted

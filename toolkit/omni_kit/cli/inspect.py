@@ -7,8 +7,8 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
-from omni_kit.counting import counted
 from omni_kit.output import Format, Output, table
+from omni_kit.plurals import counted
 
 
 @app.command("inspect")

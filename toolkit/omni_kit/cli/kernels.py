@@ -10,9 +10,9 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import Device, DeviceOption, FormatOption, FullOption
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.kernels.result import KernelReport

@@ -13,9 +13,9 @@ from rich.markup import escape
 from omni_kit.cli.app import app
 from omni_kit.cli.commands import Command
 from omni_kit.cli.options import Device, DeviceOption, DiffusersOption, FormatOption, FullOption, TransformersOption
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.parity import ParityReport

@@ -28,9 +28,9 @@ from omni_kit.cli.options import (
     TransformersOption,
     WriteBaselineOption,
 )
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.convert import RenamedCheckpoint
@@ -241,7 +241,7 @@ def drift_command(
 
 
 def _check_apply(apply: str | None, into: Path | None, before: str | None, dry_run: bool) -> None:
-    """Raises BadInput where options of --apply stand alone."""
+    """Raise BadInput where options of --apply stand alone."""
     if apply is None and (into is not None or dry_run):
         raise BadInput("--into and --dry-run require --apply", "name the checkpoint with --apply")
     if apply is not None and into is None:
@@ -260,7 +260,7 @@ def _root(root: Path | None) -> Path:
 
 
 def _made_from_another(configs: Sequence[str | Path], transformers: Path | None) -> list[str]:
-    """One line for each directory that was made from another transformers than the one that is read."""
+    """Return one line for each directory that was made from another transformers than the one that is read."""
     from omni_kit.pysource.library import find_library
     from omni_kit.targets.provenance import other_version
 
@@ -270,7 +270,7 @@ def _made_from_another(configs: Sequence[str | Path], transformers: Path | None)
 
 
 def chosen_configs(configs: list[str] | None, all_configs: bool, root: Path | None) -> list[str | Path]:
-    """The configs that a command is about.
+    """Return the configs that a command is about.
 
     Raises:
         BadInput: both kinds of choice are made or none, or there is no config.
@@ -290,7 +290,7 @@ def chosen_configs(configs: list[str] | None, all_configs: bool, root: Path | No
 
 
 def _named(config: str) -> list[str | Path]:
-    """The config of that name, or every one below a directory."""
+    """Return the config of that name, or every one below a directory."""
     from omni_kit.patchgen.project import find_configs
 
     if not Path(config).is_dir():

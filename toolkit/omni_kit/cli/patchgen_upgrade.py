@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, LibraryOption, ToOption
 from omni_kit.cli.patchgen import AllOption, ConfigsArgument, RootOption, chosen_configs, patchgen_app
-from omni_kit.counting import counted
 from omni_kit.output import Format, Output
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.patchgen.upgrade.outcome import UpgradeResult
@@ -65,7 +65,7 @@ def upgrade_command(
 
 
 def _toys(result: "UpgradeResult", versions: tuple[Path, Path | None], *, write: bool) -> list[str]:
-    """The toy configs next to the configs that change with upstream's defaults."""
+    """Return the toy configs next to the configs that change with upstream's defaults."""
     from omni_kit.pysource.library import find_library
     from omni_kit.upgrade.toys import follow_toys
 

@@ -119,7 +119,7 @@ def toy_command(
 
 
 def _as_json(example: "Example", place: Path, file: str | None = None, text: str | None = None) -> dict[str, Any]:
-    """One example as every subcommand tells it; `text` is that of `file`."""
+    """Return one example as every subcommand tells it; `text` is that of `file`."""
     return {
         "name": example.name,
         "target": example.target,

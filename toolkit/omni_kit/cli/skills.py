@@ -13,8 +13,8 @@ from omni_kit.cli.check import show_findings
 from omni_kit.cli.commands import Commands
 from omni_kit.cli.gating import for_machines, ids
 from omni_kit.cli.options import FindingsFormat, FormatOption, FullOption, IgnoreOption, SelectOption, StrictOption
-from omni_kit.counting import counted
 from omni_kit.output import Format, Output, table
+from omni_kit.plurals import counted
 from omni_kit.skillpack import Agent, Place
 
 if TYPE_CHECKING:

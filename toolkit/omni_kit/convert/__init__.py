@@ -32,7 +32,7 @@ def convert(
     diffusers: Path | None = None,
     progress: Progress = silent,
 ) -> Converted:
-    """Converts a checkpoint.
+    """Convert a checkpoint.
 
     Args:
         source: a checkpoint directory, a safetensors file, or an index.

@@ -49,7 +49,7 @@ class Destination:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes out of the directory, from before it is looked at until all is written.
+        """Keep other processes out of the directory, from before it is looked at until all is written.
 
         Raises:
             BadInput: another conversion is writing there, or it is no place for one.
@@ -73,7 +73,7 @@ class Destination:
                     folder.rmdir()
 
     def _refuse_place(self) -> None:
-        """Raises where the directory is, or is in, the source, or where something else is."""
+        """Raise where the directory is, or is in, the source, or where something else is."""
         if self.path == self.source:
             raise BadInput(f"{self.path} is the source", "pass a new directory")
         if self.path.is_relative_to(self.source):
@@ -114,12 +114,12 @@ class Destination:
         return bool(there)
 
     def _planned(self) -> list[str]:
-        """The names of all files that this conversion writes."""
+        """Return the names of all files that this conversion writes."""
         companions = [item.name for item in self.source.iterdir() if self._comes_along(item)]
         return [*(shard.name for shard in self.plan.shards), self._index.name, STATE, *companions]
 
     def _refuse_others(self) -> None:
-        """Raises where a link stands under a name that is to be written, or a companion that is none of the source."""
+        """Raise where a link stands under a name that is to be written, or a companion that is none of the source."""
         for name in self._planned():
             for place in (self.path / name, self._temporary(name)):
                 if place.is_symlink():
@@ -129,7 +129,7 @@ class Destination:
                 self._refuse_other(self.path / item.name, self._companion(item))
 
     def _refuse_other(self, place: Path, content: bytes) -> None:
-        """Raises where another file is in the way of one that is to be written."""
+        """Raise where another file is in the way of one that is to be written."""
         if place.exists() and place.read_bytes() != content:
             raise BadInput(f"{place} differs from the written file", "start again in a new directory")
 
@@ -190,14 +190,14 @@ class Destination:
         return file.is_file() and file.stat().st_size == shard.size
 
     def begin(self, shard: Shard) -> int:
-        """A descriptor of a shard's file, under a temporary name, with its header written."""
+        """Return a descriptor of a shard's file, under a temporary name, with its header written."""
         descriptor = os.open(self._temporary(shard.name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         reserve(descriptor, shard.size)
         os.pwrite(descriptor, shard.header, 0)
         return descriptor
 
     def finish(self, shard: Shard, descriptor: int) -> None:
-        """Gives a shard its final name, once it is written."""
+        """Give a shard its final name, once it is written."""
         os.close(descriptor)
         place = self.path / shard.name
         if os.path.lexists(place):
@@ -205,13 +205,13 @@ class Destination:
         self._temporary(shard.name).rename(place)
 
     def sync(self, shards: Iterable[Shard]) -> None:
-        """Waits until the disk has taken shards."""
+        """Wait until the disk has taken shards."""
         for shard in shards:
             with (self.path / shard.name).open("rb") as stream:
                 os.fsync(stream.fileno())
 
     def close(self) -> list[str]:
-        """Writes what is copied, then the index, and takes the state away; returns what was not copied.
+        """Write what is copied, then the index, and take the state away; return what was not copied.
 
         Raises:
             BadInput: something else was put there while the shards were written.
@@ -243,7 +243,7 @@ class Destination:
         return frozenset({self.source, *(file.resolve().parent for file in files)})
 
     def _companion(self, item: Path) -> bytes:
-        """A file that is copied; after a cast the config names the new dtype, or loading would cast back."""
+        """Return a file that is copied; after a cast the config names the new dtype, or loading would cast back."""
         content = item.read_bytes()
         if self.plan.dtype is None or item.name != "config.json":
             return content
@@ -251,7 +251,7 @@ class Destination:
         return json.dumps(_retyped(json.loads(content), name), indent=2, ensure_ascii=False).encode() + b"\n"
 
     def write(self, path: Path, content: bytes) -> None:
-        """Writes a small file in one step."""
+        """Write a small file in one step."""
         temporary = self._temporary(path.name)
         temporary.unlink(missing_ok=True)
         with temporary.open("xb") as stream:
@@ -277,7 +277,7 @@ def boot_of_machine() -> str:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Makes a file as large as it will be; where the file system can, with its blocks reserved."""
+    """Make a file as large as it will be; where the file system can, with its blocks reserved."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
     else:

@@ -47,7 +47,9 @@ class Distributed:
         return distinct({key: ".".join(map(str, names.within(self._parts(key)))) for key in self.keys})
 
     def _parts(self, key: str) -> tuple[str | int, ...]:
-        """The keys of the nested state that a flat key stands for, the outermost first: a parameter's name is one."""
+        """Return the keys of the nested state that a flat key stands for, the outermost first: a parameter's name is
+        one.
+        """
         planned = self._metadata.planner_data
         parts = planned.get(key) if isinstance(planned, dict) else None
         if not isinstance(parts, tuple) or not all(isinstance(part, (str, int)) for part in parts):
@@ -55,8 +57,8 @@ class Distributed:
         return parts if ".".join(map(str, parts)) == key else (key,)
 
     def values(self, names: Names) -> dict[str, bytes]:
-        """The values that are no tensors and hold names that change (the lists of an optimizer's groups), as they are
-        to be written.
+        """Return the values that are no tensors and hold names that change (the lists of an optimizer's groups), as
+        they are to be written.
 
         Raises:
             Refusal: such a value can only be read by running what is in it, or is compressed.
@@ -76,7 +78,7 @@ class Distributed:
         return found
 
     def copy(self, folder: Path, names: Names, progress: Progress) -> list[str]:
-        """Writes it into an empty folder; returns what is not copied: weights in another form.
+        """Write it into an empty folder; return what is not copied: weights in another form.
 
         Raises:
             BadInput, Refusal: see `renamed` and `values`.
@@ -98,7 +100,7 @@ class Distributed:
             yield from (file for name in sorted(names) if (file := Path(place, name)) != self.folder / METADATA)
 
     def _metadata_with(self, renamed: dict[str, str], moved: dict[str, dict[str, Any]], names: Names) -> Any:
-        """The metadata under other names, with the places of values that were written again."""
+        """Return the metadata under other names, with the places of values that were written again."""
         old = self._metadata
         planned = old.planner_data
         if isinstance(planned, dict):
@@ -117,7 +119,7 @@ def _other_weights(file: Path) -> bool:
 
 
 def _rewritten(key: str, content: bytes, names: Names) -> bytes:
-    """A pickled value with other names in it; it is read as torch reads weights, which runs nothing."""
+    """Return a pickled value with other names in it; it is read as torch reads weights, which runs nothing."""
     import torch
 
     try:
@@ -131,7 +133,7 @@ def _rewritten(key: str, content: bytes, names: Names) -> bytes:
 
 
 def _append(values: dict[str, bytes], folder: Path) -> dict[str, dict[str, Any]]:
-    """Writes values into a new file of the folder; returns where each lies now, in the words of DCP's metadata."""
+    """Write values into a new file of the folder; return where each lies now, in the words of DCP's metadata."""
     if not values:
         return {}
     taken = {file.name for file in folder.iterdir()}

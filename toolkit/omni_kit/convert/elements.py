@@ -29,21 +29,21 @@ class Placement:
     numbers: Mapping[str, torch.Tensor]
 
     def lost(self) -> list[str]:
-        """The tensors of which elements go nowhere."""
+        """Return the tensors of which elements go nowhere."""
         kept = torch.zeros(sum(map(math.prod, self.shapes.values())), dtype=torch.bool)
         for numbers in self.numbers.values():
             kept[numbers.flatten()] = True
         return [name for name, part in self._parts(kept).items() if not bool(part.all())]
 
     def doubled(self) -> list[str]:
-        """The tensors of which elements go to several places."""
+        """Return the tensors of which elements go to several places."""
         count = torch.zeros(sum(map(math.prod, self.shapes.values())), dtype=torch.long)
         for numbers in self.numbers.values():
             count += torch.bincount(numbers.flatten(), minlength=len(count))
         return [name for name, part in self._parts(count).items() if part.numel() and int(part.max()) > 1]
 
     def sources(self, name: str) -> list[str]:
-        """The tensors that the elements of one that comes out are of."""
+        """Return the tensors that the elements of one that comes out are of."""
         marked = torch.zeros(sum(map(math.prod, self.shapes.values())), dtype=torch.bool)
         marked[self.numbers[name].flatten()] = True
         return [one for one, part in self._parts(marked).items() if bool(part.any())]
@@ -66,7 +66,7 @@ class Placement:
         return {name: part for name, part in self._parts(whole).items() if not part.numel() or bool(known[name].any())}
 
     def _parts(self, flat: torch.Tensor) -> Tensors:
-        """A flat tensor of all elements, cut into the tensors that went in."""
+        """Return a flat tensor of all elements, cut into the tensors that went in."""
         sizes = [math.prod(shape) for shape in self.shapes.values()]
         cut = torch.split(flat, sizes) if sizes else ()
         return {name: part.reshape(tuple(shape)) for (name, shape), part in zip(self.shapes.items(), cut, strict=True)}

@@ -72,7 +72,7 @@ def _canonical(reading: DiskReading, leaves: list[list[Expression]], ending: str
 
 
 def encode(experts: Experts, memory: Memory, names: tuple[str, str]) -> dict[str, Expression]:
-    """The experts as a module holds them: leaf -> tensor.
+    """Return the experts as a module holds them: leaf -> tensor.
 
     Args:
         memory: how the module holds them; a layout without a canonical pair leaves them canonical.

@@ -54,7 +54,7 @@ class Former:
         self.recipe: Recipe | None = with_heads(model) if model else None
 
     def tensors(self, form: Form) -> Tensors:
-        """Every tensor of the result, by name, in the order of the checkpoint.
+        """Return every tensor of the result, by name, in the order of the checkpoint.
 
         Raises:
             BadInput: the checkpoint's layout has no such form, or cannot be brought there exactly.
@@ -77,7 +77,7 @@ class Former:
         return to_hub(self.recipe, found, self._shapes) if form is Form.hub else found
 
     def _box(self, group: ExpertGroup, form: Form) -> _Box | None:
-        """The group's experts, or None if they go the way of all other tensors."""
+        """Return the group's experts, or None if they go the way of all other tensors."""
         if {"self_attn", "self_attention"} & set(group.prefix.split(".")):
             return None
         reading = self._reading(group)
@@ -121,7 +121,7 @@ class Former:
             raise BadInput(why, "dequantise the checkpoint first" if reading.quantized else "")
 
     def _container(self, group: ExpertGroup, leaf: str) -> str:
-        """The container's name in memory: where the recipe leads its weights."""
+        """Return the container's name in memory: where the recipe leads its weights."""
         key = group.stacked[leaf] if leaf in group.stacked else next(iter(group.split[leaf].values()))
         name = memory_name(self.recipe, key, self._shapes)
         box = _EXPERT_NUMBER.sub("", plain(name).rpartition(".")[0])
@@ -168,6 +168,8 @@ class Former:
         return tuple(dict.fromkeys(name.partition(".")[0] for name in self._parameters))
 
     def _fitted(self, name: str) -> str:
-        """A name with the base model's prefix added or removed where the model has the parameter under that one."""
+        """Return a name with the base model's prefix added or removed where the model has the parameter under
+        that one.
+        """
         candidates = (name, *(f"{head}.{name}" for head in self._heads), name.partition(".")[2])
         return next((candidate for candidate in candidates if candidate in self._parameters), name)

@@ -67,7 +67,9 @@ class _Reader(pickle._Unpickler):
     dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
 
     def find_class(self, module: str, name: str) -> Any:
-        """The class or dtype of that name; a path, which is one of the machine that wrote it, becomes a plain one."""
+        """Return the class or dtype of that name; a path, which is one of the machine that wrote it, becomes a plain
+        one.
+        """
         import torch
 
         if name in _ALLOWED.get(module, ()):
@@ -90,7 +92,7 @@ def _check_keys(keys: Sequence[Any]) -> None:
 
 
 def read_metadata(path: Path) -> Any:
-    """The `Metadata` of a DCP directory.
+    """Return the `Metadata` of a DCP directory.
 
     Raises:
         BadInput: it cannot be read, or holds something else.

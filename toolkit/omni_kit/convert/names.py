@@ -50,7 +50,9 @@ class Names:
         return None
 
     def within(self, value: Any) -> Any:
-        """A value with every name in its lists, tuples, sets and mappings renamed; all else in it stays as it is."""
+        """Return a value with every name in its lists, tuples, sets and mappings renamed; all else in it stays as it
+        is.
+        """
         if isinstance(value, str):
             return self.of(value)
         if isinstance(value, dict):

@@ -69,7 +69,7 @@ class Shard:
         return len(self.header) + sum(output.size for output in self.outputs)
 
     def places(self) -> Iterator[tuple[Output, int]]:
-        """Each tensor with the byte in the file where it begins."""
+        """Return each tensor with the byte in the file where it begins."""
         return ((output, offset + len(self.header)) for output, offset in self._offsets())
 
     def _offsets(self) -> Iterator[tuple[Output, int]]:
@@ -131,7 +131,7 @@ class ConversionPlan:
 
 
 def _sample(file: Path, size: int) -> bytes:
-    """A digest of some of a file's bytes: its beginning, its end, and places between at equal distances."""
+    """Return a digest of some of a file's bytes: its beginning, its end, and places between at equal distances."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         for number in range(_SAMPLES):
@@ -170,7 +170,7 @@ def make_plan(
 
 
 def tensors_of(checkpoint: Checkpoint) -> dict[str, TensorInfo]:
-    """Every tensor of a checkpoint.
+    """Return every tensor of a checkpoint.
 
     Raises:
         BadInput: only names are known, or there are none.
@@ -219,7 +219,7 @@ def pack(
     stem: str,
     metadata: Mapping[str, str],
 ) -> Iterator[Shard]:
-    """Fills files in the order in which the sources lie; within a file large elements first, which aligns all."""
+    """Fill files in the order in which the sources lie; within a file large elements first, which aligns all."""
     files: list[list[Output]] = [[]]
     room = limit
     for output in sorted(outputs, key=lambda output: _position(output, sources)):

@@ -50,7 +50,7 @@ class Ranks:
         return self.rank == 0
 
     def share(self, items: Sequence[_T]) -> Sequence[_T]:
-        """This process's part of `items`, round-robin."""
+        """Return this process's part of `items`, round-robin."""
         return items[self.rank :: self.count]
 
     def agree(self, mine: Any, error: OmniKitError | None = None) -> list[Any]:
@@ -70,6 +70,6 @@ class Ranks:
         return [value for value, _ in gathered]
 
     def close(self) -> None:
-        """Leaves the process group, if there is one."""
+        """Leave the process group, if there is one."""
         if self._distributed is not None:
             self._distributed.destroy_process_group()

@@ -79,7 +79,7 @@ class _Flat:
         return distinct({key: names.of(key) for key in self.keys})
 
     def write(self, folder: Path, names: Names, progress: Progress) -> list[str]:
-        """Writes it into an empty folder, tensor by tensor; returns what is not copied."""
+        """Write it into an empty folder, tensor by tensor; return what is not copied."""
         plan = self._plan(self.renamed(names))
         try:
             done = run_plan(plan, self.folder, folder, resume=False, verify=False, jobs=JOBS, progress=progress)
@@ -88,7 +88,7 @@ class _Flat:
         return list(done.notes)
 
     def _plan(self, renamed: Mapping[str, str]) -> ConversionPlan:
-        """Files as large as the largest that was there, and called as they were."""
+        """Return files as large as the largest that was there, and called as they were."""
         outputs = [
             Output(renamed[key], info.dtype, info.dtype, whole(key, info.shape), True)
             for key, info in self._tensors.items()
@@ -107,7 +107,7 @@ class _Nested(Distributed):
     form = "dcp"
 
     def write(self, folder: Path, names: Names, progress: Progress) -> list[str]:
-        """Writes it into an empty folder; returns what is not copied."""
+        """Write it into an empty folder; return what is not copied."""
         left = self.copy(folder, names, progress)
         return [f"left behind: {', '.join(left)}"] if left else []
 
@@ -120,7 +120,7 @@ def apply_renames(
     dry_run: bool = False,
     progress: Progress = silent,
 ) -> RenamedCheckpoint:
-    """Writes a checkpoint again, with other names.
+    """Write a checkpoint again, with other names.
 
     Args:
         checkpoint: a directory, file or index of safetensors, or a directory of torch.distributed.checkpoint.
@@ -165,7 +165,7 @@ def _open(given: str) -> _Saved:
 
 
 def _fitting(given: str, saved: _Saved, maps: Mapping[str, Mapping[str, str]]) -> tuple[str, Names, dict[str, str]]:
-    """The model whose names the checkpoint has, its names, and every key with what it will be called."""
+    """Return the model whose names the checkpoint has, its names, and every key with what it will be called."""
     found: list[tuple[str, Names, dict[str, str]]] = []
     for model_type, patterns in maps.items():
         names = Names(patterns)

@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 
 def silent(items: Sequence[_T], what: str) -> Iterable[_T]:
-    """Shows nothing."""
+    """Show nothing."""
     return items
 
 
@@ -109,7 +109,7 @@ def run_plan(
 
 
 def _open(destination: Destination, resume: bool, ranks: Ranks, held: ExitStack) -> bool:
-    """Opens the destination in the first rank, locked until `held` closes; tells whether a run is resumed."""
+    """Open the destination in the first rank, locked until `held` closes; tell whether a run is resumed."""
     boots = _all_ranks(ranks, boot_of_machine)
 
     def open_alone() -> bool:
@@ -121,7 +121,7 @@ def _open(destination: Destination, resume: bool, ranks: Ranks, held: ExitStack)
 
 
 def _all_ranks(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
-    """Does a step in every rank and waits for all of them; if one fails, all fail, with its error."""
+    """Do a step in every rank and wait for all of them; if one fails, all fail, with its error."""
     try:
         mine = work()
     except OmniKitError as error:
@@ -166,7 +166,7 @@ def _write(plan: ConversionPlan, destination: Destination, ranks: Ranks, jobs: i
 
 
 def _verify(plan: ConversionPlan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
-    """The source tensors that the output, once it is on disk, does not give back."""
+    """Return the source tensors that the output, once it is on disk, does not give back."""
     destination.sync(ranks.share(plan.shards))
     budget = Budget(_BUFFERS)
     rebuilt = list(inverse(plan).items())
@@ -196,7 +196,7 @@ def _counts(plan: ConversionPlan) -> Counts:
 
 
 def peak_memory() -> int:
-    """The most memory that this process ever held, in bytes."""
+    """Return the most memory that this process ever held, in bytes."""
     status = Path("/proc/self/status")
     if status.is_file():  # the resource figure would count the parent's memory from before exec
         line = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)

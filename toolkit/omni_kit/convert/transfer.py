@@ -29,7 +29,7 @@ class Budget:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Holds `size` bytes, and waits for them first; a request above the limit waits until nothing else is held."""
+        """Hold `size` bytes, and wait for them first; a request above the limit waits until nothing else is held."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + size <= self._limit)
             self._used += size
@@ -49,18 +49,18 @@ class Sources:
         self._files = {file: os.open(file, os.O_RDONLY) for file in {info.file for info in tensors.values()}}
 
     def place(self, key: str) -> tuple[int, int]:
-        """The file descriptor and the byte where a tensor begins."""
+        """Return the file descriptor and the byte where a tensor begins."""
         info = self.tensors[key]
         return self._files[info.file], info.begin
 
     def close(self) -> None:
-        """Closes all files."""
+        """Close all files."""
         for descriptor in self._files.values():
             os.close(descriptor)
 
 
 def transfer(output: Output, sources: Sources, target: int, begin: int, budget: Budget) -> None:
-    """Writes one tensor.
+    """Write one tensor.
 
     Args:
         target: descriptor of the file to write to.
@@ -98,7 +98,7 @@ def _cast_range(source: int, there: int, target: int, here: int, count: int, out
 
 
 def copy_range(source: int, there: int, target: int, here: int, count: int) -> None:
-    """Copies `count` bytes between two files, inside the kernel where that can do it.
+    """Copy `count` bytes between two files, inside the kernel where that can do it.
 
     Raises:
         OSError: the source ends too early, or the disk is full.
@@ -137,14 +137,16 @@ def chunks(descriptor: int, at: int, count: int) -> Iterator[memoryview]:
 
 
 def write_all(target: int, content: memoryview, here: int) -> None:
-    """Writes all of `content` at byte `here`."""
+    """Write all of `content` at byte `here`."""
     while content:
         written = os.pwrite(target, content, here)
         content, here = content[written:], here + written
 
 
 def runs(x: Expression, shortest: int) -> list[tuple[str, Iterator[Run]]] | None:
-    """The contiguous stretches that make up a tensor; None if any is shorter than `shortest` and not a whole piece."""
+    """Return the contiguous stretches that make up a tensor; None if any is shorter than `shortest` and not a whole
+    piece.
+    """
     steps = strides(x.shape)
     found: list[tuple[str, Iterator[Run]]] = []
     for piece in x.pieces:
@@ -157,7 +159,9 @@ def runs(x: Expression, shortest: int) -> list[tuple[str, Iterator[Run]]] | None
 
 
 def _merged(piece: Piece, steps: Sequence[int]) -> tuple[list[tuple[int, int, int]], int]:
-    """The loops around the longest stretch that is contiguous on both sides, as (count, source, output) steps."""
+    """Return the loops around the longest stretch that is contiguous on both sides, as (count, source, output)
+    steps.
+    """
     loops = [(a.size, a.stride, a.step * s) for a, s in zip(piece.axes, steps, strict=True) if a.size != 1]
     length = 1
     while loops and loops[-1][1] == length and loops[-1][2] == length:
@@ -175,7 +179,7 @@ def _stretches(loops: Sequence[tuple[int, int, int]], there: int, here: int, len
 
 
 def _gather(output: Output, sources: Sources, target: int, begin: int, budget: Budget) -> None:
-    """Builds the tensor slab by slab along its first dimension, each in memory, and writes each whole."""
+    """Build the tensor slab by slab along its first dimension, each in memory, and write each whole."""
     x, item = output.expression, DTYPE_BITS[output.dtype] // 8
     if not x.size:
         return
@@ -199,7 +203,7 @@ def slab_rows(x: Expression, item: int) -> int:
 
 
 def collect(x: Expression, sources: Sources, dtype: str) -> Bits:
-    """A tensor in memory, as unsigned integers of its element size."""
+    """Return a tensor in memory, as unsigned integers of its element size."""
     kind = np.dtype(f"u{DTYPE_BITS[dtype] // 8}")
     result = np.empty(x.shape, kind)
     parts = {key: (start, _read(sources, key, start, stop, kind)) for key, (start, stop) in spans(x).items()}
@@ -228,7 +232,7 @@ def _read(sources: Sources, key: str, start: int, stop: int, kind: "np.dtype[np.
 
 
 def read_into(descriptor: int, buffer: memoryview, at: int) -> None:
-    """Fills a buffer from a file.
+    """Fill a buffer from a file.
 
     Raises:
         OSError: the file ends before.

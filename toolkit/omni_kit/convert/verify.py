@@ -21,7 +21,7 @@ Inverse = dict[str, tuple[Expression, Output]]
 
 
 def inverse(plan: ConversionPlan) -> Inverse:
-    """Every source tensor as an expression over the outputs, with an output that it went to."""
+    """Return every source tensor as an expression over the outputs, with an output that it went to."""
     pieces: dict[str, list[Piece]] = {key: [] for key in plan.sources}
     into: dict[str, Output] = {}
     for output in plan.outputs:
@@ -33,7 +33,7 @@ def inverse(plan: ConversionPlan) -> Inverse:
 
 
 def _back(piece: Piece, name: str, steps: Sequence[int], shape: tuple[int, ...]) -> Piece:
-    """A piece seen from the source: where in the output lies what was taken from here.
+    """Return a piece seen from the source: where in the output lies what was taken from here.
 
     Each axis runs along one dimension of the source, and its stride says which: a step inside a dimension is shorter
     than that dimension.
@@ -50,7 +50,7 @@ def _back(piece: Piece, name: str, steps: Sequence[int], shape: tuple[int, ...])
 
 
 def open_outputs(plan: ConversionPlan, folder: Path) -> Sources:
-    """The files that were written, as their own headers describe them.
+    """Return the files that were written, as their own headers describe them.
 
     Raises:
         BadInput: a tensor is not there, or not as planned.

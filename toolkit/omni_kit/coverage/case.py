@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from omni_kit.counting import counted
 from omni_kit.errors import OmniKitError
 from omni_kit.isolation.pool import map_in_forks
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import NOT_COMPARED
 from omni_kit.verify.card import Stage
 from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
@@ -88,7 +88,7 @@ def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
 
 
 def _difference(stage: Stage) -> float:
-    """The largest relative difference that a stage has measured."""
+    """Return the largest relative difference that a stage has measured."""
     return (
         float(stage.figure.removeprefix(DIFFERENCE).partition(";")[0]) if stage.figure.startswith(DIFFERENCE) else 0.0
     )
@@ -97,7 +97,7 @@ def _difference(stage: Stage) -> float:
 def as_markdown(
     heading: Sequence[str], meaning: Mapping[Outcome, str], columns: Sequence[str], cases: Sequence[Case]
 ) -> str:
-    """The page: its heading, how many of what, and a table.
+    """Return the page: its heading, how many of what, and a table.
 
     Args:
         columns: what a name is called, and what is told next to it; `about` of a case has all but the first.
@@ -116,7 +116,9 @@ def as_markdown(
 
 
 def renewed(page: str, cases: Sequence[Case]) -> list[Case]:
-    """The cases of a page that was written before, with newer ones in place of those of the same name; by name."""
+    """Return the cases of a page that was written before, with newer ones in place of those of the same name;
+    by name.
+    """
     rows = (_CELLS.split(line)[1:-1] for line in page.splitlines() if line.startswith("| "))
     before = ([cell.strip() for cell in row] for row in rows)
     known = {
@@ -129,6 +131,6 @@ def renewed(page: str, cases: Sequence[Case]) -> list[Case]:
 
 
 def _shown(reason: str) -> str:
-    """One cell: no column ends in it, and no path of the machine that it was found on stands in it."""
+    """Return one cell: no column ends in it, and no path of the machine that it was found on stands in it."""
     text = re.sub(r"(/[\w.+-]+)+/(?=(site-packages|toolkit)/)", "", reason).replace("|", "\\|")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

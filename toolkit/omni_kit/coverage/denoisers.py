@@ -27,7 +27,7 @@ _MEANING: dict[Outcome, str] = {
 
 
 def names() -> list[str]:
-    """Every class of a transformer that the installed diffusers exports."""
+    """Return every class of a transformer that the installed diffusers exports."""
     return transformer_names(find_library("diffusers"))
 
 

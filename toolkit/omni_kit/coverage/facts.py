@@ -132,7 +132,7 @@ def _subject(name: str) -> tuple[str, list[Fact]]:
 
 
 def _place(subject: Subject) -> str:
-    """The file that defines a subject: what was decided without a line of its own was read from it."""
+    """Return the file that defines a subject: what was decided without a line of its own was read from it."""
     library = subject.library
     try:
         model = subject.loaded
@@ -189,7 +189,7 @@ def _layout(name: str) -> Iterator[Fact]:
 
 
 def _toy(model: UpstreamModel) -> Iterator[Fact]:
-    """The values of its toy's config."""
+    """Yield the values of its toy's config."""
     config = model.built_config.as_dict()
     where = model.source.library.show(model.config.cls.source.path) + ":1"
     try:
@@ -204,7 +204,7 @@ def _toy(model: UpstreamModel) -> Iterator[Fact]:
 
 
 def _feed(model: UpstreamModel) -> Iterator[Fact]:
-    """The inputs of the model's forward, which its feed fills by name."""
+    """Yield the inputs of the model's forward, which its feed fills by name."""
     forward = model.source.method(model.class_name, "forward")
     if forward is not None:
         names = [arg.arg for arg in (*forward.args.args[1:], *forward.args.kwonlyargs)]

@@ -42,7 +42,7 @@ class Row:
 
 
 def names() -> list[str]:
-    """The model_types with media that the installed VeOmni registers, in order."""
+    """Return the model_types with media that the installed VeOmni registers, in order."""
     return sorted(_shipped())
 
 
@@ -62,7 +62,7 @@ def _shipped() -> dict[str, Path]:
 
 
 def rows_of(name: str, part: str, config: Path) -> list[Row] | str:
-    """The sites of a model in the order of upstream's names; or why nothing is derived for it.
+    """Return the sites of a model in the order of upstream's names; or why nothing is derived for it.
 
     Args:
         part: the model_type that is derived: its own, or that of its part that has a loss.
@@ -125,7 +125,7 @@ def _reasons(site: str, decisions: Sequence[Decision], source: SourceFile) -> It
 
 
 def page(model_types: Sequence[str]) -> str:
-    """A table for each model, and how many of its sites are patched by both."""
+    """Return a table for each model, and how many of its sites are patched by both."""
     library, shipped = find_library("transformers"), _shipped()
     lines = [
         "# Media models: derived next to VeOmni's own",

@@ -128,7 +128,7 @@ def _ported(repository: Repository, source: Path, place: Path) -> Ported:
 
 
 def _compared(path: Path) -> tuple[str, str]:
-    """The levels that passed, of those that ran; and why one did not."""
+    """Return the levels that passed, of those that ran; and why one did not."""
     try:
         report = run_parity(path)
     except OmniKitError as error:
@@ -184,6 +184,6 @@ def _table(ported: Sequence[Ported]) -> Iterator[str]:
 
 
 def _shown(reason: str) -> str:
-    """One cell, without the places of the machine that it was found on."""
+    """Return one cell, without the places of the machine that it was found on."""
     text = re.sub(r"(/[\w.+-]+)+/", "", reason).replace("|", "\\|")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

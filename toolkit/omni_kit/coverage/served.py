@@ -27,7 +27,7 @@ _MEANING: dict[Outcome, str] = {
 
 
 def names() -> list[str]:
-    """Every pipeline that the installed diffusers exports and that denoises with a transformer."""
+    """Return every pipeline that the installed diffusers exports and that denoises with a transformer."""
     return list(_names())
 
 
@@ -43,7 +43,7 @@ def _names() -> Iterator[str]:
 
 
 def cover_one(name: str, place: Path, sides: Sides) -> Case:
-    """Brings one pipeline through the path."""
+    """Bring one pipeline through the path."""
     package = re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", name.removesuffix("Pipeline")).lower()
     try:
         scaffold = new_model(package, name, target=TARGET, into=place, force=True)

@@ -104,7 +104,7 @@ def _kind(fact: Fact) -> tuple[str, str]:
 
 
 def _cause(base: Facts, other: Facts, facts: Sequence[Fact | None]) -> str:
-    """The first line that differs in the code that one of these was read from."""
+    """Return the first line that differs in the code that one of these was read from."""
     read = [fact for fact in facts if fact is not None]
     own = [fact.evidence for fact in facts[:2] if fact is not None]
     named = [name for evidence in own for name in _RECIPE.findall(evidence)]
@@ -136,7 +136,7 @@ def _recipe(base: Facts, other: Facts, name: str) -> str:
 
 
 def _difference(base: Facts, other: Facts, path: str, name: str) -> str:
-    """The first line in which a definition, or a file, differs between the versions; empty if none does."""
+    """Return the first line in which a definition, or a file, differs between the versions; empty if none does."""
     here, there = _file(base, path), _file(other, path)
     if not name and (changed := _classes_changed(base, here, there, path)):
         return changed
@@ -175,13 +175,13 @@ def _version(facts: Facts, path: str) -> str:
 
 
 def _file(facts: Facts, path: str) -> Path:
-    """A file that is cited relative to the directory that holds its package."""
+    """Return a file that is cited relative to the directory that holds its package."""
     root = facts.roots.get(path.partition("/")[0])
     return Path(root).parent / path if root else Path(path)
 
 
 def _around(file: Path, line: int) -> list[str]:
-    """The names of the definitions around a line, the innermost first."""
+    """Return the names of the definitions around a line, the innermost first."""
     found = [(node.end_lineno - node.lineno, name) for name, node in _definitions(file).items()
              if node.end_lineno is not None and node.lineno <= line <= node.end_lineno]  # fmt: skip
     return [name for _, name in sorted(found)]
@@ -206,7 +206,7 @@ def _tree(file: Path) -> ast.Module:
 
 @cache
 def _code(file: Path, name: str) -> list[tuple[int, str]]:
-    """The statements of a definition, or of a whole file, one a line: (line, text), without docstrings."""
+    """Return the statements of a definition, or of a whole file, one a line: (line, text), without docstrings."""
     node = _definitions(file).get(name) if name else _tree(file)
     return list(_statements(node.body)) if node is not None else []
 
@@ -229,7 +229,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[tuple[int, str]]:
 
 
 def _bare(node: ast.ClassDef | ast.FunctionDef) -> ast.stmt:
-    """A definition's head, without decorators and annotations, on which no decision rests."""
+    """Return a definition's head, without decorators and annotations, on which no decision rests."""
     head = copy(node)
     head.body, head.decorator_list = [ast.Pass()], []
     if isinstance(head, ast.FunctionDef):
@@ -273,7 +273,7 @@ def _absent(one: Comparison) -> list[str]:
 
 
 def _rows(changes: Sequence[Change]) -> Iterator[str]:
-    """One row for all that one line of upstream caused in one room of a model."""
+    """Yield one row for all that one line of upstream caused in one room of a model."""
     grouped: dict[tuple[str, str, str], list[Change]] = {}
     for change in changes:
         grouped.setdefault((change.subject, change.fact.room, change.cause), []).append(change)

@@ -33,7 +33,7 @@ class Baseline:
         self.known: Counter[Key] = Counter()
 
     def read(self) -> "Baseline":
-        """Reads the file.
+        """Read the file.
 
         Raises:
             BadInput: it is missing or no baseline.
@@ -46,7 +46,7 @@ class Baseline:
         return self
 
     def check_replaceable(self) -> None:
-        """Makes sure that nothing else is lost by writing.
+        """Make sure that nothing else is lost by writing.
 
         Raises:
             BadInput: the file is there and is not a baseline, or leads to another one by a link.
@@ -66,7 +66,7 @@ class Baseline:
         return f"wrote {count} {'finding' if count == 1 else 'findings'} to {self.file}"
 
     def write(self, findings: Iterable[Finding]) -> int:
-        """Makes these findings the known ones; returns how many there are."""
+        """Make these findings the known ones; return how many there are."""
         entries = [
             dict(zip(("rule", "path", "text"), self._key(f), strict=True)) | {"message": f.message} for f in findings
         ]
@@ -99,7 +99,7 @@ class Baseline:
 
 
 def _entries(file: Path) -> list[Any]:
-    """The entries of a baseline; ValueError says what is wrong with another file."""
+    """Return the entries of a baseline; ValueError says what is wrong with another file."""
     data = read_json(file.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
         raise ValueError(f"its schema is not {_SCHEMA}")
@@ -117,7 +117,7 @@ def _key_of(entry: Any) -> Key:
 
 
 def _line(path: Path, number: int) -> str:
-    """The text of a line, without what surrounds it; empty for a finding about a whole file."""
+    """Return the text of a line, without what surrounds it; empty for a finding about a whole file."""
     if number < 1:
         return ""
     try:

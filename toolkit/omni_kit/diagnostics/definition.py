@@ -71,7 +71,7 @@ class Definition:
     good: tuple[Example, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """One entry of `omni-kit rules`; the ID says which family a detector belongs to."""
+        """Return one entry of `omni-kit rules`; the ID says which family a detector belongs to."""
         return {
             "id": self.id,
             "name": self.name,
@@ -88,7 +88,7 @@ class Definition:
 
 
 def family_of(rule_id: str) -> str:
-    """The ID of the family of a detector; any other ID itself."""
+    """Return the ID of the family of a detector; any other ID itself."""
     return rule_id.partition(".")[0]
 
 
@@ -117,7 +117,7 @@ class Selection:
         return (not self.select or _any(self.select, rule_id)) and not _any(self.ignore, rule_id)
 
     def unknown(self, known: Iterable[str]) -> list[str]:
-        """The prefixes that no known ID begins with."""
+        """Return the prefixes that no known ID begins with."""
         ids = list(known)
         return [prefix for prefix in (*self.select, *self.ignore) if not any(begins(prefix, one) for one in ids)]
 

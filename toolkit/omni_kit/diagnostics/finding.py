@@ -25,12 +25,12 @@ class Edit:
 
     @classmethod
     def of(cls, path: Path, node: ast.expr | ast.stmt | ast.alias, text: str) -> "Edit":
-        """Replaces a node."""
+        """Replace a node."""
         return cls(path, (node.lineno, node.col_offset), _end(node), text)
 
     @classmethod
     def around(cls, path: Path, node: ast.expr, before: str, after: str) -> tuple["Edit", "Edit"]:
-        """Puts something before and after a node."""
+        """Put something before and after a node."""
         start, end = (node.lineno, node.col_offset), _end(node)
         return cls(path, start, start, before), cls(path, end, end, after)
 
@@ -73,6 +73,6 @@ class Finding:
 
 
 def shown(path: Path, base: Path | None = None) -> str:
-    """A path as people type it: relative to `base`, or to the working directory, when it is below."""
+    """Return a path as people type it: relative to `base`, or to the working directory, when it is below."""
     base = base or Path.cwd()
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from omni_kit.counting import counted
 from omni_kit.diagnostics.baseline import Baseline
 from omni_kit.diagnostics.definition import Definition, Selection
 from omni_kit.diagnostics.finding import Finding
 from omni_kit.diagnostics.settings import Settings
 from omni_kit.diagnostics.suppress import Suppression, suppressions
 from omni_kit.errors import BadInput
+from omni_kit.plurals import counted
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Gate:
         settings: Settings | None = None,
         baseline: Path | None = None,
     ) -> "Gate":
-        """The gate of a command. Settings of the project count as far as they are about these IDs.
+        """Return the gate of a command. Settings of the project count as far as they are about these IDs.
 
         Raises:
             BadInput: a prefix fits none of the IDs, an ID that cannot be ignored is named, or there is no baseline.

@@ -10,7 +10,7 @@ _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info
 
 
 def as_github(report: Reported, base: Path | None = None) -> Iterator[str]:
-    """One workflow command a finding."""
+    """Yield one workflow command a finding."""
     for finding in report.findings:
         properties = {
             "file": shown(finding.path, base),

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from omni_kit.counting import counted
 from omni_kit.diagnostics.definition import Definition, Example
+from omni_kit.plurals import counted
 
 LONGEST = 40
 """Lines of the diff on one page."""
@@ -13,7 +13,7 @@ _CONTEXT = (3, 2, 1, 0)
 
 
 def page(one: Definition, detectors: Sequence[Definition] = ()) -> str:
-    """The page of one ID; that of a family has a section for each detector."""
+    """Return the page of one ID; that of a family has a section for each detector."""
     said = one.documentation
     parts = [f"# {one.id}: {one.name}", said.summary, said.details]
     parts += ["## Why", _sentence(said.why), "## When it is fine not to comply", _sentence(said.fine_when)]
@@ -51,7 +51,8 @@ def _ignoring(one: Definition) -> str:
 
 
 def example_diff(bad: Sequence[Example], good: Sequence[Example]) -> str:
-    """The diff from bad examples to the good ones next to them, as many as fit; the first one is cut if it is longer.
+    """Return the diff from bad examples to the good ones next to them, as many as fit; the first one is cut if it is
+    longer.
 
     Files of only one side are shown as a whole.
     """
@@ -72,7 +73,7 @@ def _diff(wrong: Example, right: Example, context: int) -> list[str]:
 
 
 def _paths(wrong: Example, right: Example) -> list[str]:
-    """Files of both sides first: those show the mistake."""
+    """Return files of both sides first: those show the mistake."""
     shared = [path for path in wrong if path in right]
     return shared or [*wrong, *(path for path in right if path not in wrong)]
 

@@ -13,4 +13,4 @@ class Reported(Protocol):
     findings: list[Finding]
 
     def definitions(self) -> Sequence[Definition]:
-        """Every ID that the run looked for; those of its findings are among them."""
+        """Return every ID that the run looked for; those of its findings are among them."""

@@ -14,7 +14,9 @@ _LEVELS = {Severity.error: "error", Severity.warning: "warning", Severity.info: 
 
 
 def as_sarif(report: Reported, base: Path | None = None) -> dict[str, Any]:
-    """The report as one SARIF log; paths are relative to `base`, or the working directory, where they are below."""
+    """Return the report as one SARIF log; paths are relative to `base`, or the working directory, where they
+    are below.
+    """
     rules = report.definitions()
     numbers = {rule.id: number for number, rule in enumerate(rules)}
     driver = {

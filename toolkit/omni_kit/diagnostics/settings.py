@@ -101,7 +101,7 @@ def find_settings(directory: Path) -> Settings:
 
 
 def read_settings(file: Path) -> Settings:
-    """The settings of a named file.
+    """Return the settings of a named file.
 
     Raises:
         BadInput: it cannot be read, has no such table, or says something that is not understood.

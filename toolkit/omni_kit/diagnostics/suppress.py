@@ -29,7 +29,7 @@ class Suppression:
 
 
 def read_comment(text: str) -> tuple[tuple[str, ...], str] | None:
-    """The IDs that an ignore comment lists, and its reason; either may be empty. None for another comment."""
+    """Return the IDs that an ignore comment lists, and its reason; either may be empty. None for another comment."""
     match = _FORM.search(text)
     if match is None:
         return None
@@ -53,7 +53,7 @@ def comments(text: str) -> list[tuple[int, bool, str]]:
 
 
 def suppressions(path: Path, text: str) -> tuple[list[Suppression], list[Finding]]:
-    """The ignore comments of a Python file that count, and findings for those that do not."""
+    """Return the ignore comments of a Python file that count, and findings for those that do not."""
     found, wrong = [], []
     for line, alone, comment in comments(text):
         read = read_comment(comment)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import omni_kit
+from omni_kit.authenticated_cache import own_key
 from omni_kit.files import cache_directory, config_directory, is_file
-from omni_kit.keyed import own_key
 
 # linux/landlock.h and the table of system calls, which have one number on all architectures since 5.1.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

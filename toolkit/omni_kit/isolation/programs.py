@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.isolation.servers import Process, Start, start
-from omni_kit.stopping import go_on
+from omni_kit.termination import go_on
 
 _MOST = 1 << 26  # bytes that a program may print
 

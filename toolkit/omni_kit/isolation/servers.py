@@ -176,7 +176,7 @@ def _server(how: Start, make: "Callable[[], _Server] | None" = None) -> "_Server
 
 
 def _kept(key: tuple[object, ...], make: Callable[[], "_Server"]) -> "_Server":
-    """The server of a key, made if there is none; the one that was used last is the last."""
+    """Return the server of a key, made if there is none; the one that was used last is the last."""
     server = _servers.pop(key, None)
     _servers[key] = server = server if server is not None and server.alive else make()
     return server

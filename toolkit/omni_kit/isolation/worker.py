@@ -22,7 +22,7 @@ from omni_kit.isolation.failures import REQUESTED
 from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.removing import remove
 from omni_kit.isolation.servers import ROOT, Start, start
-from omni_kit.stopping import go_on
+from omni_kit.termination import go_on
 
 _LAST_WORDS = 5.0  # seconds that a process has to end by itself
 _LONGEST_REPLY = 1 << 26  # bytes
@@ -150,7 +150,7 @@ class Worker:
         self.close(at_once=kind is not None)
 
     def ask(self, step: Request[R]) -> R:
-        """Takes a step and returns its result.
+        """Take a step and return its result.
 
         Raises:
             StepError: the step raised, timed out, or the process ended.
@@ -159,7 +159,7 @@ class Worker:
         return self.receive(step)
 
     def send(self, step: Request[Any]) -> None:
-        """Asks without waiting for the reply; a reply that nobody took before is dropped.
+        """Ask without waiting for the reply; a reply that nobody took before is dropped.
 
         Raises:
             StepError: the process has ended.
@@ -207,7 +207,7 @@ class Worker:
         return self._process.poll() is None
 
     def close_stdin(self) -> None:
-        """Tells the process that no more requests will come; it ends after the one it is at."""
+        """Tell the process that no more requests will come; it ends after the one it is at."""
         if self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
@@ -231,13 +231,13 @@ class Worker:
         remove(self._scratch)
 
     def _kill(self) -> None:
-        """Ends it and its descendants: no signal that they ignore, and none that stops them, keeps them from that."""
+        """End it and its descendants: no signal that they ignore, and none that stops them, keep them from that."""
         self._process.end()
         with suppress(TimeoutError):  # one that its server has not started yet finds its stdin closed
             self._process.wait(_LAST_WORDS)
 
     def _reply(self, step: str) -> dict[str, Any]:
-        """The next line from the process.
+        """Return the next line from the process.
 
         Raises:
             StepError: there is none, or it is none of ours: the process's own code has written there.
@@ -331,7 +331,7 @@ def killed_for_memory() -> int | None:
 
 
 def _last_words(lines: Sequence[str]) -> str:
-    """The last line of a log that says something."""
+    """Return the last line of a log that says something."""
     said = (line for line in reversed(lines) if not line.startswith((" ", REQUESTED)))
     last = next((line for line in said if any(map(str.isalnum, line))), "")
     return f": {last.strip()[:300]}" if last else ""

@@ -127,7 +127,7 @@ class Room:
         return file
 
     def _ask(self, name: str, step: Step[R]) -> R:
-        """Asks a process that has made its model.
+        """Ask a process that has made its model.
 
         Raises:
             StepError: as `Worker.ask`.
@@ -166,7 +166,7 @@ class Room:
         return worker
 
     def _plainly(self, name: str, step: Step[R]) -> R:
-        """Asks a process that has imported its side."""
+        """Ask a process that has imported its side."""
         worker = self._worker(name)
         if name in self._opening:
             worker.receive(self._opening.pop(name))

@@ -71,12 +71,12 @@ class _Scale:
 
 
 def check_page(file: Path) -> None:
-    """Says beforehand whether a page may be written there; see `check_replaceable`."""
+    """Say beforehand whether a page may be written there; see `check_replaceable`."""
     check_replaceable(file, _MARK)
 
 
 def write_page(report: KernelReport, file: Path) -> None:
-    """Writes the page, whole or not at all.
+    """Write the page, whole or not at all.
 
     Raises:
         BadInput: it cannot be written there.
@@ -86,7 +86,7 @@ def write_page(report: KernelReport, file: Path) -> None:
 
 
 def render_page(report: KernelReport) -> str:
-    """The page as text."""
+    """Return the page as text."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "pages")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -102,7 +102,7 @@ def render_page(report: KernelReport) -> str:
 
 
 def picture(report: KernelReport) -> Picture | None:
-    """Every choice that was timed, by time and memory; None if nothing was."""
+    """Return every choice that was timed, by time and memory; None if nothing was."""
     figures = _figures(report)
     if not figures:
         return None

@@ -6,7 +6,7 @@ from omni_kit.kernels.timing import Measured
 
 
 def pareto(measured: Mapping[str, Measured]) -> list[str]:
-    """The names of the front, fastest first; of those that are alike in both, the first one stands for all."""
+    """Return the names of the front, fastest first; of those that are alike in both, the first one stands for all."""
     kept: list[str] = []
     for name in sorted(measured, key=lambda name: (measured[name].ms, measured[name].gb)):
         if not kept or measured[name].gb < measured[kept[-1]].gb:

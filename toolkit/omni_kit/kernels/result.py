@@ -133,7 +133,7 @@ class KernelReport:
         return 0 if complete else 3
 
     def to_json(self) -> dict[str, Any]:
-        """The command's fields of the contract."""
+        """Return the command's fields of the contract."""
         none = {"ms": None, "gb": None}
         upstream = none if self.upstream is None else {"ms": self.upstream.ms, "gb": self.upstream.gb}
         empty: dict[str, Any] = {**none, "name": "", "ops_implementation": {}, "training": {}, "recompilations": 0}
@@ -196,7 +196,7 @@ class StoredResult:
 
 
 def load_choice(file: Path) -> StoredResult:
-    """The shape class and the recommended settings of a result that was kept.
+    """Return the shape class and the recommended settings of a result that was kept.
 
     Raises:
         BadInput: the file is no such result, or nothing was measured.
@@ -220,7 +220,7 @@ def load_choice(file: Path) -> StoredResult:
 
 
 def fitting_choice(file: Path, source: str) -> Mapping[str, str]:
-    """The settings that a result recommends for the model of a source.
+    """Return the settings that a result recommends for the model of a source.
 
     Args:
         source: SOURCE of the command line.

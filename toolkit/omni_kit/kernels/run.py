@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.worker import StepError
 from omni_kit.kernels.bench import UPSTREAM, Room
@@ -16,6 +15,7 @@ from omni_kit.kernels.search import DEFAULT, Found, Search
 from omni_kit.kernels.timing import Broken, Measured, interleaved
 from omni_kit.kernels.verdicts import slot_result, untimed, verdict
 from omni_kit.parity.candidate import find_candidate, require
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import Ability, Bindable, Candidate, KernelChoice
 
 _LONGEST_PROOF = 4096  # tokens: the reference keeps every expert's answer to every token
@@ -155,7 +155,9 @@ class _Work:
         return self._report(report, choices, proven, found, upstream)
 
     def _upstream(self) -> Measured | None:
-        """Upstream's step, by which what matters and what fits is judged until it is timed next to the default."""
+        """Return upstream's step, by which what matters and what fits is judged until it is timed next to the
+        default.
+        """
         try:
             sample = self._room.sample(UPSTREAM)
         except Broken as error:
@@ -178,7 +180,7 @@ class _Work:
         return KernelReport(str(self._candidate.path), model, run, (), asked=asked.device)
 
     def _proven(self, choice: KernelChoice, choices: Sequence[KernelChoice]) -> list[KernelResult]:
-        """The default first, or what stands in its place; the others if they could gain something."""
+        """Return the default first, or what stands in its place; the others if they could gain something."""
         results: dict[str, KernelResult] = {}
         small = ""
         first = (choice.default, choice.fallback)
@@ -197,7 +199,9 @@ class _Work:
     def _judged(
         self, choice: KernelChoice, kernel: Bindable, choices: Sequence[KernelChoice], *, timed: bool
     ) -> tuple[KernelResult, float]:
-        """One kernel, with plain code in all other slots; and what it takes alone in a step, in ms, if `timed`."""
+        """Return one kernel, with plain code in all other slots; and what it takes alone in a step, in ms, if
+        `timed`.
+        """
         if kernel.missing:
             return KernelResult(kernel.name, "missing", reason=kernel.missing), 0.0
         if kernel.plain:
@@ -217,7 +221,7 @@ class _Work:
         return result
 
     def _start(self, choice: KernelChoice, results: Sequence[KernelResult]) -> str:
-        """The default, or what replaces it where it cannot run here."""
+        """Return the default, or what replaces it where it cannot run here."""
         usable = {result.name for result in results if result.status in USABLE}
         own = next((result for result in results if result.name == choice.default), None)
         if choice.default in usable or (own is not None and own.status == "not called"):

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omni_kit.counting import counted
 from omni_kit.kernels.pareto import pareto
 from omni_kit.kernels.timing import ALIKE, Bench, Measured, Rounds, interleaved
+from omni_kit.plurals import counted
 
 Choice = Mapping[str, str]
 MOST = 48
@@ -146,7 +146,7 @@ class Search:
         ]
 
     def _named(self, choice: Choice) -> str:
-        """The name of a choice, what it has other than the default; with what its kernels bring along."""
+        """Return the name of a choice, what it has other than the default; with what its kernels bring along."""
         choice = {**choice, **self._brought(choice)}
         other = [f"{slot}={kernel}" for slot, kernel in choice.items() if kernel != self.default[slot]]
         name = ", ".join(other) or DEFAULT

@@ -57,5 +57,5 @@ class WallStopwatch:
 
 
 def stopwatch_for(device: torch.device) -> Stopwatch:
-    """The one that tells a device's own time."""
+    """Return the one that tells a device's own time."""
     return DeviceStopwatch() if device.type == "cuda" else WallStopwatch()

@@ -57,7 +57,7 @@ class Bench(Protocol[_Bench]):
     """The place where contenders run."""
 
     def sample(self, contender: _Bench) -> Sample:
-        """Some steps of one.
+        """Return some steps of one.
 
         Raises:
             Broken: why there are none.
@@ -97,7 +97,7 @@ class Rounds(Generic[C]):
 
 
 def timed(step: Callable[[], None], watch: Stopwatch, *, warm: int, steps: int) -> Sample:
-    """Runs `warm` steps that do not count, and then `steps` that do; the memory of the last ones counts."""
+    """Run `warm` steps that do not count, and then `steps` that do; the memory of the last ones counts."""
     for _ in range(warm):
         step()
     watch.start()

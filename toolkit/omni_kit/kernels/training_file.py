@@ -16,12 +16,12 @@ Setting = tuple[Sequence[str], Mapping[str, Any]]
 
 
 def block(settings: Iterable[Setting]) -> str:
-    """The settings as they are pasted into a file that has none."""
+    """Return the settings as they are pasted into a file that has none."""
     return merged_all("", settings)
 
 
 def check_training_file(file: Path) -> None:
-    """Says beforehand whether settings can be put there.
+    """Say beforehand whether settings can be put there.
 
     Raises:
         BadInput: it is not a file, or no YAML, or cannot be written.
@@ -34,7 +34,7 @@ def check_training_file(file: Path) -> None:
 
 
 def merge_file(file: Path, settings: Iterable[Setting]) -> None:
-    """Sets the settings in a file, which is made if there is none; whole or not at all.
+    """Set the settings in a file, which is made if there is none; whole or not at all.
 
     Raises:
         BadInput: the file is not valid YAML, or the parent of a setting is not a mapping.
@@ -43,7 +43,7 @@ def merge_file(file: Path, settings: Iterable[Setting]) -> None:
 
 
 def merged_all(text: str, settings: Iterable[Setting], name: str = "the file") -> str:
-    """The text of a file with settings in several places.
+    """Return the text of a file with settings in several places.
 
     Raises:
         BadInput: as `merged`.
@@ -54,7 +54,7 @@ def merged_all(text: str, settings: Iterable[Setting], name: str = "the file") -
 
 
 def merged(text: str, place: Sequence[str], chosen: Mapping[str, Any], name: str = "the file") -> str:
-    """The text of a file with these settings.
+    """Return the text of a file with these settings.
 
     Raises:
         BadInput: it is not a YAML mapping, or something else stands in that place.
@@ -118,7 +118,7 @@ def _spliced(text: str, node: Any, place: Sequence[str], chosen: Mapping[str, An
 
 
 def _set_all(text: str, node: Any, chosen: Mapping[str, Any]) -> str:
-    """Replaces the values that are there, from the last to the first, and puts the others in front of them."""
+    """Replace the values that are there, from the last to the first, and put the others in front of them."""
     there = [(key.value, value) for key, value in node.value if key.value in chosen]
     new = {name: kernel for name, kernel in chosen.items() if name not in dict(there)}
     for name, value in sorted(there, key=lambda one: -one[1].start_mark.index):

@@ -56,7 +56,7 @@ def _timed(result: KernelResult, setting: str, start: str, found: Found) -> Kern
 
 
 def untimed(choices: Sequence[KernelChoice], proven: Mapping[str, Sequence[KernelResult]]) -> list[SlotResult]:
-    """The slots of a search whose default gave no time."""
+    """Return the slots of a search whose default gave no time."""
     return [
         SlotResult(one.slot, one.setting, one.default, one.default, False, tuple(proven[one.setting]))
         for one in choices

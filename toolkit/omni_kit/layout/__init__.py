@@ -8,7 +8,7 @@ from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
 from omni_kit.layout.consumer import Consumer
 from omni_kit.layout.expected import expect
 from omni_kit.layout.findings import LayoutFinding
-from omni_kit.layout.originals import read_weights, refuse_original
+from omni_kit.layout.original_layouts import read_weights, refuse_original
 from omni_kit.layout.verdict import LayoutVerdict, as_layout, judge, prove
 from omni_kit.pysource.source import without_collection
 from omni_kit.upstream.places import path_of, refuse_pickles
@@ -28,7 +28,7 @@ def check_layout(
     transformers: Path | None = None,
     diffusers: Path | None = None,
 ) -> LayoutVerdict:
-    """Tells the expert layout of the checkpoint at `source`; of a model without weights, the one that it will have.
+    """Tell the expert layout of the checkpoint at `source`; of a model without weights, the one that it will have.
 
     Args:
         source: a checkpoint directory, a safetensors file, an index, a config.json, a model_type, a class of diffusers,

@@ -146,7 +146,7 @@ class _Tally:
     def _divided(
         self, keys: Sequence[str], shapes: Sequence[Shape | None], targets: tuple[str, ...]
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The first key of each shape, with what it feeds: experts of two widths go to stacks of their own."""
+        """Yield the first key of each shape, with what it feeds: experts of two widths go to stacks of their own."""
         first: dict[Shape | None, str] = {}
         for key, shape in zip(keys, shapes, strict=True):
             first.setdefault(shape, key)
@@ -173,7 +173,7 @@ class _Tally:
         return None if packs(key, self._checkpoint.dtype(key)) else self._checkpoint.shape(key)
 
     def _way(self, key: str) -> tuple[Route, tuple[str | None, ...]]:
-        """The route of a key, and the parameters that it feeds, None for each name that is none.
+        """Return the route of a key, and the parameters that it feeds, None for each name that is none.
 
         Like transformers, the base model's prefix may be absent or extra.
         """
@@ -190,12 +190,14 @@ class _Tally:
 
 
 def _tied_to(fed: set[str], tied: Mapping[str, str]) -> set[str]:
-    """Parameters that have no key of their own and need none: the one that they are tied to, or with, has."""
+    """Return parameters that have no key of their own and need none: the one that they are tied to, or with, has."""
     return {name for pair in tied.items() for name in pair if fed & set(pair)}
 
 
 def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[list[str]]:
-    """Keys that differ in nothing but the number of the expert, together and in its order; every other key alone."""
+    """Yield keys that differ in nothing but the number of the expert, together and in its order; every other
+    key alone.
+    """
     seen: set[str] = set()
     for group in (group for group in groups if group.split):
         alike: Iterable[dict[int, str]] = () if group.by_word else group.split.values()

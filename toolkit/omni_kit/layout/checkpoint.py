@@ -48,18 +48,18 @@ class Checkpoint:
         return match["stem"] if match else self.files[0].stem if len(self.files) == 1 else "model"
 
     def shape(self, key: str) -> tuple[int, ...] | None:
-        """The shape of a tensor; None if only names are known."""
+        """Return the shape of a tensor; None if only names are known."""
         info = self.tensors[key]
         return None if info is None else info.shape
 
     def dtype(self, key: str) -> str | None:
-        """The dtype of a tensor, as safetensors names it; None if only names are known."""
+        """Return the dtype of a tensor, as safetensors names it; None if only names are known."""
         info = self.tensors[key]
         return None if info is None else info.dtype
 
 
 def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
-    """Reads the headers of a directory, a single file, an index, or a repository on the hub.
+    """Read the headers of a directory, a single file, an index, or a repository on the hub.
 
     Raises:
         BadInput: nothing readable, or shards and index that disagree.
@@ -129,7 +129,7 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
 def _read_files(
     files: Sequence[Path], weight_map: Mapping[str, str] | None = None, index: str = ""
 ) -> tuple[dict[str, TensorInfo], tuple[Path, ...], dict[str, str]]:
-    """The tensors of all files, the files, and the metadata of the first.
+    """Return the tensors of all files, the files, and the metadata of the first.
 
     With a weight map, each tensor must lie where it says.
     """

@@ -21,7 +21,7 @@ class Consumer(Protocol):
         """Name as typed after --for."""
 
     def consume(self, subject: Subject, checkpoint: Checkpoint, verdict: LayoutVerdict) -> LayoutVerdict:
-        """The verdict against what this consumer builds, in which every parameter is written exactly once.
+        """Return the verdict against what this consumer builds, in which every parameter is written exactly once.
 
         Raises:
             BadInput: it does not take such a model.
@@ -64,7 +64,7 @@ class ConvertingConsumer:
 
 
 def accounted(verdict: LayoutVerdict, accounting: Accounting) -> LayoutVerdict:
-    """The verdict with a consumer's own account instead of the library's."""
+    """Return the verdict with a consumer's own account instead of the library's."""
     if verdict.accounting is None:
         replaced: set[LayoutFinding] = {one for one in verdict.findings if one.code == "no-config"}
     else:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from omni_kit.counting import counted
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.quantised import packs
@@ -19,6 +18,7 @@ from omni_kit.layout.taxonomy import (
     pair_orientation,
     plain,
 )
+from omni_kit.plurals import counted
 
 
 @dataclass(frozen=True)

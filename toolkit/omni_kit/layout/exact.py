@@ -37,7 +37,7 @@ def packed(group: ExpertGroup, checkpoint: Checkpoint) -> str:
 
 
 def packed_weight(checkpoint: Checkpoint) -> str:
-    """The first weight of a checkpoint, of experts or not, that is packed, and how; empty if none is."""
+    """Return the first weight of a checkpoint, of experts or not, that is packed, and how; empty if none is."""
     weights = (key for key in checkpoint.tensors if key.endswith(".weight") or unpacked(key) != key)
     return next((found for key in weights if (found := _packed(key, checkpoint))), "")
 
@@ -89,7 +89,7 @@ def _obstacles(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint,
 
 
 def _half(leaves: Sequence[Sequence[str]], checkpoint: Checkpoint) -> Iterator[str]:
-    """A bias or a scale that some experts, or some of their parts, have, and others have not."""
+    """Yield a bias or a scale that some experts, or some of their parts, have, and others have not."""
     there = [key for leaf in leaves for key in leaf if key in checkpoint.tensors]
     lost = next((key for leaf in leaves for key in leaf if key not in checkpoint.tensors), None)
     if there and lost:
@@ -97,7 +97,7 @@ def _half(leaves: Sequence[Sequence[str]], checkpoint: Checkpoint) -> Iterator[s
 
 
 def _uneven(parts: Sequence[Sequence[str]], checkpoint: Checkpoint) -> Iterator[str]:
-    """Tensors that would be one, and differ in dtype, or in shape from expert to expert."""
+    """Yield tensors that would be one, and differ in dtype, or in shape from expert to expert."""
     for joined in (parts[:-1], parts[-1:]):
         keys = [key for leaf in joined for key in leaf]
         if other := _other(keys, checkpoint.dtype):
@@ -110,7 +110,7 @@ def _uneven(parts: Sequence[Sequence[str]], checkpoint: Checkpoint) -> Iterator[
 
 
 def _other(keys: Sequence[str], of: Callable[[str], object]) -> str | None:
-    """The first key for which something differs from the first one."""
+    """Return the first key for which something differs from the first one."""
     first = of(keys[0]) if keys else None
     return next((key for key in keys if of(key) != first), None)
 

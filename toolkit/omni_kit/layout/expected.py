@@ -28,7 +28,7 @@ def expect(model: Model) -> LayoutVerdict:
 
 
 def expected_checkpoint(model: Model) -> Checkpoint:
-    """Names and shapes of the tensors that loading would turn into the model's parameters.
+    """Return names and shapes of the tensors that loading would turn into the model's parameters.
 
     Raises:
         BadInput: the recipe cannot be reversed.

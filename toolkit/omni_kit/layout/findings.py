@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from omni_kit.counting import counted
 from omni_kit.diagnostics.finding import Finding, Severity
 from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.codes import DEFINITIONS
 from omni_kit.layout.subtrees import JudgedGroup, Subtree
 from omni_kit.layout.taxonomy import Disk, Memory, plain
+from omni_kit.plurals import counted
 from omni_kit.upstream.model import Model
 
 
@@ -28,11 +28,13 @@ class LayoutFinding:
         return DEFINITIONS[self.code].id
 
     def at(self, path: Path) -> Finding:
-        """The finding that select, ignore, baselines and formats are about: of a whole checkpoint, not of a line."""
+        """Return the finding that select, ignore, baselines and formats are about: of a whole checkpoint, not of a
+        line.
+        """
         return Finding(self.message, path, 0, rule=self.id, severity=Severity(self.severity))
 
     def as_json(self) -> dict[str, str]:
-        """One entry of `findings`."""
+        """Return one entry of `findings`."""
         return {"id": self.id, **asdict(self)}
 
 
@@ -43,7 +45,7 @@ def findings_of(
     model: Model | None,
     accounting: Accounting | None,
 ) -> Iterator[LayoutFinding]:
-    """All findings, the experts' first."""
+    """Yield all findings, the experts' first."""
     for one in judged:
         yield from _number_of_experts(one, model)
     yield from _obstacles(judged)
@@ -150,7 +152,7 @@ def _keys(accounting: Accounting) -> Iterator[LayoutFinding]:
 
 
 def _misfits(accounting: Accounting) -> Iterator[LayoutFinding]:
-    """One finding for each sort of parameter and of fault."""
+    """Yield one finding for each sort of parameter and of fault."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for misfit in accounting.misfits:
         key = misfit.parameter.pattern, misfit.code, misfit.message

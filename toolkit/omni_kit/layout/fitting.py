@@ -62,7 +62,7 @@ class Feeds:
         bucket.slots.setdefault(source, []).extend(shapes)
 
     def misfits(self) -> Iterator[Misfit]:
-        """Every parameter that gets another shape, a part of itself, or more than one value."""
+        """Yield every parameter that gets another shape, a part of itself, or more than one value."""
         fed = dict.fromkeys(self._plain, 0)
         for name, shapes in self._plain.items():
             fed[name] = len(shapes)

@@ -45,7 +45,7 @@ class ExpertGroup:
         return int(numbers[0]) if numbers else None
 
     def members(self) -> Iterator[str]:
-        """Every key of the group: stacked weights, split ones, then scales."""
+        """Yield every key of the group: stacked weights, split ones, then scales."""
         yield from self.stacked.values()
         for experts in self.split.values():
             yield from experts.values()
@@ -109,7 +109,7 @@ def _add(group: ExpertGroup, key: str, number: str, leaf: str) -> None:
 
 
 def _weighty(group: ExpertGroup, checkpoint: Checkpoint) -> bool:
-    """A group that holds weights; a lone router bias or norm below `experts` is none."""
+    """Return a group that holds weights; a lone router bias or norm below `experts` is none."""
     leaves = {plain(leaf) for leaf in group.stacked}
     if group.split or set(FLAT) <= leaves:
         return True

@@ -39,7 +39,7 @@ class TensorInfo(NamedTuple):
 
 
 def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
-    """The tensors of one file, and its metadata.
+    """Return the tensors of one file, and its metadata.
 
     Raises:
         BadInput: truncated, lying about its length, not JSON, duplicate keys, unknown dtypes, offsets that overlap,

@@ -67,7 +67,7 @@ class Ignoring:
         return said or match.group(0) in self._joining or any(pattern.search(key) for pattern in self._listed)
 
     def beyond(self, names: tuple[str, ...]) -> str | None:
-        """The layer that one of these names is of, where the model builds such layers, and fewer; else None."""
+        """Return the layer that one of these names is of, where the model builds such layers, and fewer; else None."""
         found = self._beyond(names)
         return found[0] if found is not None else None
 
@@ -81,7 +81,7 @@ class Ignoring:
         return None
 
     def _spellings(self, name: str) -> tuple[str, ...]:
-        """A name as it is, and with the base model's prefix added and removed."""
+        """Return a name as it is, and with the base model's prefix added and removed."""
         prefix = f"{self._model.skeleton.base_prefix}."
         return (name, f"{prefix}{name}", name.removeprefix(prefix)) if prefix != "." else (name,)
 

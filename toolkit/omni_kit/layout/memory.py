@@ -13,7 +13,7 @@ _EXPERT = re.compile(r"\.(?:expert_)?[0-9]+\.[^.]+\.(?:weight|bias)$")
 
 
 def memory_layout(model: Model, targets: tuple[str, ...]) -> Memory:
-    """The layout in memory of the parameters that one group feeds.
+    """Return the layout in memory of the parameters that one group feeds.
 
     Args:
         targets: names of those parameters.
@@ -42,7 +42,9 @@ def interleaves(model: Model) -> bool:
 
 
 def _classes(model: Model, places: Iterable[tuple[str, str]]) -> Iterator[ast.ClassDef]:
-    """Classes by the file that they stand in, as evidence cites it; a sub-model's are in another than the model's."""
+    """Yield classes by the file that they stand in, as evidence cites it; a sub-model's are in another than the
+    model's.
+    """
     for file, name in sorted(places):
         path = model.library.root.parent / file
         found = read_source(model.library, path).classes.get(name) if path.is_file() else None
@@ -59,7 +61,9 @@ def _takes_every_second(node: ast.ClassDef) -> bool:
 
 
 def _box(name: str) -> str:
-    """The module that holds an expert parameter: `experts` for `experts.gate_up_proj` and `experts.fc1.weight`."""
+    """Return the module that holds an expert parameter: `experts` for `experts.gate_up_proj` and
+    `experts.fc1.weight`.
+    """
     return plain(name).rpartition(".")[0]
 
 

@@ -19,7 +19,7 @@ def beside(name: str) -> bool:
 
 
 def unpacked(name: str) -> str:
-    """The name of the weight that a packed tensor stands for; any other name as it is."""
+    """Return the name of the weight that a packed tensor stands for; any other name as it is."""
     if not name.endswith(_ENDINGS):
         return name
     ending = next(ending for ending in _PACKED if name.endswith(ending))

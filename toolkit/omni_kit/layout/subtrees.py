@@ -58,7 +58,7 @@ class Subtree:
     evidence: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """One entry of `subtrees`, with the names of the weights by their part."""
+        """Return one entry of `subtrees`, with the names of the weights by their part."""
         keys = {2: ("gate_up", "down"), 3: ("gate", "up", "down")}.get(len(self.names), ())
         if self.disk is Disk.per_expert_no_gate:
             keys = ("up", "down")
@@ -73,7 +73,7 @@ def judge_group(
     model: Model | None,
     accounting: Accounting | None,
 ) -> JudgedGroup:
-    """All that the headers, and the model where it is known, tell of one group."""
+    """Return all that the headers, and the model where it is known, tell of one group."""
     feeds = accounting.feeds if accounting is not None else {}
     fed = tuple(dict.fromkeys(name for key in group.members() for name in feeds.get(key, ())))
     predicts = accounting is not None and next(group.members()) in accounting.predicting

@@ -101,12 +101,12 @@ NAMELESS = frozenset(name for names in (*PAIRS, *TRIPLES) for name in names)
 
 
 def plain(leaf: str) -> str:
-    """A leaf's name without the `.weight` of a module, packed or not."""
+    """Return a leaf's name without the `.weight` of a module, packed or not."""
     return unpacked(leaf).removesuffix(".weight")
 
 
 def pair_orientation(gate_up: tuple[int, ...], down: tuple[int, ...]) -> Memory:
-    """The orientation of a (gate_up, down) pair; one tensor alone can be ambiguous, the pair never is.
+    """Return the orientation of a (gate_up, down) pair; one tensor alone can be ambiguous, the pair never is.
 
     Canonical is [E, 2I, H] with [E, H, I]; transposed is [E, H, 2I] with [E, I, H].
     """

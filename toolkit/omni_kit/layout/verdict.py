@@ -4,18 +4,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from omni_kit.counting import counted
 from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.layout.accounting import Accounting, account
-from omni_kit.layout.against import LoadProof, prove_loading
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
 from omni_kit.layout.findings import LayoutFinding, findings_of
 from omni_kit.layout.groups import expert_groups
+from omni_kit.layout.loader_proof import LoadProof, prove_loading
 from omni_kit.layout.memory import interleaves
 from omni_kit.layout.subtrees import Subtree, judge_group, merge
 from omni_kit.layout.taxonomy import Converter, Disk
+from omni_kit.plurals import counted
 from omni_kit.upstream.model import Model
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, text_config
@@ -64,7 +64,7 @@ class LayoutVerdict:
         return self._open() == {"not-judged"}
 
     def _open(self) -> set[str] | None:
-        """The codes of what the account leaves open and nobody ignores; None without an account."""
+        """Return the codes of what the account leaves open and nobody ignores; None without an account."""
         if self.accounting is None:
             return set() if "no-config" in self.ignored else None
         found = {
@@ -90,7 +90,7 @@ class LayoutVerdict:
         return any(finding.severity == "error" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """The command's own fields of the contract."""
+        """Return the command's own fields of the contract."""
         recipe = self.model.recipe if self.model else None
         accounting = self.accounting
         return {

@@ -18,7 +18,7 @@ from rich.progress import track
 from omni_kit import __version__
 from omni_kit.errors import OmniKitError
 from omni_kit.output.text import PlainConsole, encodable, shown
-from omni_kit.stopping import go_on
+from omni_kit.termination import go_on
 
 LIST_LIMIT = 200
 _PLAIN_WIDTH = 120  # without a terminal there is no width to fit; 80 would break tables
@@ -34,7 +34,7 @@ class Format(StrEnum):
 
 
 def bounded(value: Any, limit: int = LIST_LIMIT) -> Any:
-    """A JSON-ready copy of `value` in which lists longer than `limit` are cut.
+    """Return a JSON-ready copy of `value` in which lists longer than `limit` are cut.
 
     Next to a cut list `name` stands `name_total`, its real length. Non-finite floats become None: JSON has no NaN.
     """
@@ -86,7 +86,7 @@ class Output:
         notes: Sequence[str] = (),
         exit_code: int | None = None,
     ) -> NoReturn:
-        """Prints the result and raises `typer.Exit`.
+        """Print the result and raise `typer.Exit`.
 
         Args:
             data: the command's own fields of the contract.
@@ -106,12 +106,12 @@ class Output:
         raise typer.Exit(code)
 
     def note(self, notes: Sequence[str]) -> None:
-        """Prints one-line remarks for a person."""
+        """Print one-line remarks for a person."""
         for note in notes:
             self.console.print(f"[dim]note:[/dim] {escape(note)}", soft_wrap=True)
 
     def fail(self, error: OmniKitError) -> int:
-        """Prints an error in the contract's form; returns the exit code."""
+        """Print an error in the contract's form; return the exit code."""
         if self.is_json:
             body = {"schema": "omni-kit/error/1", "ok": False, "error": error.message, "hint": error.hint}
             self._print_json(body)
@@ -134,7 +134,7 @@ class Output:
 
     @contextmanager
     def status(self, what: str) -> Iterator[None]:
-        """Says that `what` is going on: a spinner on a terminal, a line elsewhere."""
+        """Say that `what` is going on: a spinner on a terminal, a line elsewhere."""
         if self.is_json:
             yield
         elif sys.stderr.isatty():

@@ -23,7 +23,7 @@ def encodable(text: str) -> str:
 
 
 def table(*columns: str, title: str | None = None, framed: bool = False) -> Table:
-    """A table in which a cell that is too long continues in the next line: nothing is ever cut."""
+    """Return a table in which a cell that is too long continues in the next line: nothing is ever cut."""
     made = Table(title=title) if framed else Table(title=title, box=None, pad_edge=False)
     for column in columns:
         made.add_column(column, overflow="fold")

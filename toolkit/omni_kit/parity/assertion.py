@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omni_kit.counting import counted
 from omni_kit.parity.report.report import ParityReport
 from omni_kit.parity.run import run_parity
+from omni_kit.plurals import counted
 
 
 def assert_parity(path: Path, levels: Sequence[str] | None = None, **options: Any) -> ParityReport:
-    """Runs parity and fails unless every level that was asked for passed.
+    """Run parity and fails unless every level that was asked for passed.
 
     Args:
         path, levels, options: as `run_parity`.

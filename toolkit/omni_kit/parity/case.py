@@ -117,7 +117,7 @@ class Case:
             self.divergence = divergence(blame, self.free)
 
     def blame(self) -> Blame | None:
-        """The first module to add error, forward or backward; None if there is none."""
+        """Return the first module to add error, forward or backward; None if there is none."""
         if (forward := first_forward(self.replayed, self.free)) is not None:
             return self._or_giver(forward)
         if not self.outputs.ok:

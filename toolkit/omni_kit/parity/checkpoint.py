@@ -10,14 +10,14 @@ from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.candidate import Layout, require
 from omni_kit.parity.processes.workers import SERVICE, Sides, preloaded
 from omni_kit.targets.sides import PIPELINE, PIPELINES, REFERENCES
-from omni_kit.upstream.diffusers.outside import absolute
+from omni_kit.upstream.diffusers.local_pipelines import absolute
 from omni_kit.upstream.subject import open_source
 
 
 def make_toy_checkpoint(
     source: str | Path, out_dir: Path, *, layout: Layout = "hub", sides: Sides | None = None
 ) -> Path:
-    """Writes a small checkpoint as upstream saves one: sharded safetensors with an index, config.json.
+    """Write a small checkpoint as upstream saves one: sharded safetensors with an index, config.json.
 
     Every element of every weight differs, float32. The same source gives the same bytes.
 

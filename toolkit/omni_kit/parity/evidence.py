@@ -26,7 +26,7 @@ class Evidence(Protocol):
         """Return how the exported config.json differs from the one it was loaded with; empty if it does not."""
 
     def results(self, what: str) -> Tensors:
-        """Its "outputs" or "gradients"."""
+        """Return its "outputs" or "gradients"."""
 
     def recording(self) -> Recording:
         """Return the inputs and outputs of every module in a free run."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
-from omni_kit.parity.processes.own_code import OwnCode
+from omni_kit.parity.processes.code_places import OwnCode
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.patchgen.header import patch_at
 

@@ -103,12 +103,12 @@ def _inside(case: Case, say: Callable[[str], None]) -> tuple[list[InjectionResul
 
 
 def _needed(case: Case) -> list[str]:
-    """The levels that are asked about each fault, of those that both sides can run."""
+    """Return the levels that are asked about each fault, of those that both sides can run."""
     return [level for level in _NEEDED if BY_NAME[level].needs <= case.offers]
 
 
 def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
-    """A fault that no module has: it is where it belongs when the level of that kind of sharing fails.
+    """Return a fault that no module has: it is where it belongs when the level of that kind of sharing fails.
 
     None if it changes nothing; the first mesh that shows it is enough.
     """
@@ -183,7 +183,7 @@ def _silent(faulty: Case) -> bool:
 
 
 def _attention_blamed(faulty: Case) -> str:
-    """The module of the first difference in how attention is called."""
+    """Return the module of the first difference in how attention is called."""
     found = faulty.attention_differences()
     return found[0].partition(" attends with ")[0] if found else ""
 

@@ -15,7 +15,7 @@ _OUTPUTS = "outputs.safetensors"
 
 
 def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> Iterator[InjectionResult]:
-    """Every mistake in taking a call; it is located where no way of calling shows it that has no part in it.
+    """Yield every mistake in taking a call; it is located where no way of calling shows it that has no part in it.
 
     Ways in which the integration is wrong without any mistake are left out, and mistakes that no way could show.
     """
@@ -44,7 +44,7 @@ def _shown(way: str, fault: CallFault) -> bool:
 
 
 def _showing(case: Case, changed: list[ScenarioOutcome], place: str, failures: dict[str, str]) -> Iterator[str]:
-    """The ways that show it: an answer is another one, or there is none."""
+    """Yield the ways that show it: an answer is another one, or there is none."""
     for one in changed:
         if failures.get(one.name) or compared_way(case, one, Comparison(), place).status == "fail":
             yield one.name

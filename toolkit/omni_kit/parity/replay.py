@@ -23,7 +23,7 @@ def replay(
     say: Callable[[str], None] = lambda line: None,
     **more: Any,
 ) -> ParityReport:
-    """Runs a saved comparison again, and notes versions and figures that are not those of that time.
+    """Run a saved comparison again, and notes versions and figures that are not those of that time.
 
     Args:
         path: compares another directory in the same way.

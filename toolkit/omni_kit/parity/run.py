@@ -53,7 +53,7 @@ def run_parity(
     branches: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> ParityReport:
-    """Compares an integration with upstream.
+    """Compare an integration with upstream.
 
     Args:
         path: the directory of an integration, or of a folder that holds one.
@@ -122,7 +122,7 @@ def _compared(
     branches: bool,
     say: Callable[[str], None],
 ) -> tuple[ParityReport, dict[str, Any] | None]:
-    """The report on what was asked for, without what is known only afterwards; and the config of the toy."""
+    """Return the report on what was asked for, without what is known only afterwards; and the config of the toy."""
     workers = sides.workers(candidate, places[0])
     # Imported only now: torch loads here while it loads in the two processes.
     from omni_kit.parity.case import Case
@@ -162,7 +162,9 @@ def _lasting(files: frozenset[Path] | None, made: Sequence[Path]) -> frozenset[P
 
 
 def _with_logs_kept(report: ParityReport, where: Path) -> ParityReport:
-    """The report of a failed comparison whose directory goes: the logs that it names are put into the user's cache."""
+    """Return the report of a failed comparison whose directory goes: the logs that it names are put into the user's
+    cache.
+    """
     kept = cache_directory() / "parity" / f"logs-{Path(report.path).name}"
     try:
         shutil.rmtree(kept, ignore_errors=True)
@@ -177,7 +179,7 @@ def _with_logs_kept(report: ParityReport, where: Path) -> ParityReport:
 
 
 def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[str], None]) -> ParityReport:
-    """Runs the levels and what else was asked for, while the processes are there."""
+    """Run the levels and what else was asked for, while the processes are there."""
     from omni_kit.parity.prove import prove
     from omni_kit.parity.report.module_errors import module_errors
     from omni_kit.parity.report.pictures import drawn
@@ -214,7 +216,7 @@ def _executed(case: "Case") -> dict[str, Arcs] | None:
 
 
 def _loaded(case: "Case") -> frozenset[Path] | None:
-    """The files that the processes have loaded, links followed; None if one of them has ended."""
+    """Return the files that the processes have loaded, links followed; None if one of them has ended."""
     try:
         return frozenset(Path(os.path.realpath(file)) for file in case.pair.loaded_files())
     except StepError:
@@ -227,7 +229,7 @@ def _check_checkpoint(checkpoint: Path | None) -> None:
 
 
 def _check_values(source: str, checkpoint: Path | None) -> None:
-    """Raises where a config is no config: a process that built from it would take all memory, or all time."""
+    """Raise where a config is no config: a process that built from it would take all memory, or all time."""
     for place in (Path(source) if source else None, checkpoint and checkpoint.absolute()):
         if place is not None and (place.is_file() or (place.is_absolute() and place.exists())):
             _ = open_source(str(place)).kind  # which reads the config, and looks at every value on the way

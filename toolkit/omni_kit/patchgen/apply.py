@@ -88,7 +88,7 @@ class Patcher:
         self.diagnostics += found
 
     def apply(self, patch: Patch) -> Applied:
-        """Finds the target and the replacement, and records the edit."""
+        """Find the target and the replacement, and record the edit."""
         if id(patch) in self._shadowed:
             return Applied(patch, "shadowed")
         found = targets.find(patch, self.source)
@@ -104,7 +104,7 @@ class Patcher:
         return self._external(applied) if patch.replacement is None else self._written(applied)
 
     def edits(self) -> list[Edit]:
-        """All edits, with a banner over each class that was changed."""
+        """Return all edits, with a banner over each class that was changed."""
         banners = []
         for path, methods in self._touched.items():
             definition = self.source.get(path)
@@ -190,7 +190,7 @@ class Patcher:
         return applied
 
     def _redecorated(self, applied: Applied) -> str:
-        """Upstream's decorators around an imported method, which has no def to stand over."""
+        """Return upstream's decorators around an imported method, which has no def to stand over."""
         if applied.definition is None:
             return ""
         text = applied.name

@@ -63,7 +63,7 @@ class _Reader:
         return definition.owner.path if definition and definition.owner else ""
 
     def _method(self, owner: str, name: str, depth: int = 0) -> str | None:
-        """The path of the method that instances of `owner` have, looked up through bases in the same module."""
+        """Return the path of the method that instances of `owner` have, looked up through bases in the same module."""
         if self.module.get(f"{owner}.{name}") is not None:
             return f"{owner}.{name}"
         found = (self._method(base, name, depth + 1) for base in self._bases(owner, depth))

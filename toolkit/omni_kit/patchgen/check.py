@@ -61,7 +61,7 @@ def check_configs(
 
 
 def _passes(result: ConfigResult, gate: Gate) -> bool:
-    """Leaves out what the comparison found and is not reported; False for an orphan of which nothing is left."""
+    """Leave out what the comparison found and is not reported; False for an orphan of which nothing is left."""
     compared = [one for one in result.diagnostics if one.id.startswith(_COMPARED)]
     gone = [one for one in compared if not gate.passes(result.finding(one))]
     result.diagnostics = [one for one in result.diagnostics if one not in gone]
@@ -71,12 +71,12 @@ def _passes(result: ConfigResult, gate: Gate) -> bool:
 
 
 def check_config(config: str | Path, out_dir: Path | None = None, *, transformers: Path | None = None) -> ConfigResult:
-    """One config of `check_configs`, without looking for orphans."""
+    """Return one config of `check_configs`, without looking for orphans."""
     return check_configs([config], out_dir, transformers=transformers)[0]
 
 
 def list_configs(root: Path) -> list[ConfigResult]:
-    """Every config below `root`, loaded but not generated: status "ok", or "error" with the reasons."""
+    """Return every config below `root`, loaded but not generated: status "ok", or "error" with the reasons."""
     project = find_project(root)
     libraries = Libraries(roots=(project.import_root,) if project else ())
     results = []
@@ -164,7 +164,7 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
 
 
 def _outputs_beside(place: Path) -> set[Path] | None:
-    """The files that configs next to a directory make; None if one of them cannot be read."""
+    """Return the files that configs next to a directory make; None if one of them cannot be read."""
     outputs = set()
     for path in find_configs(place.parent):
         if path.parent == place.parent:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Literal
 
-from omni_kit.counting import counted
 from omni_kit.patchgen.source import Definition, DefinitionNode, SourceModule
 from omni_kit.patchgen.spans import shift
+from omni_kit.plurals import counted
 from omni_kit.pysource.nodes import rebuilt, without_docstring
 from omni_kit.pysource.signatures import signature
 
@@ -52,7 +52,7 @@ def compare(before: SourceModule, old: Definition, after: SourceModule | None, p
 
 
 def body_text(module: SourceModule, definition: Definition) -> str:
-    """A definition from its def or class line on, dedented."""
+    """Return a definition from its def or class line on, dedented."""
     node = definition.node
     return shift(module.rows(node.lineno, definition.last_line), node.col_offset, 0).rstrip() + "\n"
 
@@ -91,14 +91,14 @@ def _decorators(node: DefinitionNode) -> str:
 
 
 def _all_decorators(node: DefinitionNode) -> list[list[str]]:
-    """The decorators of a definition and of those inside, in their order."""
+    """Return the decorators of a definition and of those inside, in their order."""
     return [
         [ast.unparse(one) for one in inner.decorator_list] for inner in ast.walk(node) if isinstance(inner, _DEFINED)
     ]
 
 
 def _code(node: DefinitionNode) -> str:
-    """The statements of a definition, without its docstring and without the decorators of nested definitions."""
+    """Return the statements of a definition, without its docstring and without the decorators of nested definitions."""
     return "\n".join(ast.unparse(rebuilt(one, _undecorated)) for one in without_docstring(node.body))
 
 
@@ -117,7 +117,7 @@ def _count(then: str, now: str) -> str:
 
 
 def _where_to(then: str, old: Definition, after: SourceModule, path: str) -> str:
-    """A guess at where a vanished definition went: most of its lines elsewhere, or a name like its own."""
+    """Return a guess at where a vanished definition went: most of its lines elsewhere, or a name like its own."""
     wanted = _telling_lines(then)
     best, share = "", 0.0
     for other, definitions in after.definitions.items():

@@ -24,7 +24,7 @@ class Reader(Session):
         self._values = ConfigValues(self)
 
     def standard(self, name: str, names: tuple[str, ...]) -> Any:
-        """A stand-in: the standard library can do anything."""
+        """Return a stand-in: the standard library can do anything."""
         return StandIn(name) if names else StandIn(name.partition(".")[0])
 
     def fill(self, module: ModuleType, path: Path) -> None:
@@ -45,7 +45,7 @@ class Reader(Session):
             self._values.position = before
 
     def run(self, path: Path) -> ModuleType:
-        """The module of a file; of one that has nothing to do with configs, the definitions are enough.
+        """Return the module of a file; of one that has nothing to do with configs, the definitions are enough.
 
         Raises:
             Unsupported: the effect of a config cannot be determined.
@@ -75,7 +75,7 @@ def _may_register(path: Path) -> bool:
 
 
 def settled(config: PatchConfig) -> PatchConfig:
-    """A config that was read, whose texts and names are all known.
+    """Return a config that was read, whose texts and names are all known.
 
     Raises:
         Unsupported: one of them comes from elsewhere; the message says which.

@@ -33,17 +33,17 @@ class Diagnostic:
 
 
 def error(code: str, message: str, at: Origin | None = None, names: Iterable[str] = ()) -> Diagnostic:
-    """A diagnostic that keeps the file from being written; `at` is the line of the config."""
+    """Return a diagnostic that keeps the file from being written; `at` is the line of the config."""
     return _at(code, Severity.error, message, at, names)
 
 
 def warning(code: str, message: str, at: Origin | None = None, names: Iterable[str] = ()) -> Diagnostic:
-    """A diagnostic of something doubtful; `at` is the line of the config."""
+    """Return a diagnostic of something doubtful; `at` is the line of the config."""
     return _at(code, Severity.warning, message, at, names)
 
 
 def info(code: str, message: str, at: Origin | None = None, names: Iterable[str] = ()) -> Diagnostic:
-    """A diagnostic of something worth knowing; `at` is the line of the config."""
+    """Return a diagnostic of something worth knowing; `at` is the line of the config."""
     return _at(code, Severity.info, message, at, names)
 
 

@@ -80,7 +80,7 @@ class DriftReport:
 def drift_report(
     configs: Sequence[str | Path], before: Path | None, after: Path | None, library: str = "transformers"
 ) -> DriftReport:
-    """Compares the targets of all configs between two unpacked versions.
+    """Compare the targets of all configs between two unpacked versions.
 
     Args:
         configs: files or dotted modules.
@@ -112,7 +112,7 @@ def drift_report(
 
 
 def write_targets(report: DriftReport, folder: Path) -> list[Path]:
-    """Writes the three versions and the merge of every changed target below `folder`, a directory each."""
+    """Write the three versions and the merge of every changed target below `folder`, a directory each."""
     written = []
     for target in report.targets:
         if target.rank in ("unchanged", "cosmetic"):
@@ -128,7 +128,7 @@ def write_targets(report: DriftReport, folder: Path) -> list[Path]:
 
 
 def _of_config(config: str | Path, old: dict[str, Path] | None, new: dict[str, Path]) -> tuple[str, list[TargetDrift]]:
-    """The module that a config patches, and its targets."""
+    """Return the module that a config patches, and its targets."""
     project = find_project(Path(config).parent if Path(config).is_file() else Path.cwd())
     roots = (project.import_root,) if project else ()
     path = find_config(config, Libraries(roots=roots))

@@ -21,7 +21,7 @@ def add_excludes(result: ConfigResult) -> list[str]:
 
 
 def with_excludes(text: str, names: list[str]) -> str:
-    """The text of a config with `names` added to its last exclude_from_output call."""
+    """Return the text of a config with `names` added to its last exclude_from_output call."""
     module = cst.parse_module(text)
     finder = _Calls()
     module.visit(finder)

@@ -92,7 +92,7 @@ class Fragment:
 
 
 def fragment_of(replacement: Any, registrations: set[Origin], libraries: Libraries) -> Fragment:
-    """The definition of a function or class that was read, of one that is placed, or of a stand-in.
+    """Return the definition of a function or class that was read, of one that is placed, or of a stand-in.
 
     Raises:
         NoSource: it is a lambda, no definition at all, or its file cannot be found.
@@ -135,7 +135,7 @@ def _foreign(thing: object) -> str:
 
 
 def cut(module: SourceModule, node: DefinitionNode, registrations: Iterable[Origin]) -> Fragment:
-    """The fragment of a definition in a parsed file."""
+    """Return the fragment of a definition in a parsed file."""
     lines = {origin.line for origin in registrations if origin.path == str(module.path)}
     kept, aliased = [], []
     for decorator in node.decorator_list:
@@ -227,7 +227,7 @@ def _all_definitions(body: list[ast.stmt]) -> list[DefinitionNode]:
 
 
 def _comments_above(module: SourceModule, first: int, indent: int) -> str:
-    """The comment lines above a definition, up to the next code; blank lines between them stay."""
+    """Return the comment lines above a definition, up to the next code; blank lines between them stay."""
     start = first
     while start > 1:
         line = module.lines[start - 2]

@@ -44,7 +44,7 @@ class Generated:
 
 
 def generate(loaded: LoadedConfig, source: SourceModule, libraries: Libraries) -> Generated:
-    """Applies all patches of a config to its source module; faults of the config become diagnostics."""
+    """Apply all patches of a config to its source module; faults of the config become diagnostics."""
     version = libraries.version_of(source.name.partition(".")[0])
     result = Generated(loaded, source, version)
     config = loaded.config
@@ -156,7 +156,7 @@ def _is_literal_all(node: ast.stmt) -> bool:
 
 
 def _all_edits(source: SourceModule, node: Any, names: set[str]) -> list[Edit]:
-    """Takes the excluded names out of `__all__`, each with the comma behind it."""
+    """Take the excluded names out of `__all__`, each with the comma behind it."""
     edits = []
     elements = node.value.elts
     for index, element in enumerate(elements):

@@ -35,7 +35,7 @@ def code_hash(text: str) -> str:
 
 
 def header(config: PatchConfig, version: str, records: Sequence[Record]) -> str:
-    """The comment that a generated file begins with: source, version, command, and a record of each patch."""
+    """Return the comment that a generated file begins with: source, version, command, and a record of each patch."""
     library = config.source_module.partition(".")[0]
     lines = [
         _RULE,
@@ -86,7 +86,7 @@ def patch_at(file: Path, line: int) -> str:
 
 
 def _scopes(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, int, int]]:
-    """Classes and functions, decorators included, with their first and last lines; outer ones first."""
+    """Yield classes and functions, decorators included, with their first and last lines; outer ones first."""
     for node in body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
@@ -95,7 +95,7 @@ def _scopes(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, int, i
 
 
 def banner(title: str, *lines: str) -> str:
-    """A comment block that marks a change; `lines` that are empty are left out."""
+    """Return a comment block that marks a change; `lines` that are empty are left out."""
     return "\n".join([_BANNER_RULE, f"# {title}", *(f"# {line}" for line in lines if line), _BANNER_RULE]) + "\n"
 
 

@@ -32,14 +32,14 @@ class Session(ABC):
 
     @abstractmethod
     def fill(self, module: ModuleType, path: Path) -> None:
-        """Gives a module the names that its file defines."""
+        """Give a module the names that its file defines."""
 
     @abstractmethod
     def standard(self, name: str, names: tuple[str, ...]) -> Any:
-        """A module of the standard library, as `__import__` gives it."""
+        """Return a module of the standard library, as `__import__` gives it."""
 
     def run(self, path: Path) -> ModuleType:
-        """The module of a file, which is gone through once."""
+        """Return the module of a file, which is gone through once."""
         if path not in self.modules:
             name = package_of(path)[1]
             module = ModuleType(name.removesuffix(".py"))
@@ -65,7 +65,7 @@ class Session(ABC):
         return self._stood_in(name, home, names)
 
     def configs(self) -> dict[Path, spec.PatchConfig]:
-        """The `config` of every file that has one."""
+        """Return the `config` of every file that has one."""
         found = {path: vars(module).get("config") for path, module in self.modules.items()}
         return {path: config for path, config in found.items() if isinstance(config, spec.PatchConfig)}
 
@@ -110,7 +110,7 @@ def _may_be_sibling(name: str, names: tuple[str, ...]) -> bool:
 
 
 def _package(name: str, leaf: Any = spec) -> StandIn:
-    """The top-level stand-in from which the dotted `name` leads to `leaf`, as `import a.b.c` requires it."""
+    """Return the top-level stand-in from which the dotted `name` leads to `leaf`, as `import a.b.c` requires it."""
     top, *rest = name.split(".")
     package = current = StandIn(top)
     for part in rest[:-1]:

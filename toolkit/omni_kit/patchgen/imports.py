@@ -36,14 +36,16 @@ def import_edits(source: SourceModule, dropped: set[str]) -> list[Edit]:
 
 
 def _from_imports(source: SourceModule) -> list[ast.ImportFrom]:
-    """All from-imports, those inside functions and guards too; few modules have a relative one there."""
+    """Return all from-imports, those inside functions and guards too; few modules have a relative one there."""
     if _INDENTED_RELATIVE.search(source.text):
         return [node for _, node in source.nodes[ast.ImportFrom]]
     return [node for node in source.tree.body if isinstance(node, ast.ImportFrom)]
 
 
 def insertion_line(source: SourceModule) -> int:
-    """The line after which added imports, blocks and helpers go: behind the last import before the first definition."""
+    """Return the line after which added imports, blocks and helpers go: behind the last import before the first
+    definition.
+    """
     last = 0
     for index, node in enumerate(source.tree.body):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -55,7 +57,7 @@ def insertion_line(source: SourceModule) -> int:
 
 
 def added_imports(config: PatchConfig) -> str:
-    """The imports and blocks that the config adds, as text; empty when it adds none."""
+    """Return the imports and blocks that the config adds, as text; empty when it adds none."""
     parts = []
     if config.additional_imports:
         parts += ["", "# Additional imports for patches", *map(import_line, config.additional_imports)]
@@ -66,7 +68,7 @@ def added_imports(config: PatchConfig) -> str:
 
 
 def import_line(spec: ImportSpec) -> str:
-    """The import statement of an added import, on one line."""
+    """Return the import statement of an added import, on one line."""
     if not spec.is_from_import:
         return f"import {spec.module} as {spec.alias}" if spec.alias else f"import {spec.module}"
     if spec.alias and spec.names and len(spec.names) == 1:
@@ -75,7 +77,7 @@ def import_line(spec: ImportSpec) -> str:
 
 
 def absolute(node: ast.ImportFrom, module: str, is_package: bool = False) -> str:
-    """The absolute module that a from-import inside `module` means."""
+    """Return the absolute module that a from-import inside `module` means."""
     if not node.level:
         return node.module or ""
     parts = module.split(".")
@@ -84,7 +86,7 @@ def absolute(node: ast.ImportFrom, module: str, is_package: bool = False) -> str
 
 
 def bound_by(alias: ast.alias, node: _Import) -> str:
-    """The name that one alias of an import statement binds."""
+    """Return the name that one alias of an import statement binds."""
     return alias.asname or (alias.name if isinstance(node, ast.ImportFrom) else alias.name.partition(".")[0])
 
 

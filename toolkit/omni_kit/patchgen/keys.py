@@ -93,7 +93,7 @@ def key_drift(modules: Sequence[str], before: Library, after: Library) -> list[K
 
 
 def write_rename_maps(found: Sequence[KeyDrift], folder: Path) -> list[Path]:
-    """Writes MODEL_TYPE.keys.json for each model whose parameters are named differently.
+    """Write MODEL_TYPE.keys.json for each model whose parameters are named differently.
 
     Its `model` maps names of parameters; `optimizer` maps the same below the prefixes under which states are saved.
     """

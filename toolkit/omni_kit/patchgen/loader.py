@@ -47,7 +47,7 @@ class LoadedConfig:
 
 
 def find_config(reference: str | Path, libraries: Libraries) -> Path:
-    """The file of a config named by path or by dotted module.
+    """Return the file of a config named by path or by dotted module.
 
     Raises:
         BadInput: there is no such file or module.
@@ -78,7 +78,7 @@ class CannotLoad(BadInput):
 
 
 def load_config(path: Path, libraries: Libraries, *, run: bool = True) -> LoadedConfig:
-    """Reads the config at `path`; one that cannot be read is run.
+    """Read the config at `path`; one that cannot be read is run.
 
     Args:
         run: False reads only.
@@ -98,7 +98,7 @@ def load_config(path: Path, libraries: Libraries, *, run: bool = True) -> Loaded
 
 
 def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
-    """Reads the config at `path`; no line of it runs.
+    """Read the config at `path`; no line of it runs.
 
     Raises:
         CannotLoad: it cannot be determined what the file says, or it has no PatchConfig named `config`.
@@ -121,7 +121,7 @@ def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
 
 
 def run_config(path: Path, libraries: Libraries) -> LoadedConfig:
-    """Runs the config at `path` in a process that can write nothing, with limits on its time and memory.
+    """Run the config at `path` in a process that can write nothing, with limits on its time and memory.
 
     Raises:
         CannotLoad: the file fails, has no PatchConfig named `config`, or exceeds a limit.
@@ -157,7 +157,7 @@ def _replied(path: Path, reply: dict[str, Any]) -> LoadedConfig:
 
 
 def _settled(config: PatchConfig) -> None:
-    """Raises Unsupported where something of a config that was read is not known."""
+    """Raise Unsupported where something of a config that was read is not known."""
     try:
         settled(config)
     except (NeedsReal, TypeError) as error:

@@ -28,7 +28,9 @@ class Libraries:
         self.roots = roots
 
     def file_of(self, module: str) -> Path | None:
-        """The source file of a dotted module ("a.b" or the `__init__.py` of package "a.b"); None when there is none."""
+        """Return the source file of a dotted module ("a.b" or the `__init__.py` of package "a.b"); None when there is
+        none.
+        """
         top, *rest = module.split(".")
         for place in self._places(top):
             found = _module_file(place.joinpath(*rest))
@@ -49,7 +51,7 @@ class Libraries:
         return False
 
     def version_of(self, top: str) -> str:
-        """The version that the package says of itself; "unknown" when it says none."""
+        """Return the version that the package says of itself; "unknown" when it says none."""
         for place in self._places(top):
             initial = place / "__init__.py"
             match = _VERSION.search(initial.read_text(encoding="utf-8")) if initial.is_file() else None
@@ -68,7 +70,8 @@ class Libraries:
 
 
 def unpacked_library(name: str, path: Path) -> Path:
-    """The package directory `name` at `path`, which may be the directory itself, its parent, or a checkout with src/.
+    """Return the package directory `name` at `path`, which may be the directory itself, its parent, or a checkout with
+    src/.
 
     Raises:
         BadInput: there is no such package.
@@ -103,7 +106,7 @@ def installed_places(top: str) -> tuple[Path, ...]:
 
 
 def package_of(path: Path) -> tuple[Path, str]:
-    """The root and dotted name of a file, from the `__init__.py` files around it alone.
+    """Return the root and dotted name of a file, from the `__init__.py` files around it alone.
 
     The answer is the same on every machine and for every way of naming the file. A file outside any package has its
     own directory as root and its file name as name.

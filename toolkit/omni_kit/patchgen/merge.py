@@ -38,7 +38,7 @@ def merge(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> Me
 
 
 def _around(was: Sequence[str], grown: Sequence[str], changed: Sequence[str]) -> list[str] | None:
-    """One side only added lines before or behind what the other changed: both hold."""
+    """Return one side only added lines before or behind what the other changed: both hold."""
     if was and list(grown[-len(was) :]) == list(was):
         return [*grown[: -len(was)], *changed]
     if was and list(grown[: len(was)]) == list(was):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 def mapped(name: str, name_map: Mapping[str, str]) -> str:
-    """An identifier under a name_map: a key counts where it is the whole name or its first words.
+    """Return an identifier under a name_map: a key counts where it is the whole name or its first words.
 
     "Qwen3VL" is in Qwen3VL, Qwen3VLModel, Qwen3VL_x and _Qwen3VLFake, and not in MyQwen3VLModel; "Norm" is in
     NormOutput and not in Normaliser. The longest key wins.

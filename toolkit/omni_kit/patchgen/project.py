@@ -30,7 +30,7 @@ class Project:
 
 
 def find_project(start: Path) -> Project | None:
-    """The project around `start`: the nearest pyproject.toml with a `[tool.patchgen]`.
+    """Return the project around `start`: the nearest pyproject.toml with a `[tool.patchgen]`.
 
     Raises:
         BadInput: the table or the file cannot be understood.
@@ -45,7 +45,7 @@ def find_project(start: Path) -> Project | None:
 
 
 def find_configs(root: Path) -> list[Path]:
-    """Every config file below `root`, sorted; hidden directories and build leftovers are not entered.
+    """Return every config file below `root`, sorted; hidden directories and build leftovers are not entered.
 
     Raises:
         BadInput: `root` is not a directory.

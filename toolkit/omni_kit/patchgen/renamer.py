@@ -22,20 +22,20 @@ class Renamer(cst.CSTTransformer):
         self._annotations = 0
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        """Renames an identifier."""
+        """Rename an identifier."""
         return updated_node.with_changes(value=self._mapped(updated_node.value))
 
     def visit_Annotation(self, node: cst.Annotation) -> None:
-        """Counts the annotations around what follows: strings in them are code."""
+        """Count the annotations around what follows: strings in them are code."""
         self._annotations += 1
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
-        """Leaves the annotation."""
+        """Leave the annotation."""
         self._annotations -= 1
         return updated_node
 
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
-        """Renames the identifiers of a quoted annotation; other strings stay."""
+        """Rename the identifiers of a quoted annotation; other strings stay."""
         if not self._annotations:
             return updated_node
         return updated_node.with_changes(value=_IDENTIFIER.sub(lambda m: self._mapped(m.group()), updated_node.value))

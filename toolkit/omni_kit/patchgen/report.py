@@ -9,7 +9,7 @@ from omni_kit.patchgen.result import ConfigResult
 
 
 def as_json(result: ConfigResult) -> dict[str, Any]:
-    """One entry of `configs`."""
+    """Return one entry of `configs`."""
     return {
         "config": result.config,
         "source_module": result.source_module,
@@ -24,7 +24,7 @@ def as_json(result: ConfigResult) -> dict[str, Any]:
 
 
 def diagnostic_json(found: Diagnostic) -> dict[str, Any]:
-    """One entry of `diagnostics`."""
+    """Return one entry of `diagnostics`."""
     return {
         "id": found.id,
         "code": found.code,
@@ -53,7 +53,7 @@ def _patches(result: ConfigResult) -> list[dict[str, Any]]:
 
 
 def drift_json(report: DriftReport, full: bool) -> dict[str, Any]:
-    """The fields of `patchgen drift`; targets worst first, the unchanged ones counted only.
+    """Return the fields of `patchgen drift`; targets worst first, the unchanged ones counted only.
 
     The three versions and the marked merge come with `full`; proposed patches always.
     """

@@ -65,7 +65,7 @@ class Draft(Loaded):
         return Rejected(self.loaded, self.output, self.generated)
 
     def product(self, text: str) -> "Product":
-        """The files that the draft makes, given its formatted text."""
+        """Return the files that the draft makes, given its formatted text."""
         diff = unified_diff(self.generated.source.text, text, self.loaded.config.source_module, self.output.name)
         return Product(self.loaded, self.output, self.generated, text, diff)
 
@@ -79,7 +79,7 @@ class Product(Loaded):
     diff: str
 
     def files(self, diff: bool) -> list[tuple[Path, str]]:
-        """Each file with its text; the diff next to the module is one of them only on demand."""
+        """Return each file with its text; the diff next to the module is one of them only on demand."""
         return [(self.output, self.text)] + ([(diff_path(self.output), self.diff)] if diff else [])
 
 
@@ -167,12 +167,12 @@ class ConfigResult:
         return self.stage.diff if isinstance(self.stage, Product) else ""
 
     def finding(self, found: Diagnostic) -> Finding:
-        """A diagnostic as the finding that select, ignore, comments, baselines and formats are about."""
+        """Return a diagnostic as the finding that select, ignore, comments, baselines and formats are about."""
         place = self.path or self.output or Path(self.config)
         path = Path(found.file) if found.file else place
         return Finding(found.message, path.resolve(), found.line, rule=found.id, severity=found.severity)
 
     def reject(self, stage: Stage, found: Diagnostic) -> None:
-        """Puts `stage` in place because of an error, which the diagnostics get."""
+        """Put `stage` in place because of an error, which the diagnostics get."""
         self.stage, self.status = stage, "error"
         self.diagnostics.append(found)

@@ -32,7 +32,7 @@ def run_config(
     force: bool = False,
     gate: Gate | None = None,
 ) -> ConfigResult:
-    """Generates the modeling file of one config.
+    """Generate the modeling file of one config.
 
     Args:
         config: a file or a dotted module.
@@ -100,7 +100,9 @@ def prepare(
     *,
     run: bool = True,
 ) -> list[ConfigResult]:
-    """Everything up to writing: results with text and diff, or with status "error"; for `run` see `draft_configs`."""
+    """Return everything up to writing: results with text and diff, or with status "error"; for `run` see
+    `draft_configs`.
+    """
     with without_collection():
         results = draft_configs(configs, out_dir, transformers=transformers, run=run, gate=gate)
         finish(results)
@@ -172,7 +174,7 @@ def _is_skipped(loaded: LoadedConfig, libraries: Libraries) -> bool:
 
 
 def _judge(result: ConfigResult, output: Path, made: Generated, libraries: Libraries, strict: bool, gate: Gate) -> None:
-    """Checks what was generated: it becomes a draft, or is rejected."""
+    """Check what was generated: it becomes a draft, or is rejected."""
     found = made.diagnostics + ([] if has_errors(made.diagnostics) else check_generated(made, libraries))
     found = strictly(found) if strict else found
     result.diagnostics = [one for one in found if gate.passes(result.finding(one))]
@@ -183,7 +185,7 @@ def _judge(result: ConfigResult, output: Path, made: Generated, libraries: Libra
 
 
 def _formatted(group: Sequence[_Pending], place: Path) -> list[str | None]:
-    """The formatted texts; None for a draft that is rejected, because ruff refuses it."""
+    """Return the formatted texts; None for a draft that is rejected, because ruff refuses it."""
     try:
         frameworks = {name for _, draft in group for name in draft.loaded.frameworks}
         return [*normalise([draft.text for _, draft in group], place, frameworks)]
@@ -206,7 +208,7 @@ def _finish(result: ConfigResult, draft: Draft, text: str, seconds: float) -> No
 
 
 def _by_place(drafts: Iterable[_Pending]) -> dict[Path, list[_Pending]]:
-    """The drafts by a directory whose style holds for them."""
+    """Return the drafts by a directory whose style holds for them."""
     places: dict[Path | None, Path] = {}
     groups: dict[Path, list[_Pending]] = {}
     for result, draft in drafts:

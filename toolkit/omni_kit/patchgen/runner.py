@@ -46,7 +46,7 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_here(path: Path, libraries: Libraries) -> LoadedConfig:
-    """Runs the config at `path` in this process; its functions and classes become positions.
+    """Run the config at `path` in this process; its functions and classes become positions.
 
     Raises:
         CannotLoad: the file fails, or has no PatchConfig named `config`.
@@ -79,12 +79,12 @@ class Runner(Session):
         self._builtins = {**vars(builtins), "__import__": self._import}
 
     def fill(self, module: ModuleType, path: Path) -> None:
-        """Runs the file in its module."""
+        """Run the file in its module."""
         module.__dict__["__builtins__"] = self._builtins
         exec(_compiled(path, path.stat().st_mtime_ns), module.__dict__)
 
     def standard(self, name: str, names: tuple[str, ...]) -> Any:
-        """The module itself."""
+        """Return the module itself."""
         return builtins.__import__(name, None, None, names, 0)
 
     def _import(
@@ -104,7 +104,7 @@ def _compiled(path: Path, mtime_ns: int) -> CodeType:
 
 
 def really_import(path: Path) -> ModuleType:
-    """Runs the file as Python would, with the DSL instead of the `patchgen` packages."""
+    """Run the file as Python would, with the DSL instead of the `patchgen` packages."""
     root, name = package_of(path)
     found = importlib.util.spec_from_file_location(name.removesuffix(".py"), path)
     if found is None or found.loader is None:
@@ -116,7 +116,7 @@ def really_import(path: Path) -> ModuleType:
 
 
 def _dsl_names(path: Path) -> set[str]:
-    """The modules that a file imports the DSL from, with the packages around them; ours need no stand-in."""
+    """Return the modules that a file imports the DSL from, with the packages around them; ours need no stand-in."""
     named = {match[0] for match in DSL.finditer(read_text(path)) if match["framework"] != OWN}
     return {"patchgen", "patchgen.patch_spec", *named, *(name.removesuffix(".patch_spec") for name in named)}
 

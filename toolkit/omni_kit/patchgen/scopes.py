@@ -37,7 +37,7 @@ class Scopes:
     has_star: bool = False
 
     def undefined(self) -> dict[str, set[str]]:
-        """Names that are used and nowhere bound, with the places of their use; none after a star import."""
+        """Return names that are used and nowhere bound, with the places of their use; none after a star import."""
         if self.has_star:
             return {}
         return {name: places for name, places in self.uses.items() if name not in self.bound and name not in _IMPLICIT}
@@ -49,7 +49,7 @@ class Scopes:
 
 @lru_cache(maxsize=64)
 def scopes_of(text: str) -> Scopes:
-    """The scopes of a module's text.
+    """Return the scopes of a module's text.
 
     Raises:
         SyntaxError: it is not Python.

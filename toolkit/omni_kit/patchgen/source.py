@@ -101,33 +101,35 @@ class SourceModule(Source):
         return {d.first_line: d.node for found in self.definitions.values() for d in found}
 
     def candidates(self, path: str) -> list[Definition]:
-        """Definitions that answer to `path`: not the stubs of an overload, and of plain redefinitions the last."""
+        """Return definitions that answer to `path`: not the stubs of an overload, and of plain redefinitions
+        the last.
+        """
         found = [d for d in self.definitions.get(path, ()) if d.role != "overload"]
         certain = [d for d in found if not d.guarded]
         return certain[-1:] if certain else found
 
     def get(self, path: str) -> Definition | None:
-        """The one definition that answers to `path`; None when there is none or no single one."""
+        """Return the one definition that answers to `path`; None when there is none or no single one."""
         found = self.candidates(path)
         return found[0] if len(found) == 1 else None
 
     def code_of(self, definition: Definition) -> str:
-        """The lines of a definition, decorators included."""
+        """Return the lines of a definition, decorators included."""
         return self.rows(definition.first_line, definition.last_line)
 
     def decorators_of(self, definition: Definition) -> str:
-        """The decorator lines, as they are written."""
+        """Return the decorator lines, as they are written."""
         return self.rows(definition.first_line, definition.node.lineno - 1) if definition.node.decorator_list else ""
 
     def methods_of(self, path: str) -> list[str]:
-        """The names of the methods that a class itself defines."""
+        """Return the names of the methods that a class itself defines."""
         keys = (key.split(".") for key in self.definitions if key.startswith(f"{path}."))
         depth = path.count(".") + 2
         return [key[-1] for key in keys if len(key) == depth]
 
 
 def read_source(name: str, libraries: Libraries) -> SourceModule:
-    """The upstream module of a dotted name.
+    """Return the upstream module of a dotted name.
 
     Raises:
         BadInput: no file of that name is found.
@@ -141,7 +143,7 @@ def read_source(name: str, libraries: Libraries) -> SourceModule:
 
 
 def read_module(name: str, path: Path) -> SourceModule:
-    """Reads and parses a file; what was read before and has not changed since is not parsed again."""
+    """Read and parses a file; what was read before and has not changed since is not parsed again."""
     return _read(name, path, path.stat().st_mtime_ns)
 
 

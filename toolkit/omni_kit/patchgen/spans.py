@@ -38,30 +38,30 @@ class Source:
         return starts
 
     def line_start(self, line: int) -> int:
-        """The offset in characters of a line, counted from 1; the end of the text for any line behind it."""
+        """Return the offset in characters of a line, counted from 1; the end of the text for any line behind it."""
         return self.starts[min(line - 1, len(self.starts) - 1)]
 
     def offset(self, line: int, column: int) -> int:
-        """The offset in characters of a place that ast names: line from 1, column in UTF-8 bytes."""
+        """Return the offset in characters of a place that ast names: line from 1, column in UTF-8 bytes."""
         content = self.lines[line - 1]
         return self.line_start(line) + (column if content.isascii() else len(content.encode()[:column].decode()))
 
     def start_of(self, node: ast.AST) -> int:
-        """The offset in characters at which a node begins."""
+        """Return the offset in characters at which a node begins."""
         position: Any = node
         return self.offset(position.lineno, position.col_offset)
 
     def end_of(self, node: ast.AST) -> int:
-        """The offset in characters behind a node."""
+        """Return the offset in characters behind a node."""
         position: Any = node
         return self.offset(position.end_lineno, position.end_col_offset)
 
     def of(self, node: ast.AST) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def rows(self, first: int, last: int) -> str:
-        """The text of the lines first..last, both included."""
+        """Return the text of the lines first..last, both included."""
         return self.text[self.line_start(first) : self.line_start(last + 1)]
 
 
@@ -81,13 +81,15 @@ def splice(text: str, edits: Iterable[Edit]) -> str:
 
 
 def first_line(node: ast.stmt) -> int:
-    """The line where a definition begins, decorators included."""
+    """Return the line where a definition begins, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def last_line(source: Source, node: ast.stmt) -> int:
-    """The line where a definition ends, with the comments behind its last statement that are indented as its body."""
+    """Return the line where a definition ends, with the comments behind its last statement that are indented as its
+    body.
+    """
     end = last = node.end_lineno or node.lineno
     for line in source.lines[end:]:
         end += 1

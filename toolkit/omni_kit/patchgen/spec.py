@@ -112,7 +112,7 @@ class PatchConfig:
         name_map: dict[str, str] | None = None,
         description: str | None = None,
     ) -> Any:
-        """Puts another class instead of `target_class`; upstream's decorators go, the replacement's stay."""
+        """Put another class instead of `target_class`; upstream's decorators go, the replacement's stay."""
         return self._register(PatchType.CLASS_REPLACEMENT, target_class, replacement, name_map, description)
 
     def override_method(
@@ -123,7 +123,7 @@ class PatchConfig:
         description: str | None = None,
         inject: bool = False,
     ) -> Any:
-        """Replaces "Class.method" and keeps upstream's decorators; a method that upstream lacks is added and reported.
+        """Replace "Class.method" and keep upstream's decorators; a method that upstream lacks is added and reported.
 
         "Class.prop" is the getter, "Class.prop.setter" and "Class.prop.deleter" the others; "Outer.Inner.method" works.
         """
@@ -138,15 +138,15 @@ class PatchConfig:
         name_map: dict[str, str] | None = None,
         description: str | None = None,
     ) -> Any:
-        """Replaces a module-level function; upstream's decorators go, the replacement's stay."""
+        """Replace a module-level function; upstream's decorators go, the replacement's stay."""
         return self._register(PatchType.FUNCTION_REPLACEMENT, target_func, replacement, name_map, description)
 
     def modify_init(self, target_class: str, replacement: Any = None, description: str | None = None) -> Any:
-        """Wraps `target_class.__init__`: the function takes (original_init, self, ...) and calls the upstream one."""
+        """Wrap `target_class.__init__`: the function takes (original_init, self, ...) and calls the upstream one."""
         return self._register(PatchType.INIT_MODIFICATION, target_class, replacement, None, description)
 
     def adopt_init_modifications(self, other: "PatchConfig") -> None:
-        """Takes over the `modify_init` patches of another config.
+        """Take over the `modify_init` patches of another config.
 
         It is part of the published interface: configs of one device adopt those of another.
         """
@@ -155,19 +155,19 @@ class PatchConfig:
     def add_import(
         self, module: str, names: list[str] | None = None, alias: str | None = None, is_from_import: bool = True
     ) -> None:
-        """Adds an import to the generated file; see `ImportSpec` for the forms that it takes."""
+        """Add an import to the generated file; see `ImportSpec` for the forms that it takes."""
         self.additional_imports.append(ImportSpec(module, names, alias, is_from_import, _caller()))
 
     @overload
     def add_helper(self, func: None = None) -> Callable[[_T], _T]:
-        """The decorator, for `@config.add_helper()`."""
+        """Return the decorator, for `@config.add_helper()`."""
 
     @overload
     def add_helper(self, func: _T) -> _T:
-        """The function or class itself, which is left as it is."""
+        """Return the function or class itself, which is left as it is."""
 
     def add_helper(self, func: Any = None) -> Any:
-        """Copies a function or class to module level, behind the imports."""
+        """Copy a function or class to module level, behind the imports."""
         if func is None:
             return self.add_helper
         _caller()
@@ -175,7 +175,7 @@ class PatchConfig:
         return func
 
     def add_helper_after(self, target: str, helper: Any = None) -> Any:
-        """Copies a function or class to module level, right behind the top-level definition `target`."""
+        """Copy a function or class to module level, right behind the top-level definition `target`."""
         origin = _caller()
 
         def register(obj: _T) -> _T:
@@ -185,37 +185,37 @@ class PatchConfig:
         return register if helper is None else register(helper)
 
     def add_post_import_block(self, block: str) -> None:
-        """Adds source text to module level, behind the imports."""
+        """Add source text to module level, behind the imports."""
         if (origin := _caller()) is not None:
             self.block_origins[block] = origin
         self.post_import_blocks.append(block)
 
     def drop_import_names(self, *names: str) -> None:
-        """Leaves these names out of upstream's imports, guarded ones included."""
+        """Leave these names out of upstream's imports, guarded ones included."""
         self.drop_imported_names.update(names)
 
     def exclude_from_output(self, *names: str) -> None:
-        """Leaves these top-level definitions out, and out of a literal `__all__`."""
+        """Leave these top-level definitions out, and out of a literal `__all__`."""
         self.exclude.extend(names)
 
     def get_patches_for_target(self, target: str) -> list[Patch]:
-        """The patches of a definition and of what is inside it, in the order of their registration."""
+        """Return the patches of a definition and of what is inside it, in the order of their registration."""
         return [p for p in self.patches if p.target == target or p.target.startswith(f"{target}.")]
 
     def get_class_replacements(self) -> dict[str, Patch]:
-        """The patches that replace a class, by target."""
+        """Return the patches that replace a class, by target."""
         return self._by_target(PatchType.CLASS_REPLACEMENT)
 
     def get_method_overrides(self) -> dict[str, Patch]:
-        """The patches that replace or add a method, by target."""
+        """Return the patches that replace or add a method, by target."""
         return self._by_target(PatchType.METHOD_OVERRIDE)
 
     def get_function_replacements(self) -> dict[str, Patch]:
-        """The patches that replace a function, by target."""
+        """Return the patches that replace a function, by target."""
         return self._by_target(PatchType.FUNCTION_REPLACEMENT)
 
     def get_init_modifications(self) -> dict[str, Patch]:
-        """The patches that wrap an `__init__`, by target."""
+        """Return the patches that wrap an `__init__`, by target."""
         return self._by_target(PatchType.INIT_MODIFICATION)
 
     def _by_target(self, patch_type: PatchType) -> dict[str, Patch]:
@@ -260,7 +260,7 @@ def create_patch_from_external(
     patch_type: PatchType = PatchType.CLASS_REPLACEMENT,
     description: str | None = None,
 ) -> Patch:
-    """A patch whose replacement is imported by the generated file; append it to `config.patches`."""
+    """Return a patch whose replacement is imported by the generated file; append it to `config.patches`."""
     return Patch(
         patch_type,
         target,
@@ -286,7 +286,7 @@ _registrations: set[Origin] | None = None
 
 @contextmanager
 def recording() -> Iterator[set[Origin]]:
-    """Collects the lines that register patches and helpers: decorators on them are no part of the replacement."""
+    """Collect the lines that register patches and helpers: decorators on them are no part of the replacement."""
     global _registrations
     before, _registrations = _registrations, set()
     try:
@@ -300,7 +300,7 @@ _position: Origin | None = None
 
 @contextmanager
 def positioned(origin: Origin | None) -> Iterator[None]:
-    """Says which line registers, where a config is read and no line of it runs."""
+    """Say which line registers, where a config is read and no line of it runs."""
     global _position
     before, _position = _position, origin
     try:
@@ -310,7 +310,7 @@ def positioned(origin: Origin | None) -> Iterator[None]:
 
 
 def _caller() -> Origin | None:
-    """The line that registers, which is remembered as one that does."""
+    """Return the line that registers, which is remembered as one that does."""
     origin = _position or _running_line()
     if origin is not None and _registrations is not None:
         _registrations.add(origin)
@@ -318,7 +318,9 @@ def _caller() -> Origin | None:
 
 
 def _running_line() -> Origin | None:
-    """The innermost module-level line on the stack outside this file, so that wrappers and aliases lead home too."""
+    """Return the innermost module-level line on the stack outside this file, so that wrappers and aliases lead home
+    too.
+    """
     frame = sys._getframe(1)
     while frame is not None and (frame.f_code.co_name != "<module>" or frame.f_code.co_filename == __file__):
         frame = frame.f_back  # type: ignore[assignment]

@@ -12,7 +12,7 @@ from pathlib import Path
 from omni_kit.patchgen.header import written_by_omni_kit
 from omni_kit.patchgen.result import Product
 from omni_kit.patchgen.write import diff_path, holds, is_ours, unified_diff
-from omni_kit.pysource.same import same_code
+from omni_kit.pysource.equality import same_code
 from omni_kit.pysource.source import parse_file
 
 KEPT_BY_ALL = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
@@ -67,7 +67,7 @@ def differences(product: Product, config: str) -> list[Difference]:
 
 
 def code_difference(there: GeneratedFile, wanted: str, config: str) -> Difference | None:
-    """The first statement in which a file is not the generated text `wanted`; None if the code is the same."""
+    """Return the first statement in which a file is not the generated text `wanted`; None if the code is the same."""
     if _same_text(there, wanted):
         return None
     made = ast.parse(wanted)
@@ -77,7 +77,7 @@ def code_difference(there: GeneratedFile, wanted: str, config: str) -> Differenc
 
 
 def diff_difference(there: GeneratedFile, upstream: str, source_module: str) -> Difference | None:
-    """The diff next to a file of omni-kit's generator where it is not the diff from `upstream` to that file."""
+    """Return the diff next to a file of omni-kit's generator where it is not the diff from `upstream` to that file."""
     beside = diff_path(there.path)
     if not there.ours or not beside.is_file() or not is_ours(beside):
         return None
@@ -128,7 +128,7 @@ def _name(node: ast.stmt) -> str:
 
 
 def _line(node: ast.stmt, other: ast.stmt | None) -> int:
-    """The first line inside a definition that differs from the other one."""
+    """Return the first line inside a definition that differs from the other one."""
     for one, two in zip(getattr(node, "body", ()), getattr(other, "body", ()), strict=False):
         if ast.dump(one) != ast.dump(two):
             return _line(one, two)

@@ -48,12 +48,12 @@ def unfit(patch: Patch, status: str, source: SourceModule) -> Diagnostic:
 
 
 def similar(target: str, source: SourceModule) -> list[str]:
-    """Paths in the source that look like `target`."""
+    """Return paths in the source that look like `target`."""
     return difflib.get_close_matches(target, list(source.definitions), n=3, cutoff=0.75)
 
 
 def shadowed(config: PatchConfig) -> tuple[set[int], list[Diagnostic]]:
-    """The ids of patches that another one takes the place of: the last of the same target wins, a replaced class
+    """Return the ids of patches that another one takes the place of: the last of the same target wins, a replaced class
     covers its methods, and an overridden __init__ covers a modified one."""
     hidden: set[int] = set()
     found: list[Diagnostic] = []

@@ -24,7 +24,7 @@ _OWN_LINT_STYLE = (
 
 
 def normalise(texts: Sequence[str], place: Path, first_party: Collection[str] = ()) -> list[str]:
-    """The texts without unused imports, with sorted imports, formatted.
+    """Return the texts without unused imports, with sorted imports, formatted.
 
     Which rules fix is given here, so that a project's selection cannot change the outcome; its style (line length,
     isort sections) is used where `place`, the output directory, has a ruff configuration, and our own otherwise.
@@ -55,7 +55,7 @@ def normalise(texts: Sequence[str], place: Path, first_party: Collection[str] = 
 
 
 def compiles(text: str, name: str) -> SyntaxError | None:
-    """The syntax error of a text, if it has one."""
+    """Return the syntax error of a text, if it has one."""
     try:
         compile(text, name, "exec", dont_inherit=True)
     except SyntaxError as found:
@@ -121,7 +121,7 @@ def _ruff(*arguments: str) -> None:
 
 
 def settings_of(place: Path) -> Path | None:
-    """The file that configures ruff for `place`, as ruff itself would find it."""
+    """Return the file that configures ruff for `place`, as ruff itself would find it."""
     for folder in (place, *place.parents):
         for name in (".ruff.toml", "ruff.toml"):
             if (folder / name).is_file():

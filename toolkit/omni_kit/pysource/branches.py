@@ -102,7 +102,7 @@ class BranchReader:
         return sorted(self._of_body(self._tree.body, _Scope()), key=lambda branch: branch.line)
 
     def users(self, name: str) -> list[int]:
-        """The lines of functions in which a function or class of this file is named, its own lines left out."""
+        """Return the lines of functions in which a function or class of this file is named, its own lines left out."""
         own = next((n for n in self._tree.body if getattr(n, "name", "") == name), None)
         inside = range(own.lineno, (own.end_lineno or own.lineno) + 1) if own is not None else range(0)
         lines = {
@@ -196,7 +196,7 @@ class BranchReader:
         *,
         silent: bool = False,
     ) -> Iterator[Branch]:
-        """An arm, and what is in it; a silent one is not counted, because what is in it says the same."""
+        """Yield an arm, and what is in it; a silent one is not counted, because what is in it says the same."""
         decision = scope.decides(test) if test is not None else Decision()
         reason = scope.apart or _says_only(body) or ("this machine" if decision.machine else "")
         branch = Branch(
@@ -207,7 +207,7 @@ class BranchReader:
         yield from self._of_body(body, replace(scope, branch=scope.branch if silent else branch, apart=reason))
 
     def _entry(self, node: ast.ClassDef, scope: "_Scope") -> str:
-        """The name of a class that no function of the file and no class below it uses; empty for others."""
+        """Return the name of a class that no function of the file and no class below it uses; empty for others."""
         if scope.name or self.users(node.name) or any(node.name in names_in(base) for base in self._bases):
             return ""
         return node.name
@@ -307,7 +307,9 @@ def _parameters(function: Function) -> set[str]:
 
 
 def _named_arguments(node: ast.expr) -> Iterator[str]:
-    """Names that are looked up among the keywords of a call: `kwargs.get("x")`, `kwargs["x"]`, `"x" in kwargs`."""
+    """Yield names that are looked up among the keywords of a call: `kwargs.get("x")`, `kwargs["x"]`, `"x" in
+    kwargs`.
+    """
     for item in walked(node):
         match item:
             case ast.Call(
@@ -352,7 +354,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _negated(test: ast.expr) -> str:
-    """The opposite of a condition, as code."""
+    """Return the opposite of a condition, as code."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return ast.unparse(test.operand)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and (other := _opposite(test.ops[0])):
@@ -372,7 +374,7 @@ def _span(body: Sequence[ast.stmt]) -> tuple[int, int]:
 
 
 def methods_of(file: Path, name: str) -> frozenset[str]:
-    """The names of the methods of a class in a file, without those that every model has."""
+    """Return the names of the methods of a class in a file, without those that every model has."""
     for node in parse_file(file)[1].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return frozenset(one.name for one in within(node, ast.FunctionDef)) - {"__init__", "forward"}

@@ -50,11 +50,11 @@ class ClassRef:
         return None
 
     def defines(self, name: str) -> ast.FunctionDef | None:
-        """A method that stands in the class body itself."""
+        """Return a method that stands in the class body itself."""
         return _functions(self.node).get(name)
 
     def method(self, name: str) -> "tuple[ClassRef, ast.FunctionDef] | None":
-        """A method, and the class that defines it."""
+        """Return a method, and the class that defines it."""
         for entry in self.mro:
             if isinstance(entry, ClassRef) and (found := entry.defines(name)) is not None:
                 return entry, found
@@ -71,7 +71,7 @@ class FunctionRef:
 
 @remembered
 def _functions(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    """The functions that stand in the body of a class, by name; of two the first one."""
+    """Return the functions that stand in the body of a class, by name; of two the first one."""
     return {item.name: item for item in reversed(node.body) if isinstance(item, ast.FunctionDef)}
 
 
@@ -95,7 +95,9 @@ class ClassTable:
     makes: bool
 
     def find(self, key: object) -> "tuple[ClassRef, ast.Dict | None] | None":
-        """The class that stands for a key, with its named arguments if it has some; None if it has no such class."""
+        """Return the class that stands for a key, with its named arguments if it has some; None if it has no such
+        class.
+        """
         for name, item in zip(self.node.keys, self.node.values, strict=True):
             if not isinstance(name, ast.Constant) or name.value != key:
                 continue

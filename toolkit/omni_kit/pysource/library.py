@@ -37,7 +37,7 @@ class Library:
         return "unknown"
 
     def module_file(self, module: str) -> Path | None:
-        """The file of a dotted module of this library, or None if it has none."""
+        """Return the file of a dotted module of this library, or None if it has none."""
         parts = module.split(".")
         if parts[0] != self.name:
             return None
@@ -48,7 +48,7 @@ class Library:
         return None
 
     def module_name(self, file: Path) -> str:
-        """The dotted name of one of the library's files."""
+        """Return the dotted name of one of the library's files."""
         parts = (self.name, *file.relative_to(self.root).with_suffix("").parts)
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -58,7 +58,7 @@ class Library:
 
 
 def find_library(name: str, path: Path | None = None) -> Library:
-    """The library `name`: the installed one, or the one unpacked at `path`.
+    """Return the library `name`: the installed one, or the one unpacked at `path`.
 
     Args:
         name: import name.

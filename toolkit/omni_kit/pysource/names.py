@@ -32,7 +32,7 @@ class Names:
 
 
 def of_tree(found: ast.AST) -> Names:
-    """The names of a syntax tree, without those that a comprehension or a function binds for itself."""
+    """Return the names of a syntax tree, without those that a comprehension or a function binds for itself."""
     marks = list(marked(found, frozenset()))
     own = [node for node in ast.walk(found) if isinstance(node, ast.Attribute) and dotted(node.value) == "self"]
     return Names(
@@ -44,7 +44,9 @@ def of_tree(found: ast.AST) -> Names:
 
 
 def marked(node: ast.AST, bound: frozenset[str] = frozenset()) -> Iterator[tuple[str, bool]]:
-    """Each name of the function's own and whether it is assigned there, in the order in which Python evaluates them."""
+    """Yield each name of the function's own and whether it is assigned there, in the order in which Python evaluates
+    them.
+    """
     if isinstance(node, ast.Name):
         if node.id not in bound:
             yield node.id, not isinstance(node.ctx, ast.Load)
@@ -66,7 +68,7 @@ def marked(node: ast.AST, bound: frozenset[str] = frozenset()) -> Iterator[tuple
 
 
 def own_names(node: ast.AST) -> frozenset[str]:
-    """The names that a comprehension, a lambda or a function binds for itself."""
+    """Return the names that a comprehension, a lambda or a function binds for itself."""
     if isinstance(node, (ast.Lambda, ast.FunctionDef)):
         given = node.args
         every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]

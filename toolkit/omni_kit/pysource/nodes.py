@@ -22,7 +22,7 @@ FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
 
 
 def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
-    """A function of one node, asked once for each: the answer is kept on the node, and goes with it."""
+    """Return a function of one node, asked once for each: the answer is kept on the node, and goes with it."""
     key = f"_{function.__module__}.{function.__name__}"
 
     @wraps(function)
@@ -37,7 +37,7 @@ def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
 
 
 def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None] = lambda _: None) -> Node:
-    """A copy of a tree, without what is remembered about it.
+    """Return a copy of a tree, without what is remembered about it.
 
     Args:
         instead: what replaces a node; None for a copy of it.
@@ -58,13 +58,13 @@ def _rebuilt(part: Any, instead: Callable[[ast.AST], ast.AST | None]) -> Any:
 
 
 def walked(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, in the order of `ast.walk`, without the contexts of names; see `_below`."""
+    """Return a node and all below it, in the order of `ast.walk`, without the contexts of names; see `_below`."""
     return [node, *_below(node)]
 
 
 @remembered
 def _below(node: ast.AST) -> list[ast.AST]:
-    """All below a node, and not itself: a circle would never be freed. Many rules look at the same functions."""
+    """Return all below a node, and not itself: a circle would never be freed. Many rules look at the same functions."""
     found = [node]
     for item in found:  # it grows on the way
         parts = item.__dict__
@@ -78,7 +78,7 @@ def _below(node: ast.AST) -> list[ast.AST]:
 
 
 def within(node: ast.AST, *kinds: type[Node]) -> Iterator[Node]:
-    """The nodes of these types, of a node and all below it: type by type, each in the order of `walked`."""
+    """Yield the nodes of these types, of a node and all below it: type by type, each in the order of `walked`."""
     for kind in kinds:
         if type(node) is kind:
             yield node
@@ -87,7 +87,7 @@ def within(node: ast.AST, *kinds: type[Node]) -> Iterator[Node]:
 
 @remembered
 def _by_type(node: ast.AST) -> dict[type[ast.AST], list[ast.AST]]:
-    """All below a node, by type."""
+    """Return all below a node, by type."""
     found: dict[type[ast.AST], list[ast.AST]] = {}
     for inner in _below(node):
         found.setdefault(type(inner), []).append(inner)

@@ -19,7 +19,9 @@ def literal(node: ast.expr | None) -> Any:
 
 
 def attributes_read(tree: ast.AST, owner: str) -> frozenset[str]:
-    """The attributes asked of anything whose name ends so: `config.x`, `self.config.x`, `getattr(text_config, "x")`."""
+    """Return the attributes asked of anything whose name ends so: `config.x`, `self.config.x`, `getattr(text_config,
+    "x")`.
+    """
     return frozenset(_names(tree, owner))
 
 
@@ -47,7 +49,7 @@ def field_read(node: ast.AST, holder: str) -> tuple[str, ast.expr | None] | None
 
 
 def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
-    """The literal keys under which a function reads an argument that it uses as a mapping, and in no other way.
+    """Return the literal keys under which a function reads an argument that it uses as a mapping, and in no other way.
 
     Returns:
         key -> whether the mapping must have it: `get` does without. Empty if the argument is used otherwise.
@@ -69,7 +71,7 @@ def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
 
 
 def attributes_set(tree: ast.AST) -> set[str]:
-    """The names that are set as `self.name` below a node."""
+    """Return the names that are set as `self.name` below a node."""
     return {
         node.attr
         for node in ast.walk(tree)

@@ -30,7 +30,7 @@ class LazyNames(dict[str, Any]):
         self._evaluate = evaluate
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a name; the default where the module does not bind it."""
+        """Return the value of a name; the default where the module does not bind it."""
         return super().get(name, default) if name in self else default
 
     def __contains__(self, name: object) -> bool:
@@ -41,7 +41,7 @@ class LazyNames(dict[str, Any]):
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a statement binds or changes at the top level of a module."""
+    """Yield the names that a statement binds or changes at the top level of a module."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -55,7 +55,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _changed(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr) -> Iterator[str]:
-    """The variables at the root of assignment targets, or of `name.method(...)` as a statement."""
+    """Yield the variables at the root of assignment targets, or of `name.method(...)` as a statement."""
     if isinstance(node, ast.Expr):
         targets = [node.value.func] if isinstance(node.value, ast.Call) else []
     else:

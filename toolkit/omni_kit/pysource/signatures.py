@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from omni_kit.counting import counted
+from omni_kit.plurals import counted
 from omni_kit.pysource.nodes import remembered
 from omni_kit.pysource.source import dotted
 

@@ -83,7 +83,7 @@ class SourceFile:
         return {name: ways.pop() for name, ways in found.items() if len(ways) == 1 and name not in self.imports}
 
     def _bound(self, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Imported]]:
-        """The names that imports bind, and to what."""
+        """Yield the names that imports bind, and to what."""
         for node in nodes:
             if isinstance(node, ast.ImportFrom):
                 module = absolute_module(self.package, node)
@@ -114,11 +114,11 @@ class SourceFile:
         return self.library.show(self.path)
 
     def bases(self, node: ast.ClassDef) -> list[str]:
-        """The base classes as written, dotted names only."""
+        """Return the base classes as written, dotted names only."""
         return [name for base in node.bases if (name := dotted(base))]
 
     def lineage(self, class_name: str) -> Iterator[ast.ClassDef]:
-        """A class and those above it in this file, nearest first, each once: names may lead back."""
+        """Yield a class and those above it in this file, nearest first, each once: names may lead back."""
         todo, seen = [class_name], set()
         while todo:
             node = self.classes.get(todo.pop(0))
@@ -128,7 +128,7 @@ class SourceFile:
                 todo += self.bases(node)
 
     def method(self, class_name: str, method: str) -> ast.FunctionDef | None:
-        """A method as the class itself or, failing that, a base in this file defines it."""
+        """Return a method as the class itself or, failing that, a base in this file defines it."""
         for node in self.lineage(class_name):
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and item.name == method:
@@ -136,7 +136,7 @@ class SourceFile:
         return None
 
     def resolve_function(self, name: str) -> "tuple[SourceFile, ast.FunctionDef] | None":
-        """The function that `name` means in this file, followed through imports within the library."""
+        """Return the function that `name` means in this file, followed through imports within the library."""
         if name in self.functions:
             return self, self.functions[name]
         home = self._home(name)
@@ -150,7 +150,7 @@ class SourceFile:
         return home[0].resolve_constant(home[1]) if home is not None else None
 
     def resolve_class(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
-        """The class that `name` means in this file, followed through imports within the library."""
+        """Return the class that `name` means in this file, followed through imports within the library."""
         if name not in self._resolved:
             self._resolved[name] = None  # for files that import a name from each other
             self._resolved[name] = self._resolve(name)
@@ -167,7 +167,7 @@ class SourceFile:
         return home[0].resolve_class(home[1]) if home is not None else None
 
     def _home(self, name: str) -> "tuple[SourceFile, str] | None":
-        """The file of the library that a name is imported from, and what it is called there."""
+        """Return the file of the library that a name is imported from, and what it is called there."""
         imported = self.imports.get(name)
         return self.home_of(imported) if imported is not None else None
 
@@ -182,7 +182,7 @@ class SourceFile:
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements outside of functions and classes, those under `if`, `try` and `with` included."""
+    """Yield statements outside of functions and classes, those under `if`, `try` and `with` included."""
     for node in body:
         yield node
         for part in ("body", "orelse", "finalbody"):
@@ -193,7 +193,7 @@ def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def absolute_module(package: str, node: ast.ImportFrom) -> str:
-    """The absolute module of a from-import that stands in `package`."""
+    """Return the absolute module of a from-import that stands in `package`."""
     if not node.level:
         return node.module or ""
     parts = package.split(".")

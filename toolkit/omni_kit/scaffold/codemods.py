@@ -23,7 +23,7 @@ from omni_kit.targets.protocol import (
 
 
 def apply_edit(text: str, edit: Edit) -> str:
-    """The text after one edit; unchanged when it already has the entry.
+    """Return the text after one edit; unchanged when it already has the entry.
 
     Raises:
         BadInput: the text cannot be parsed, or has nothing that the edit could be made in.
@@ -124,7 +124,7 @@ def _same(one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
 
 
 def _comma(items: "Sequence[cst.ImportAlias] | Sequence[cst.BaseElement]") -> cst.Comma:
-    """The separator that the other entries use: each on its own line, or all on one."""
+    """Return the separator that the other entries use: each on its own line, or all on one."""
     for item in items[:-1]:
         if isinstance(item.comma, cst.Comma):
             return item.comma

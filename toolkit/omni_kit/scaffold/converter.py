@@ -51,7 +51,7 @@ def _written(made: NewFile, target: Target, path: Path) -> str:
 
 
 def _identifier(stem: str) -> str:
-    """A name for code, made of a file's: what no identifier can have becomes an underscore."""
+    """Return a name for code, made of a file's: what no identifier can have becomes an underscore."""
     usable = "".join(char if f"a{char}".isidentifier() and char != "_" else " " for char in stem)
     name = "_".join(usable.split())
     return name if name.isidentifier() else f"model_{name}".rstrip("_")
@@ -62,7 +62,7 @@ class _Maker(Target, MakesConverters, Protocol):
 
 
 def _maker() -> _Maker:
-    """The first target that converts checkpoints while it loads them."""
+    """Return the first target that converts checkpoints while it loads them."""
     for target in targets().values():
         if isinstance(target, MakesConverters):
             return cast(_Maker, target)

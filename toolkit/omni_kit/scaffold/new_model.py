@@ -66,7 +66,7 @@ def new_model(
     diffusers: Path | None = None,
     kernels: Mapping[str, str] | None = None,
 ) -> Scaffold:
-    """Makes an integration of the model at `source`.
+    """Make an integration of the model at `source`.
 
     Args:
         name: the integration's name: a Python identifier.
@@ -107,7 +107,9 @@ def new_model(
 def _fitting_libraries(
     source: str, target: str | None, kind: str | None, into: Path, transformers: Path | None, diffusers: Path | None
 ) -> tuple[dict[str, Path | None], tuple[str, ...]]:
-    """The libraries to read: those that were given, else the version that the target takes; and notes about them."""
+    """Return the libraries to read: those that were given, else the version that the target takes; and notes about
+    them.
+    """
     given: dict[str, Path | None] = {"transformers": transformers, "diffusers": diffusers}
     subject = open_source(source, transformers=transformers, diffusers=diffusers)
     refuse_original(subject)
@@ -126,12 +128,12 @@ def _fitting_libraries(
 
 
 def _readme(text: str, libraries: Mapping[str, Path | None]) -> str:
-    """A README whose commands read the given libraries."""
+    """Return a README whose commands read the given libraries."""
     return _COMMAND.sub(lambda found: _reading(found.group(), libraries), text)
 
 
 def _reading(command: str, libraries: Mapping[str, Path | None]) -> str:
-    """A command with the options that make it read the given libraries, where it has them."""
+    """Return a command with the options that make it read the given libraries, where it has them."""
     name_of = command.split()[1]
     if name_of not in ("patchgen", "parity"):
         return command
@@ -153,7 +155,7 @@ def draft(
     kernels: Mapping[str, str] | None = None,
     run: bool = False,
 ) -> tuple[IntegrationPlan, dict[str, str], dict[str, str]]:
-    """The plan of an integration, its own files by path, and the framework's files after the edits by path.
+    """Return the plan of an integration, its own files by path, and the framework's files after the edits by path.
 
     Args:
         run: run upstream's code to confirm decisions, where the target can.
@@ -243,14 +245,16 @@ def _only_taker(subject: Subject, kind: str | None) -> Target:
 
 
 def _wanted(target: Target, subject: Subject, kind: str | None) -> list[Kind]:
-    """The subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its way."""
+    """Return the subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its
+    way.
+    """
     able = [one for one in subject.kinds if one in scaffolded(target)]
     found = [one for one in able if subject.library.name in reads_of(target, one)]
     return [one for one in found if kind in (None, one) or kind in variants_of(target, one)]
 
 
 def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
-    """The kind that a target takes a subject for."""
+    """Return the kind that a target takes a subject for."""
     if found := _wanted(target, subject, kind):
         return found[0]
     model_type, able = subject.profile.model_type, kind_taken(target, subject.kinds)
@@ -266,7 +270,7 @@ def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
 
 
 def _verdict(subject: Subject) -> LayoutVerdict | None:
-    """The layout of the given checkpoint; None if none was given."""
+    """Return the layout of the given checkpoint; None if none was given."""
     if subject.weights is None:
         return None
     verdict = judge(read_weights(subject), subject.loaded)
@@ -292,7 +296,7 @@ def _edited(into: Path, plan: IntegrationPlan) -> dict[str, str]:
 
 
 def _own(into: Path, *paths: str) -> Mapping[str, str]:
-    """The files that record what the others are may be rewritten, as long as no person wrote them."""
+    """Return the files that record what the others are may be rewritten, as long as no person wrote them."""
     texts = {path: read_existing(into, path) for path in paths}
     return {
         path: digest(text)

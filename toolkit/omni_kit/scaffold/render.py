@@ -16,7 +16,7 @@ GROUP = "omni_kit.templates"
 
 
 def render(files: Sequence[NewFile], templates: Path, rules: Path | None = None) -> dict[str, str]:
-    """The text of every planned file, by path; Python is formatted.
+    """Return the text of every planned file, by path; Python is formatted.
 
     Args:
         templates: the folder of the kind's templates.
@@ -29,7 +29,7 @@ def render(files: Sequence[NewFile], templates: Path, rules: Path | None = None)
 
 
 def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> str:
-    """The text of one file.
+    """Return the text of one file.
 
     Raises:
         BadInput: there is no such template, or the rendered file is not valid Python.
@@ -82,7 +82,7 @@ def left_open(files: Mapping[str, str]) -> list[Todo]:
 
 
 def templates_of(target: Target, folder: str = "") -> Path:
-    """The templates of a target, or of one of its kinds: ours, or those of an entry point `omni_kit.templates`.
+    """Return the templates of a target, or of one of its kinds: ours, or those of an entry point `omni_kit.templates`.
 
     Args:
         folder: that of a kind, below the target's.

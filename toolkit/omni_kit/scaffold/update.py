@@ -190,7 +190,7 @@ def follow_references(yours: str, base: str, new: str) -> tuple[str, str]:
 
 
 def _merge(yours: str, base: str, new: str) -> tuple[str, bool]:
-    """The three-way merge of git, and whether it left no marks.
+    """Return the three-way merge of git, and whether it left no marks.
 
     Raises:
         MissingRequirement: git is not installed, or fails.

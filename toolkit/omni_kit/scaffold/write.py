@@ -31,7 +31,7 @@ class FileChange:
     new: str
 
     def diff(self) -> str:
-        """The change as a unified diff; empty when there is none."""
+        """Return the change as a unified diff; empty when there is none."""
         lines = difflib.unified_diff(
             (self.old or "").splitlines(), self.new.splitlines(), f"a/{self.path}", f"b/{self.path}", lineterm=""
         )
@@ -66,7 +66,7 @@ def compare(
 
 
 def write(root: Path, changes: Sequence[FileChange]) -> None:
-    """Writes what differs from the disk, whole or not at all: when one file cannot be written, the others go back.
+    """Write what differs from the disk, whole or not at all: when one file cannot be written, the others go back.
 
     Raises:
         BadInput: a file cannot be written.
@@ -87,7 +87,7 @@ def write(root: Path, changes: Sequence[FileChange]) -> None:
 
 
 def _absent(folder: Path) -> list[Path]:
-    """The directories that have to be made, outermost first."""
+    """Return the directories that have to be made, outermost first."""
     return [place for place in reversed((folder, *folder.parents)) if not os.path.lexists(place)]
 
 
@@ -118,7 +118,7 @@ def leads_nowhere(path: Path) -> bool:
 
 
 def read_existing(root: Path, relative: str) -> str | None:
-    """The text of a file that may be replaced; None if nothing is.
+    """Return the text of a file that may be replaced; None if nothing is.
 
     Raises:
         BadInput: it lies outside `root`, no file can be there, or what is there is no text.

@@ -60,7 +60,7 @@ def without_placeholders(text: str) -> str:
 
 
 def calls(text: str) -> Iterator[Call]:
-    """The simple commands of shell code; of what cannot be read, nothing."""
+    """Yield the simple commands of shell code; of what cannot be read, nothing."""
     text = _without_heredocs(without_placeholders(text))
     line = 1
     for logical in re.split(r"(?<!\\)\n", text):
@@ -90,7 +90,7 @@ def _without_heredocs(text: str) -> str:
 
 
 def _simple(line: str) -> Iterator[list[str]]:
-    """The words of each simple command of a line."""
+    """Yield the words of each simple command of a line."""
     lexer = shlex.shlex(re.sub(r"^\s*[$%>] ", "", line), posix=True, punctuation_chars="();<>|&")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -115,7 +115,7 @@ def _simple(line: str) -> Iterator[list[str]]:
 
 
 def _call(words: Sequence[str], line: int) -> Call | None:
-    """The program that some words run, behind keywords, assignments and wrappers."""
+    """Return the program that some words run, behind keywords, assignments and wrappers."""
     at = 0
     while at < len(words):
         if words[at] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[at]):

@@ -67,7 +67,7 @@ class Change:
 
 
 def add(place: Place, names: Sequence[str]) -> list[Change]:
-    """Puts skills into a folder; all of the pack without names.
+    """Put skills into a folder; all of the pack without names.
 
     Raises:
         BadInput: there is no such skill, or the place cannot be written to.
@@ -76,7 +76,7 @@ def add(place: Place, names: Sequence[str]) -> list[Change]:
 
 
 def update(place: Place, names: Sequence[str]) -> list[Change]:
-    """Brings the skills of a folder that were added to this version; those that the pack has no more stay.
+    """Bring the skills of a folder that were added to this version; those that the pack has no more stay.
 
     Raises:
         BadInput: none was added there, there is no such skill, or the place cannot be written to.
@@ -103,7 +103,7 @@ def _chosen(names: Sequence[str]) -> list[Skill]:
 
 
 def _added(place: Place, names: Sequence[str]) -> list[Path]:
-    """The folders with a record."""
+    """Return the folders with a record."""
     if missing := [name for name in names if not (_folder(place, plain_name(name, "the skill")) / RECORD).is_file()]:
         raise BadInput(f"{place.path} has no skill '{missing[0]}' that was added", "see `omni-kit skills add --help`")
     here = (file.parent for file in place.path.glob(f"*/{RECORD}") if not file.parent.is_symlink())
@@ -116,7 +116,7 @@ def _added(place: Place, names: Sequence[str]) -> list[Path]:
 
 
 def _folder(place: Place, name: str) -> Path:
-    """The folder of a skill.
+    """Return the folder of a skill.
 
     Raises:
         BadInput: a link leads out of the place.
@@ -125,7 +125,7 @@ def _folder(place: Place, name: str) -> Path:
 
 
 def files_of(skill: Skill) -> dict[str, str]:
-    """The files of a skill: path in its folder -> text."""
+    """Return the files of a skill: path in its folder -> text."""
     root = skill.path.parent
     found = (path for path in sorted(root.rglob("*")) if path.is_file())
     parts = ((path.relative_to(root), path) for path in found)
@@ -133,7 +133,7 @@ def files_of(skill: Skill) -> dict[str, str]:
 
 
 def _write(skill: Skill, folder: Path) -> Iterator[Change]:
-    """Writes what is new or as it was written last; what fits neither is a person's.
+    """Write what is new or as it was written last; what fits neither is a person's.
 
     Where something was there before us nothing is written at all.
     """
@@ -183,7 +183,7 @@ def _removed(folder: Path) -> Iterator[Change]:
 
 
 def _unlink(folder: Path, relative: str, digest: str, left: dict[str, str]) -> Change:
-    """Removes a file that is as it was written; anything else is left, and stays in the record."""
+    """Remove a file that is as it was written; anything else is left, and stays in the record."""
     path = inside(folder, relative)
     if os.path.lexists(path):
         if path.is_symlink() or not path.is_file() or _digest_of(path) != digest:

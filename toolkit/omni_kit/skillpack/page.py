@@ -87,7 +87,7 @@ class Page:
         return [span for kind, span in self._inline if kind == "link"]
 
     def section_of(self, line: int) -> int:
-        """The number of the heading that a line stands under; 0 before the first."""
+        """Return the number of the heading that a line stands under; 0 before the first."""
         return bisect_left(self._headings, line)
 
     @cached_property

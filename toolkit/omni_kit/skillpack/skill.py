@@ -35,14 +35,14 @@ class Skill:
         return self.path.read_text(encoding="utf-8").count("\n")
 
     def commands(self) -> list[str]:
-        """The commands of its shell blocks, continuation lines joined, comments left out."""
+        """Return the commands of its shell blocks, continuation lines joined, comments left out."""
         joined = "\n".join(_FENCE.findall(self.body)).replace("\\\n", " ")
         lines = (line.split("  #")[0].strip() for line in joined.splitlines())
         return [" ".join(line.split()) for line in lines if line and not line.startswith("#")]
 
 
 def load_skills(root: Path | None = None) -> list[Skill]:
-    """All skills of the pack, by name.
+    """Return all skills of the pack, by name.
 
     Raises:
         BadInput: a SKILL.md breaks the format.
@@ -52,7 +52,7 @@ def load_skills(root: Path | None = None) -> list[Skill]:
 
 
 def read_skill(path: Path) -> Skill:
-    """Reads one SKILL.md.
+    """Read one SKILL.md.
 
     Raises:
         BadInput: no front matter, or a name or description that the format does not allow.

@@ -10,7 +10,7 @@ _NOT_LOOKED_INTO = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def integrations_below(folder: Path, depth: int, at: Callable[[Path], Integration | None]) -> Iterator[Integration]:
-    """The integrations in a folder, in order; neither integrations nor links are looked into.
+    """Yield the integrations in a folder, in order; neither integrations nor links are looked into.
 
     Args:
         depth: how many levels of folders are gone down.
@@ -24,7 +24,7 @@ def integrations_below(folder: Path, depth: int, at: Callable[[Path], Integratio
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The directories in a folder that may be looked at."""
+    """Return the directories in a folder that may be looked at."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     except OSError:  # no directory, or somebody else's

@@ -229,7 +229,7 @@ class KindHandler(Protocol):
         """The folder of its templates, below that of the target; empty if it scaffolds none of this kind."""
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """The files and edits of an integration.
+        """Return the files and edits of an integration.
 
         Raises:
             BadInput: the request cannot be met; nothing was written.
@@ -317,13 +317,13 @@ class Target(Protocol):
         """Requirements to install, each with its command and reason."""
 
     def at(self, path: Path) -> Integration | None:
-        """The integration whose own directory `path` is; None if it is none. Looks at nothing below.
+        """Return the integration whose own directory `path` is; None if it is none. Looks at nothing below.
 
         Every target is asked about every path: broken files in it may be those of others.
         """
 
     def find(self, path: Path) -> Sequence[Integration]:
-        """The integrations at or below a path: of a model's own directory, of a checkout's root.
+        """Return the integrations at or below a path: of a model's own directory, of a checkout's root.
 
         Raises:
             BadInput: there is none; what is missing.
@@ -343,7 +343,7 @@ class MakesConverters(Protocol):
     """A target that converts checkpoints while it loads them."""
 
     def converter(self, name: str, path: str, verdict: LayoutVerdict) -> NewFile | str:
-        """The module that brings a checkpoint of this layout into its models, or in one line why none is needed.
+        """Return the module that brings a checkpoint of this layout into its models, or in one line why none is needed.
 
         Its template is named from the folder of all of the target's templates.
 
@@ -357,7 +357,8 @@ class MakesExports(Protocol):
     """A target that writes the export of a trained model."""
 
     def exporter(self, path: str, integration: Integration) -> NewFile:
-        """The module that exports a checkpoint of the framework's trainer, and casts nothing that upstream does not.
+        """Return the module that exports a checkpoint of the framework's trainer, and casts nothing that upstream does
+        not.
 
         Its template is named from the folder of all of the target's templates.
 
@@ -381,23 +382,23 @@ def package_of(target: Target) -> str:
 
 
 def scaffolded(target: Target) -> list[Kind]:
-    """The kinds that a target has templates for."""
+    """Return the kinds that a target has templates for."""
     return [kind for kind, handler in target.kinds.items() if handler.templates]
 
 
 def kind_taken(target: Target, kinds: Sequence[Kind]) -> Kind | None:
-    """The first of a subject's kinds that a target scaffolds; None if it scaffolds none."""
+    """Return the first of a subject's kinds that a target scaffolds; None if it scaffolds none."""
     return next((kind for kind in kinds if kind in scaffolded(target)), None)
 
 
 def variants_of(target: Target, kind: Kind) -> Sequence[str]:
-    """The ways in which a target integrates models of a kind; none if there is only one."""
+    """Return the ways in which a target integrates models of a kind; none if there is only one."""
     handler = target.kinds[kind]
     return handler.variants if isinstance(handler, HasVariants) else ()
 
 
 def reads_of(target: Target, kind: Kind) -> Sequence[str]:
-    """The libraries whose models of a kind a target takes."""
+    """Return the libraries whose models of a kind a target takes."""
     handler = target.kinds[kind]
     return handler.reads if isinstance(handler, ReadsSome) else target.reads
 

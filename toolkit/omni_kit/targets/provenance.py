@@ -6,7 +6,7 @@ from pathlib import Path
 from omni_kit.documents import read_toml
 from omni_kit.files import files_matching, is_file
 from omni_kit.pysource.library import Library
-from omni_kit.upstream.diffusers.outside import absolute
+from omni_kit.upstream.diffusers.local_pipelines import absolute
 from omni_kit.upstream.diffusers.pipelines import INDEX
 
 SCHEDULER = "_scheduler"
@@ -18,7 +18,7 @@ _BASED = re.compile(r"^#\s+Based on:\s*(\w+)==([\w.]+)", re.MULTILINE)
 
 
 def recorded_source(path: Path) -> str:
-    """A SOURCE: the absolute path of a pipeline, or a name as it was given; empty without a record."""
+    """Return a SOURCE: the absolute path of a pipeline, or a name as it was given; empty without a record."""
     given = _recorded(path, "source")
     return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else absolute(given)
 

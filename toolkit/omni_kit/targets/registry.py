@@ -25,7 +25,7 @@ _OF_HANDLER = tuple(name for name in vars(KindHandler) if not name.startswith("_
 
 
 def targets() -> dict[str, Target]:
-    """All targets by name: the built-in ones first, in alphabetical order."""
+    """Return all targets by name: the built-in ones first, in alphabetical order."""
     return _loaded()[0]
 
 
@@ -79,7 +79,7 @@ def _lacking(target: Any) -> str:
 
 
 def get_target(name: str) -> Target:
-    """A target by name.
+    """Return a target by name.
 
     Raises:
         BadInput: there is none of that name, or it cannot be used.
@@ -94,7 +94,7 @@ def get_target(name: str) -> Target:
 
 
 def chosen(name: str | None) -> list[Target]:
-    """The target of that name; all of them where no name is given.
+    """Return the target of that name; all of them where no name is given.
 
     Raises:
         BadInput: there is none of that name.
@@ -111,7 +111,7 @@ def integration_at(path: Path, owner: Target) -> Integration | None:
 
 
 def find_integrations(path: Path, target: str | None = None) -> list[tuple[Target, Integration]]:
-    """The integrations at or below a path, with the framework of each.
+    """Return the integrations at or below a path, with the framework of each.
 
     Args:
         target: look for those of this framework alone.
@@ -138,7 +138,7 @@ def find_integrations(path: Path, target: str | None = None) -> list[tuple[Targe
 
 
 def _nothing(path: Path, missed: dict[str, BadInput]) -> BadInput:
-    """One error for what all targets miss; with one target, its own words."""
+    """Return one error for what all targets miss; with one target, its own words."""
     if len(missed) == 1:
         return next(iter(missed.values()))
     places = re.compile(rf"({re.escape(str(path))}|{re.escape(str(path.resolve()))}) ")

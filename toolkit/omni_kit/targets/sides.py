@@ -100,7 +100,7 @@ class Candidate:
 
 
 def stage_name(scenario: str, number: int, stage: str) -> str:
-    """The name of an answer that comes at a stage: names in alphabetical order are in that of the stages."""
+    """Return the name of an answer that comes at a stage: names in alphabetical order are in that of the stages."""
     return f"{scenario}/{number:03d} {stage}"
 
 
@@ -121,10 +121,10 @@ class Builder(Protocol):
         """Name -> shape of every parameter and persistent buffer, without loading weights."""
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> "torch.nn.Module":
-        """The model with the weights of a checkpoint in the upstream's layout, in training mode."""
+        """Return the model with the weights of a checkpoint in the upstream's layout, in training mode."""
 
     def save(self, model: "torch.nn.Module", checkpoint: Path, out: Path) -> None:
-        """Writes the model as this side exports it after training from `checkpoint`."""
+        """Write the model as this side exports it after training from `checkpoint`."""
 
     def forward(self, model: "torch.nn.Module", inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Named outputs for these inputs; where there is a gradient, `loss` among them, the scalar that it starts from.
@@ -162,21 +162,21 @@ class Blank(Protocol):
     """A side that can build its model without any weights."""
 
     def blank(self, checkpoint: Path) -> "torch.nn.Module":
-        """The model of a checkpoint's config, in training mode; what it holds means nothing."""
+        """Return the model of a checkpoint's config, in training mode; what it holds means nothing."""
 
 
 class Upstream(Builder, Protocol):
     """The reference side also decides what is compared: the toy."""
 
     def make_toy(self, source: str, batch_builder: "BatchBuilder") -> "torch.nn.Module":
-        """A small model with deterministic weights, from a name or a config file.
+        """Return a small model with deterministic weights, from a name or a config file.
 
         Args:
             batch_builder: what will be asked of it, so that the weights can be such that the batch reaches all of them.
         """
 
     def save_toy(self, model: "torch.nn.Module", out: Path, layout: str) -> None:
-        """Writes a toy's checkpoint: "hub" as upstream publishes it, "memory" with the names that the model has.
+        """Write a toy's checkpoint: "hub" as upstream publishes it, "memory" with the names that the model has.
 
         A config.json has to be there; the form of the weights is the sides' own business.
         """
@@ -242,7 +242,9 @@ class ScenarioRunner(Builder, Protocol):
     """A side whose models can be called in many ways."""
 
     def answer(self, model: "torch.nn.Module", way: CallScenario) -> Tensors:
-        """Everything that the model answers when it is called so, gradients included where they are asked for."""
+        """Return everything that the model answers when it is called so, gradients included where they are
+        asked for.
+        """
 
 
 @runtime_checkable
@@ -261,7 +263,7 @@ class Hooked(Builder, Protocol):
     """A side whose framework asks more of a model than its answers."""
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
-        """The hooks that were called on a model without storage; and of those that are wrong, which and why."""
+        """Return the hooks that were called on a model without storage; and of those that are wrong, which and why."""
 
 
 @runtime_checkable
@@ -269,7 +271,7 @@ class Adapted(Builder, Protocol):
     """A side whose framework trains small adapters instead of a model's weights."""
 
     def adapters(self, checkpoint: Path, inputs: Tensors, folder: Path) -> tuple[list[str], list[str]]:
-        """Puts them on, trains, saves below `folder` and loads them: what was done, and what is wrong."""
+        """Put them on, train, save below `folder` and load them: what was done, and what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ class Slotted(Builder, Protocol):
     """A side whose kernels can be chosen one at a time."""
 
     def slots(self, config_dir: Path) -> Sequence[Slot]:
-        """Every slot that the integration declares."""
+        """Return every slot that the integration declares."""
 
     def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> "torch.nn.Module":
         """Load a checkpoint with a kernel in that slot and plain code in all others."""
@@ -375,7 +377,7 @@ class Beginning(Protocol):
     """A side that can make a model without a checkpoint."""
 
     def sized(self, config_dir: Path, dtype: str) -> "torch.nn.Module":
-        """The model of a config with random weights, in training mode, on the device that it was opened for."""
+        """Return the model of a config with random weights, in training mode, on the device that it was opened for."""
 
 
 @runtime_checkable
@@ -398,7 +400,7 @@ class Scaling(Sized, Protocol):
     """An upstream's side that can say what its models look like at a size."""
 
     def scaled(self, source: str, size: int, out: Path) -> int:
-        """Writes the config.json of a model of about `size` parameters; how many it has.
+        """Write the config.json of a model of about `size` parameters; how many it has.
 
         Args:
             source: a config.json to take as it is, where it is a file that is no toy's; else what `make_toy` takes.
@@ -414,16 +416,18 @@ class Choosing(Sized, Protocol):
     """A side whose kernels are chosen by settings."""
 
     def settings_place(self) -> Sequence[str]:
-        """The keys that lead to these settings in a training file."""
+        """Return the keys that lead to these settings in a training file."""
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
         """Return the kernel settings for the model of a config, and which of their kernels this machine can run."""
 
     def choose(self, model: "torch.nn.Module", chosen: Mapping[str, str]) -> "torch.nn.Module":
-        """The model with these kernels, setting -> kernel: the same one, or another where it has to be built again."""
+        """Return the model with these kernels, setting -> kernel: the same one, or another where it has to be built
+        again.
+        """
 
     def kernel_calls(self, model: "torch.nn.Module", setting: str, inputs: Tensors) -> Sequence[KernelCall | str]:
-        """One call of each form that the chosen kernels of a setting get in a forward pass.
+        """Return one call of each form that the chosen kernels of a setting get in a forward pass.
 
         A text says why a call cannot be judged.
         """
@@ -452,7 +456,7 @@ class Fallible(Builder, Protocol):
         """Return the faults that the loaded objects support."""
 
     def mistaken(self, kind: str) -> AbstractContextManager[None]:
-        """Makes one while it is entered."""
+        """Make one while it is entered."""
 
 
 @dataclass(frozen=True)
@@ -482,7 +486,7 @@ class Distributed(Builder, Protocol):
         """Return the meshes of the level, or why it does not apply to this model. Uses no process group."""
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
-        """A step without an optimizer for each batch, called in every process of a mesh.
+        """Return a step without an optimizer for each batch, called in every process of a mesh.
 
         A mesh of one process takes all parts, one after the other.
 

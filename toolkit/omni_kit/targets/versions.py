@@ -21,7 +21,7 @@ from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.protocol import Target
 
 LIBRARIES = ("transformers", "diffusers")
-_RESTORED = "omni_kit.targets.restoring:attempt_restored"
+_RESTORED = "omni_kit.targets.removed_names:attempt_restored"
 
 
 @runtime_checkable

@@ -51,7 +51,7 @@ def small_config(model: UpstreamModel) -> dict[str, Any]:
 
 
 def small_model(model: UpstreamModel) -> Module:
-    """A model with a small config of its own type; with its own config where no small one can be derived."""
+    """Return a model with a small config of its own type; with its own config where no small one can be derived."""
     try:
         config = ModelConfig(model.config.cls, small_config(model), "toy")
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -60,7 +60,7 @@ def small_model(model: UpstreamModel) -> Module:
 
 
 def parts(module: Module) -> Iterator[Module]:
-    """A module and all below it."""
+    """Yield a module and all below it."""
     yield module
     for alternatives in module.attributes.values():
         for one in alternatives:

@@ -18,7 +18,7 @@ _SMALL, _LARGE = 2**15, 2**18  # elements of a ramp that is kept among many, and
 
 
 def fill(model: nn.Module, salt: int = 0) -> None:
-    """Sets every parameter and persistent buffer of floating type in place, each element different.
+    """Set every parameter and persistent buffer of floating type in place, each element different.
 
     Matrices get a shuffled ramp of unit gain for their fan-in, so that activations stay in range at any depth. Vectors
     (norms, biases, decay rates) keep the centre that the model's own initialisation gave them; a second fill keeps it,
@@ -93,7 +93,7 @@ _many, _few = lru_cache(maxsize=1024)(_shuffled), lru_cache(maxsize=64)(_shuffle
 
 
 def nudged(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Every element moved to a neighbouring number of its dtype, up or down by a coin that depends on `name`."""
+    """Return every element moved to a neighbouring number of its dtype, up or down by a coin that depends on `name`."""
     up = torch.rand(tensor.shape, generator=generator(f"nudge {name}")).to(tensor.device) < 0.5
     target = torch.where(up, torch.inf, -torch.inf).to(tensor.dtype)
     return torch.nextafter(tensor.detach(), target)

@@ -30,7 +30,7 @@ class OlderLevels:
     source: str = "not compared"
 
     def as_json(self) -> dict[str, Any]:
-        """The levels for machines."""
+        """Return the levels for machines."""
         return asdict(self)
 
     def cell(self) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from omni_kit.counting import counted
 from omni_kit.patchgen.upgrade.outcome import PATCH_STATUSES, ConfigOutcome, PatchOutcome, PatchStatus
+from omni_kit.plurals import counted
 from omni_kit.upgrade.older import OlderLevels
 
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
@@ -24,7 +24,7 @@ class StageResult:
     levels: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The stage for machines."""
+        """Return the stage for machines."""
         found = {"stage": self.stage, "status": self.status, "reason": self.reason, "levels": self.levels}
         return {**found, "seconds": round(self.seconds, 2)}
 
@@ -38,7 +38,7 @@ class Leftover:
     what: str
 
     def as_json(self) -> dict[str, Any]:
-        """The place for machines."""
+        """Return the place for machines."""
         return {"path": self.path, "line": self.line, "what": self.what}
 
 
@@ -75,7 +75,7 @@ class ModelUpgrade:
         return sum(one.seconds for one in self.configs) + sum(one.seconds for one in self.stages)
 
     def as_json(self) -> dict[str, Any]:
-        """The model for machines."""
+        """Return the model for machines."""
         counts = {"conflicts" if name == "conflict" else name: self.count(name) for name in PATCH_STATUSES}
         return {
             "path": self.path,
@@ -94,7 +94,7 @@ class ModelUpgrade:
         }
 
     def row(self) -> list[str]:
-        """The cells of the model in the table."""
+        """Return the cells of the model in the table."""
         passed = sum(one.status == "passed" for one in self.stages)
         asked = sum(one.status != "not applicable" for one in self.stages)
         counts = [str(self.count(name)) if self.configs else "-" for name in PATCH_STATUSES]
@@ -126,7 +126,7 @@ class Bump:
         return 1 if self.runtime or any(model.wrong for model in self.models) else 3
 
     def as_json(self) -> dict[str, Any]:
-        """The result for machines."""
+        """Return the result for machines."""
         return {
             "before": self.before,
             "after": self.after,
@@ -145,7 +145,7 @@ class Bump:
         return f"{line}; the framework's own code needs {counted(self.runtime, 'change')}" if self.runtime else line
 
     def markdown(self) -> str:
-        """A report for the pull request."""
+        """Return a report for the pull request."""
         lines = [f"# {self.before} to {self.after}", "", f"{self.verdict}.", ""]
         lines += [f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
         lines += [f"| {' | '.join(one.row())} |" for one in self.models]
@@ -154,7 +154,7 @@ class Bump:
         return "\n".join(lines) + "\n"
 
     def page(self) -> str:
-        """The report as one page of HTML that needs nothing else."""
+        """Return the report as one page of HTML that needs nothing else."""
         head = "".join(f"<th>{name}</th>" for name in HEAD)
         rows = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in one.row())}</tr>\n" for one in self.models)
         parts = [

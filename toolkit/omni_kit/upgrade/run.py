@@ -13,7 +13,6 @@ from typing import Any
 
 from omni_checkers.engine.command import run_check
 from omni_kit import __version__
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.isolation.programs import run_program
@@ -23,11 +22,12 @@ from omni_kit.patchgen.project import find_configs
 from omni_kit.patchgen.run import run_configs
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import ConfigOutcome
+from omni_kit.plurals import counted
 from omni_kit.pysource.library import find_library
 from omni_kit.record import ANSWERS, record_version
 from omni_kit.scaffold import update
 from omni_kit.targets.registry import find_integrations
-from omni_kit.upgrade.companions import follow_names
+from omni_kit.upgrade.companion_files import follow_names
 from omni_kit.upgrade.older import OlderLevels, older_levels
 from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult, StageStatus
 from omni_kit.upgrade.runtime import broken_uses, own_files
@@ -207,7 +207,7 @@ class _Run:
         return OlderLevels(**found) if found else OlderLevels()
 
     def _checked(self, folder: Path) -> StageResult:
-        """The rules; findings that the integration had before the upgrade do not count, and are reported."""
+        """Return the rules; findings that the integration had before the upgrade do not count, and are reported."""
         report = run_check([folder], baseline=self._findings)
         errors = [one for one in report.findings if one.severity == "error"]
         why = f"{counted(report.matched, 'finding')} older than this upgrade" if report.matched else ""
@@ -232,7 +232,9 @@ class _Run:
         return StageResult("parity", status, why, levels=passed)
 
     def _runtime(self, owned: Sequence[tuple[str, Path]]) -> list[Leftover]:
-        """The framework's own files: those around the integrations in a checkout, or the installed framework's."""
+        """Return the framework's own files: those around the integrations in a checkout, or the installed
+        framework's.
+        """
         roots = {root for name, folder in owned if (root := _package_root(folder) or _installed(name)) is not None}
         roots -= {self.old, self.new}
         found: list[Leftover] = []
@@ -300,7 +302,7 @@ def _timed(name: str, run: Callable[[], StageResult]) -> StageResult:
 
 
 def _package_root(folder: Path) -> Path | None:
-    """The top package of a checkout's integration; None for a plugin, which is a package of its own."""
+    """Return the top package of a checkout's integration; None for a plugin, which is a package of its own."""
     top = folder
     while (top.parent / "__init__.py").is_file():
         top = top.parent
@@ -308,7 +310,7 @@ def _package_root(folder: Path) -> Path | None:
 
 
 def _installed(framework: str) -> Path | None:
-    """The directory of an installed framework's package, which a target's name begins with; None without one."""
+    """Return the directory of an installed framework's package, which a target's name begins with; None without one."""
     try:
         return find_library(framework.partition("-")[0]).root
     except OmniKitError:

@@ -40,7 +40,7 @@ def broken_uses(files: Iterable[Path], library: str, old: Path, new: Path, root:
 
 
 def own_files(root: Path) -> list[Path]:
-    """A framework's Python files, without patch configs, generated files and tests."""
+    """Return a framework's Python files, without patch configs, generated files and tests."""
     files = files_matching(root, "**/*.py")
     return sorted(
         one
@@ -158,7 +158,7 @@ def _imported(
 def _attribute(
     node: ast.Attribute, names: dict[str, tuple[str, str]], modules: dict[str, str], old: _Version, new: _Version
 ) -> Iterator[tuple[int, str]]:
-    """A name of a module, or a member of a class, that is read or replaced."""
+    """Yield a name of a module, or a member of a class, that is read or replaced."""
     sets = isinstance(node.ctx, ast.Store)
     text = dotted(node.value)
     if text is None:

@@ -37,7 +37,7 @@ def follow_toys(folder: Path, root: Path, old: Library, new: Library, *, write: 
 
 
 def _followed(file: Path, old: Library, new: Library) -> dict[str, Any] | None:
-    """A toy config under the newer version; None if nothing changes, or one version does not have its model."""
+    """Return a toy config under the newer version; None if nothing changes, or one version does not have its model."""
     try:
         ours = read_mapping(file)
         base, theirs = (_derived(library, str(ours.get("model_type", ""))) for library in (old, new))

@@ -38,7 +38,8 @@ def parse_hub(given: str) -> HubRepo:
 
 
 def hub_file(repo: HubRepo, name: str) -> Path | None:
-    """A small file of the repository, downloaded to the client's cache; None when the repository has no such file.
+    """Return a small file of the repository, downloaded to the client's cache; None when the repository has no such
+    file.
 
     Raises:
         BadInput: there is no such repository.

@@ -47,7 +47,7 @@ class Signs:
 
 
 def derive(signs: Signs) -> tuple[Kind, str]:
-    """The kind that signs tell, and the evidence for it."""
+    """Return the kind that signs tell, and the evidence for it."""
     for kind, evidence in (
         (Kind.modular, signs.composes),
         (Kind.pipeline, signs.assembles),

@@ -28,7 +28,7 @@ def path_of(given: str) -> Path | None:
 
 
 def weights_at(path: Path, given: str) -> Path | None:
-    """The shard, the index or the directory to read headers from; None if there are only configs.
+    """Return the shard, the index or the directory to read headers from; None if there are only configs.
 
     Raises:
         BadInput: what lies there holds neither, or weights of another format.
@@ -48,7 +48,7 @@ def weights_at(path: Path, given: str) -> Path | None:
 
 
 def refuse_other_formats(path: Path, given: str) -> None:
-    """Raises BadInput for weights in a file that is not read, with the way out."""
+    """Raise BadInput for weights in a file that is not read, with the way out."""
     if way := _OTHER_FORMATS.get(path.suffix):
         raise BadInput(f"{given} is not a safetensors file", way)
 
@@ -79,7 +79,7 @@ def one_of_several(path: Path) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
+    """Return a JSON object from a file.
 
     Raises:
         BadInput: unreadable, not JSON, or not an object.

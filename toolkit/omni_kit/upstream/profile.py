@@ -67,9 +67,9 @@ class ModelProfile:
     components: tuple[Component, ...] = ()
 
     def trait(self, name: str) -> Trait | None:
-        """The trait of that name, or None."""
+        """Return the trait of that name, or None."""
         return next((trait for trait in self.traits if trait.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields of inspect's JSON object."""
+        """Return the fields of inspect's JSON object."""
         return asdict(self)

@@ -79,7 +79,7 @@ class Skeleton:
         return {parameter.name: parameter for parameter in self.parameters}
 
     def patterns(self) -> dict[str, Parameter]:
-        """The first parameter of every pattern, in order."""
+        """Return the first parameter of every pattern, in order."""
         found: dict[str, Parameter] = {}
         for parameter in self.parameters:
             found.setdefault(parameter.pattern, parameter)
@@ -87,7 +87,7 @@ class Skeleton:
 
 
 def build_skeleton(source: SourceFile, class_name: str, config: Config) -> Skeleton:
-    """Reads the skeleton of `class_name` in `source` for this config, in which constructors may set attributes.
+    """Read the skeleton of `class_name` in `source` for this config, in which constructors may set attributes.
 
     Raises:
         BadInput: the file has no such class.
@@ -121,7 +121,7 @@ def _skeleton(root: Module, model_type: str) -> Skeleton:
 
 
 def _class_attribute(module: Module, name: str) -> Any:
-    """The literal that the class of a module, or one of its bases, assigns to `name`; None without one."""
+    """Return the literal that the class of a module, or one of its bases, assigns to `name`; None without one."""
     found = module.cls.assigned(name) if module.cls is not None else None
     value = literal(found[1]) if found is not None else UNKNOWN
     return None if value is UNKNOWN else value
@@ -150,7 +150,7 @@ def _config_ties(module: Module) -> bool:
 
 
 def _model_type(module: Module, root: str) -> str:
-    """The model_type of the config that a sub-model was built with; that of the whole where it has none."""
+    """Return the model_type of the config that a sub-model was built with; that of the whole where it has none."""
     configs = [value for value in module.attributes.get("config", ()) if isinstance(value, Config)]
     return configs[0].model_type if configs else root
 

@@ -23,8 +23,8 @@ from omni_kit.upstream.diffusers.classes import (
     place_of,
     transformer_names,
 )
+from omni_kit.upstream.diffusers.local_pipelines import outside_pipeline
 from omni_kit.upstream.diffusers.models import ComponentModel, component_model
-from omni_kit.upstream.diffusers.outside import outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.kinds import Kind
@@ -123,7 +123,7 @@ class Subject:
         raise BadInput(f"{self.given} has no model_type", "pass the config.json of the model, or its name")
 
     def _own_code(self) -> list[str]:
-        """Classes of files next to config.json that `auto_map` names, as MODULE.CLASS; models first."""
+        """Return classes of files next to config.json that `auto_map` names, as MODULE.CLASS; models first."""
         named = self.values.get("auto_map")
         if self.directory is None or not isinstance(named, dict):
             return []
@@ -299,7 +299,7 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
 
 
 def _prefix_of_name(given: str, libraries: _Libraries) -> str:
-    """The library that has a model of that name; empty if none has."""
+    """Return the library that has a model of that name; empty if none has."""
     if not given.isidentifier() and "-" not in given:
         return ""
     if given[:1].isupper():
@@ -328,7 +328,7 @@ def _at_path(given: str, path: Path, libraries: _Libraries, config: Path | None)
 
 
 def _recorded(given: str, file: Path, values: dict[str, Any], directory: Path) -> Subject:
-    """The class of a repository that a config says it is of."""
+    """Return the class of a repository that a config says it is of."""
     found = recorded_reference(file)
     return Subject(given, found.repository, found.class_name, directory, None, values, reference=found)
 
@@ -340,7 +340,7 @@ def _pipeline_index(path: Path) -> Path | None:
 
 
 def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | None) -> Subject:
-    """The denoiser of a pipeline, with its config and weights where its directory has them."""
+    """Return the denoiser of a pipeline, with its config and weights where its directory has them."""
     pipeline = _indexed(libraries, read_json(index), index.parent)
     name = pipeline.denoiser.name
     if Path(name).name != name:
@@ -355,7 +355,7 @@ def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | Non
 
 
 def _indexed(libraries: _Libraries, values: Mapping[str, Any], directory: Path | None = None) -> Pipeline:
-    """The pipeline that a model_index.json describes; `[module, class]` names one of a file next to it."""
+    """Return the pipeline that a model_index.json describes; `[module, class]` names one of a file next to it."""
     class_name = values.get(_CLASS)
     if isinstance(class_name, list) and len(class_name) == 2 and directory is not None:
         file = f"{directory / class_name[0]}.py::{class_name[1]}"
@@ -369,7 +369,7 @@ def _indexed(libraries: _Libraries, values: Mapping[str, Any], directory: Path |
 def _denoiser(
     given: str, pipeline: Pipeline, values: Mapping[str, Any], directory: Path | None, weights: Path | HubRepo | None
 ) -> Subject:
-    """The subject of a pipeline, whose config must not contradict the index."""
+    """Return the subject of a pipeline, whose config must not contradict the index."""
     denoiser = pipeline.denoiser
     if (said := values.get(_CLASS, denoiser.class_name)) != denoiser.class_name:
         raise BadInput(
@@ -416,7 +416,7 @@ def _defines(library: Library, name: str) -> bool:
 
 
 def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]) -> Subject:
-    """A transformer by its name, or the denoiser of a pipeline by the pipeline's name."""
+    """Return a transformer by its name, or the denoiser of a pipeline by the pipeline's name."""
     place = place_of(library, name) or "__init__.py"
     if place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline"):
         return _denoiser(given, find_pipeline(library, name, {}), values, None, None)
@@ -461,7 +461,9 @@ def _described(
     values: dict[str, Any],
     origin: str = _CONFIG,
 ) -> Subject:
-    """A Subject by what its config says of itself; where it says nothing, it is taken for one of transformers."""
+    """Return a Subject by what its config says of itself; where it says nothing, it is taken for one of
+    transformers.
+    """
     class_name, model_type = values.get(_CLASS), values.get("model_type")
     if isinstance(class_name, str):
         return Subject(given, libraries.diffusers, class_name, directory, weights, values)

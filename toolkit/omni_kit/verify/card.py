@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from omni_kit.counting import counted
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput, reason
 from omni_kit.files import is_file
+from omni_kit.plurals import counted
 from omni_kit.verify.review import Review
 from omni_kit.verify.signature import Signer, signer_of
 
@@ -107,7 +107,7 @@ class Card:
         return 0 if self.passed and self.complete else 3
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of the contract."""
+        """Return the fields of the contract."""
         return {
             "path": self.path,
             "options": dict(self.options),
@@ -147,7 +147,7 @@ class Card:
         return json.dumps({**body, "checksum": checksum, **signed}, indent=2, ensure_ascii=False) + "\n"
 
     def markdown(self, signer: Signer | None = None) -> str:
-        """The card as a block for a pull request."""
+        """Return the card as a block for a pull request."""
         word = "passed" if self.passed else "failed" if self.exit_code == 1 else "nothing passed"
         lines = [
             f"**omni-kit verify**: {_plain(self.path)} {word}{'' if self.complete else ', not complete'}"

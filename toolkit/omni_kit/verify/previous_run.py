@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from omni_kit.authenticated_cache import read_keyed, write_keyed
 from omni_kit.files import cache_directory
 from omni_kit.isolation.confinement import can_confine
-from omni_kit.keyed import read_keyed, write_keyed
 from omni_kit.verify.card import Stage
 from omni_kit.verify.pins import digest
 

@@ -89,7 +89,7 @@ class Review:
     elsewhere: Sequence[Remark] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """The review, JSON-ready."""
+        """Return the review, JSON-ready."""
         hunks = [
             {
                 "path": hunk.path, "line": hunk.line, "functions": list(hunk.functions), "diff": hunk.diff,
@@ -126,7 +126,7 @@ def review(candidate: Candidate, owner: str, source: str | None) -> Review:
 
 
 def explained(found: Review, candidate: Candidate, remarks: Sequence[Remark]) -> Review:
-    """The review with what rules and levels said about each difference, and about none."""
+    """Return the review with what rules and levels said about each difference, and about none."""
     root = candidate.path.resolve()
     written = _targets(root)
     spoken = [_spoken(hunk, root, remarks, written) for hunk in found.hunks]
@@ -135,7 +135,7 @@ def explained(found: Review, candidate: Candidate, remarks: Sequence[Remark]) ->
 
 
 def _fresh(root: Path, owner: str, source: str, toy: str) -> tuple[str, dict[str, str]]:
-    """The source, and the scaffold's files by their path in the integration."""
+    """Return the source, and the scaffold's files by their path in the integration."""
     if (root / ANSWERS).is_file():
         recorded = read_record(root)
         library = next((name for name in REFERENCES if name in recorded.answers.answers), "")
@@ -156,7 +156,7 @@ def _fresh(root: Path, owner: str, source: str, toy: str) -> tuple[str, dict[str
 
 
 def _named_in(root: Path, toy: str) -> str:
-    """The name of the model, where the toy's config says it: a scaffold of a name is of the published sizes."""
+    """Return the name of the model, where the toy's config says it: a scaffold of a name is of the published sizes."""
     for file in (Path(toy), root / "toy_config.json"):
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
@@ -169,12 +169,14 @@ def _named_in(root: Path, toy: str) -> str:
 
 
 def _meant(source: str, library: str, root: Path) -> str:
-    """A recorded name, which is not a directory even where one has that name: the integration's own, for example."""
+    """Return a recorded name, which is not a directory even where one has that name: the integration's own, for
+    example.
+    """
     return f"{library}:{source}" if library and Path(source).resolve() == root else source
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files of an integration, without bytecode."""
+    """Return the files of an integration, without bytecode."""
     return (file for file in sorted(root.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
 
 
@@ -184,7 +186,7 @@ def _is_generated(file: Path) -> bool:
 
 
 def _hunks(root: Path, path: str, fresh: str) -> Iterator[Hunk]:
-    """The places in which a file differs from the scaffold's."""
+    """Yield the places in which a file differs from the scaffold's."""
     try:
         text = (root / path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -244,7 +246,7 @@ def _targets(root: Path) -> dict[tuple[str, str], str]:
 
 
 def _spoken(hunk: Hunk, root: Path, remarks: Sequence[Remark], written: Mapping[tuple[str, str], str]) -> Hunk:
-    """A hunk with the remarks about its lines, or about a function that it is in."""
+    """Return a hunk with the remarks about its lines, or about a function that it is in."""
     replaced = {written.get((hunk.path, name.partition(".")[0]), "") for name in hunk.functions} - {""}
     found = tuple(one for one in remarks if _speaks(one, hunk, root, replaced))
     return Hunk(hunk.path, hunk.line, hunk.last, hunk.functions, hunk.diff, found)

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import files_matching
 from omni_kit.isolation.worker import StepError
@@ -19,6 +18,7 @@ from omni_kit.parity.processes.workers import Sides, begin, preloaded
 from omni_kit.parity.report.branches import NOT_MEASURED, BranchReport, branch_report
 from omni_kit.parity.report.report import LevelResult, ParityReport, fields_said
 from omni_kit.parity.run import run_parity
+from omni_kit.plurals import counted
 from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import NOT_COMPARED, Candidate
@@ -50,7 +50,7 @@ def verify(
     libraries: Sequence[Path] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Card:
-    """The verdict on one integration.
+    """Return the verdict on one integration.
 
     Args:
         weights: the checkpoint that it is to be trained or served from; its headers are looked at.
@@ -139,7 +139,7 @@ class _Run:
         )  # fmt: skip
 
     def _differences(self) -> Review:
-        """The integration next to a fresh scaffold, which is said at once: it takes seconds, the levels minutes."""
+        """Compare the integration with a fresh scaffold and report it at once: it takes seconds, the levels minutes."""
         found = review(self.candidate, self._owned[0].name, self.source)
         self.say(f"{len(found.hunks)} differences to a fresh scaffold of {found.source}")
         for hunk in found.hunks:
@@ -147,7 +147,7 @@ class _Run:
         return found
 
     def _review(self, found: Review, stages: Sequence[Stage]) -> Review:
-        """The differences, with what the stages of this run said of them."""
+        """Return the differences, with what the stages of this run said of them."""
         blamed = [report.first_divergence for report in self._reports if report.first_divergence is not None]
         sources = [one.candidate_source for one in blamed]
         remarks = list(self._findings)
@@ -235,7 +235,7 @@ class _Run:
         return Stage(GENERATED, "failed" if wrong else "passed", wrong, counted(configs, "file"), command=command)
 
     def _check(self) -> Stage:
-        """All rules, with no settings but the defaults; what the files silence is named on the card.
+        """Return all rules, with no settings but the defaults; what the files silence is named on the card.
 
         Findings that only repeat a to-do do not fail it: with them the integration is not finished.
         """
@@ -275,7 +275,7 @@ class _Run:
         return Stage(TODO, "passed", figure="no to-dos left")
 
     def _tests(self) -> Stage:
-        """The tests that stand in its own directory."""
+        """Return the tests that stand in its own directory."""
         command = shlex.join(["python", "-m", "pytest", str(self.candidate.path / TESTS)])
         if not own_tests(self.candidate.path):
             return Stage(TESTS, "not applicable", "its directory has no tests")
@@ -303,7 +303,7 @@ class _Run:
         return Stage(BRANCHES, "failed" if wrong else "passed", wrong, found.figure, command=command)
 
     def _parity(self) -> Iterator[Stage]:
-        """Every level, and the proof that they notice faults."""
+        """Yield every level, and the proof that they notice faults."""
         wanted = parse_levels(None, self.candidate.offers) if self.quick else list(BY_NAME)
         before = {} if self.fresh else self.earlier.stages
         todo = [name for name in wanted if name not in before]
@@ -347,7 +347,7 @@ def _asking(name: str) -> list[str]:
 
 
 def _judged(level: LevelResult, command: str) -> Stage:
-    """A level as a stage. What neither side answered was not tested, whatever the cause."""
+    """Return a level as a stage. What neither side answered was not tested, whatever the cause."""
     figure = f"{DIFFERENCE}{level.max_rel:.1e}" if level.max_rel is not None else ""
     untried = [f"{one.name}: {one.why}" for one in level.fields if one.why]
     if level.status == "pass":
@@ -376,7 +376,7 @@ def _proven(report: ParityReport | None, command: str) -> Stage:
 
 
 def _baseline() -> str:
-    """The baseline that the settings of the working directory name: it is not used here."""
+    """Return the baseline that the settings of the working directory name: it is not used here."""
     from omni_kit.diagnostics.settings import find_settings
 
     found = find_settings(Path.cwd())

@@ -19,7 +19,7 @@ def is_leaf(cls: ClassRef) -> bool:
 
 
 def named(cls: ClassRef, attribute: str, spec: str) -> set[str] | None:
-    """The names in a property of a block that gives a list of specs; None if they cannot be read.
+    """Return the names in a property of a block that gives a list of specs; None if they cannot be read.
 
     Args:
         attribute: such as "inputs".
@@ -42,7 +42,7 @@ def named(cls: ClassRef, attribute: str, spec: str) -> set[str] | None:
 
 
 def _name(item: ast.expr, spec: str) -> str | None:
-    """The name of `Spec("name", ...)`, `Spec(name="name")` or `Spec.template("name")`."""
+    """Return the name of `Spec("name", ...)`, `Spec(name="name")` or `Spec.template("name")`."""
     if isinstance(item, ast.Constant) and isinstance(item.value, str):
         return item.value
     if not isinstance(item, ast.Call):
@@ -74,13 +74,15 @@ def attributes(node: ast.AST, holder: str) -> Iterator[ast.Attribute]:
 
 
 def asked_for(node: ast.AST, holder: str) -> set[str]:
-    """The names of which `hasattr(holder, "name")` asks below a node whether they are there."""
+    """Return the names of which `hasattr(holder, "name")` asks below a node whether they are there."""
     found = (call.args for call in calls(node, "hasattr") if len(call.args) == 2 and last_name(call.args[0]) == holder)
     return {one[1].value for one in found if isinstance(one[1], ast.Constant) and isinstance(one[1].value, str)}
 
 
 def stored(cls: ClassRef) -> set[str] | None:
-    """The attributes that methods of a block set on anything; None if some are set by names that are computed."""
+    """Return the attributes that methods of a block set on anything; None if some are set by names that are
+    computed.
+    """
     found: set[str] = set()
     for function in methods(cls.node):
         if any(calls(function, "setattr")):
@@ -103,7 +105,7 @@ def pipeline_names(cls: ClassRef, call: ast.FunctionDef, holder: ast.arg, classe
 
 
 def _base_of(cls: ClassRef) -> list[ClassRef]:
-    """The ModularPipeline of diffusers, which is next to the base of blocks."""
+    """Return the ModularPipeline of diffusers, which is next to the base of blocks."""
     for entry in cls.mro:
         if isinstance(entry, ClassRef) and entry.node.name == _BASE:
             node = entry.source.classes.get(_PIPELINE)

@@ -61,7 +61,7 @@ def _holds_modules(cls: ClassRef) -> bool:
 
 
 def _named(cls: ClassRef) -> Iterator[tuple[str, ClassRef | None]]:
-    """The classes that methods of a class name; None for those that are not read."""
+    """Yield the classes that methods of a class name; None for those that are not read."""
     names = {
         node.id
         for function in methods(cls.node)
@@ -91,7 +91,7 @@ def _capital(node: ast.AST) -> set[str]:
 
 
 def _keys(node: ast.ClassDef) -> set[str]:
-    """Names of modules that are given as text: keys of tables, arguments of `add_module` and the like."""
+    """Return names of modules that are given as text: keys of tables, arguments of `add_module` and the like."""
     return {
         one.value
         for function in methods(node)

@@ -33,7 +33,7 @@ class Copy:
 
 
 def copies_in(source: SourceFile) -> Iterator[Copy]:
-    """The copies that a file names."""
+    """Yield the copies that a file names."""
     if "# Copied from diffusers." not in source.text:
         return
     for number, line in enumerate(source.lines):
@@ -51,7 +51,7 @@ def _casings(before: str, after: str) -> list[tuple[str, str]]:
 
 
 def original_of(library: Library, place: str) -> str | None:
-    """The code that a dotted place names; None if there is none."""
+    """Return the code that a dotted place names; None if there is none."""
     parts = place.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         file = library.module_file(".".join(["diffusers", *parts[:cut]]))
@@ -67,7 +67,7 @@ def _text(file: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _places(file: Path) -> dict[tuple[str, ...], int]:
-    """Names of functions, classes and methods -> the line where they begin, from 0."""
+    """Return names of functions, classes and methods -> the line where they begin, from 0."""
     found: dict[tuple[str, ...], int] = {}
     inside = ""
     for number, line in enumerate(_text(file)):
@@ -91,7 +91,7 @@ def _found(file: Path, names: tuple[str, ...]) -> str | None:
 
 
 def _block(lines: list[str] | tuple[str, ...], start: int) -> str:
-    """The definition that begins at a line, or the one after its decorators and comments, without decorators."""
+    """Return the definition that begins at a line, or the one after its decorators and comments, without decorators."""
     first = start
     while first < len(lines) and _DEFINED.match(lines[first]) is None:
         first += 1

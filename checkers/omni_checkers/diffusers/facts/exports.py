@@ -63,7 +63,7 @@ def _type_checking(test: ast.expr) -> bool:
 
 
 def _dummies(node: ast.Try) -> str:
-    """The module of dummies that takes the place of what is exported where a requirement is missing."""
+    """Return the module of dummies that takes the place of what is exported where a requirement is missing."""
     for handler in node.handlers:
         for item in ast.walk(handler):
             if isinstance(item, ast.ImportFrom) and (item.module or "").endswith("utils"):
@@ -72,7 +72,7 @@ def _dummies(node: ast.Try) -> str:
 
 
 def _table(body: Sequence[ast.stmt]) -> Iterator[tuple[tuple[str, str], ast.expr]]:
-    """The entries that statements put into the table."""
+    """Yield the entries that statements put into the table."""
     for node in body:
         target, value = _entry(node)
         if isinstance(target, ast.Name) and isinstance(value, ast.Dict):

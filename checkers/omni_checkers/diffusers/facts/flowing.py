@@ -7,7 +7,7 @@ from omni_checkers.engine.files import walked
 
 
 def going_on(function: ast.FunctionDef) -> set[str]:
-    """The variables whose values get somewhere.
+    """Return the variables whose values get somewhere.
 
     One that only makes others which get nowhere does not; nor does one of which is only asked whether it is None.
     """
@@ -16,7 +16,7 @@ def going_on(function: ast.FunctionDef) -> set[str]:
 
 
 def going_into(nodes: Iterable[ast.AST], function: ast.FunctionDef) -> set[str]:
-    """The variables that some nodes of a function read, and those that make them."""
+    """Return the variables that some nodes of a function read, and those that make them."""
     return _and_what_makes({name for node in nodes for name, _ in _read(node)}, function)
 
 
@@ -40,7 +40,7 @@ def _made(function: ast.FunctionDef) -> Iterator[tuple[set[str], ast.expr]]:
 
 
 def variables(targets: Sequence[ast.expr]) -> list[str] | None:
-    """The names in targets of an assignment, in their order; None if something else is set, too."""
+    """Return the names in targets of an assignment, in their order; None if something else is set, too."""
     plain: list[str] = []
     for target in targets:
         for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
@@ -51,7 +51,7 @@ def variables(targets: Sequence[ast.expr]) -> list[str] | None:
 
 
 def _read(node: ast.AST) -> Iterator[tuple[str, ast.Name]]:
-    """The variables that are read at or below a node, but for questions whether one is None."""
+    """Yield the variables that are read at or below a node, but for questions whether one is None."""
     asked = {
         id(one.left)
         for one in walked(node)

@@ -72,7 +72,7 @@ def _unguarded(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 @cache
 def _required() -> frozenset[str]:
-    """The modules of the packages that diffusers, transformers and torch cannot do without, as installed."""
+    """Return the modules of the packages that diffusers, transformers and torch cannot do without, as installed."""
     names = {_plain(name) for package in sorted(_ASSUMED) for name in _needs(package)}
     found = {"numpy", "PIL"}  # diffusers' own types of images
     return frozenset(found).union(

@@ -15,7 +15,7 @@ from omni_kit.upstream.kinds import Kind
 
 
 def model_facts(path: Path) -> tuple[Facts, list[File]]:
-    """The facts about the integration at `path`, and its files."""
+    """Return the facts about the integration at `path`, and its files."""
     path = home_of(path)
     files = {file: read_file(file) for file in own_files(path)}
     return Facts({"path": path, "files": files, "kinds": frozenset()}, facts_in(__package__)), list(files.values())
@@ -23,13 +23,13 @@ def model_facts(path: Path) -> tuple[Facts, list[File]]:
 
 @given
 def path() -> Path:
-    """The directory of the integration."""
+    """Return the directory of the integration."""
     raise NotImplementedError
 
 
 @given
 def files() -> dict[Path, File]:
-    """The Python files of the integration."""
+    """Return the Python files of the integration."""
     raise NotImplementedError
 
 
@@ -53,19 +53,19 @@ def shared() -> Mapping[str, str]:
 
 @fact
 def library(path: Path) -> Library:
-    """The packages that the integration belongs to and imports from."""
+    """Return the packages that the integration belongs to and imports from."""
     return library_of(path)
 
 
 @fact
 def sources(library: Library, files: dict[Path, File]) -> list[SourceFile]:
-    """The integration's own files, as far as they can be read."""
+    """Return the integration's own files, as far as they can be read."""
     return read_all(library, [path for path, file in files.items() if file.tree is not None])
 
 
 @fact
 def classes(sources: list[SourceFile]) -> list[ClassRef]:
-    """The classes that the integration defines."""
+    """Return the classes that the integration defines."""
     return [ClassRef(source, node) for source in sources for node in source.classes.values()]
 
 
@@ -77,25 +77,25 @@ def models(classes: list[ClassRef]) -> list[ClassRef]:
 
 @fact
 def attentions(classes: list[ClassRef]) -> list[ClassRef]:
-    """Its attention modules of the kind that leaves the computation to processors."""
+    """Return its attention modules of the kind that leaves the computation to processors."""
     return _some([cls for cls in classes if cls.derives("AttentionModuleMixin")], "attention module")
 
 
 @fact
 def pipelines(classes: list[ClassRef]) -> list[ClassRef]:
-    """Its standard pipelines."""
+    """Return its standard pipelines."""
     return _some([cls for cls in classes if cls.derives("DiffusionPipeline")], "pipeline")
 
 
 @fact
 def blocks(classes: list[ClassRef]) -> list[ClassRef]:
-    """Its blocks of modular pipelines."""
+    """Return its blocks of modular pipelines."""
     return _some([cls for cls in classes if cls.derives("ModularPipelineBlocks")], "block")
 
 
 @fact
 def modulars(classes: list[ClassRef]) -> list[ClassRef]:
-    """Its modular pipelines."""
+    """Return its modular pipelines."""
     own = [cls for cls in classes if cls.derives("ModularPipeline") and cls.node.name != "ModularPipeline"]
     return _some(own, "modular pipeline")
 

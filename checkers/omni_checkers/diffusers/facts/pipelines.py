@@ -8,7 +8,7 @@ from omni_kit.pysource.signatures import parameters
 
 
 def components_of(cls: ClassRef) -> set[str] | None:
-    """The names of a pipeline's components; None if they are registered in a way that cannot be read."""
+    """Return the names of a pipeline's components; None if they are registered in a way that cannot be read."""
     found: set[str] = set()
     for entry in cls.mro:
         init = entry.defines("__init__") if isinstance(entry, ClassRef) else None
@@ -28,12 +28,12 @@ def call_of(cls: ClassRef) -> ast.FunctionDef | None:
 
 
 def methods_of(cls: ClassRef) -> list[ast.FunctionDef]:
-    """The methods that a pipeline's class itself defines."""
+    """Return the methods that a pipeline's class itself defines."""
     return methods(cls.node)
 
 
 def declared(cls: ClassRef, name: str) -> tuple[ast.expr, list[str]] | None:
-    """A list of names that stands in the class body itself."""
+    """Return a list of names that stands in the class body itself."""
     found = cls.assigned(name)
     if found is None or found[0].node is not cls.node:
         return None

@@ -11,7 +11,7 @@ _DECLARED = ("_default_processor_cls", "_available_processors")
 
 
 def processors_of(cls: ClassRef) -> list[ClassRef]:
-    """The classes that an attention module names as its processors, or sets; none for any other class."""
+    """Return the classes that an attention module names as its processors, or sets; none for any other class."""
     if not cls.derives("AttentionModuleMixin"):
         return []
     found = {one.node: one for name in _named(cls) if (one := _class(cls, name)) is not None}

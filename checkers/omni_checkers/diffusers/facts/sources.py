@@ -22,17 +22,17 @@ class Packages(Library):
     beside: Library | None = None
 
     def module_file(self, module: str) -> Path | None:
-        """The file of a dotted module of either package."""
+        """Return the file of a dotted module of either package."""
         own = Library(self.name, self.root).module_file(module)
         return own if own is not None or self.beside is None else self.beside.module_file(module)
 
     def module_name(self, file: Path) -> str:
-        """The dotted name of a file of either package."""
+        """Return the dotted name of a file of either package."""
         own = file.is_relative_to(self.root) or self.beside is None
         return Library(self.name, self.root).module_name(file) if own else self._beside().module_name(file)
 
     def show(self, file: Path) -> str:
-        """A file as people cite it."""
+        """Return a file as people cite it."""
         own = file.is_relative_to(self.root) or self.beside is None
         return Library(self.name, self.root).show(file) if own else self._beside().show(file)
 
@@ -42,7 +42,7 @@ class Packages(Library):
 
 
 def library_of(path: Path) -> Library:
-    """The packages that the files of an integration belong to and import from."""
+    """Return the packages that the files of an integration belong to and import from."""
     root = package_root(path)
     if root is not None:
         return Library(PACKAGE, root)
@@ -53,12 +53,12 @@ def library_of(path: Path) -> Library:
 
 
 def home_of(path: Path) -> Path:
-    """The package that a file of it stands for; a part of diffusers stands for itself."""
+    """Return the package that a file of it stands for; a part of diffusers stands for itself."""
     path = path.resolve()
     return path.parent if path.is_file() and package_root(path) is None else path
 
 
 def own_files(path: Path) -> list[Path]:
-    """The Python files of an integration: a package of its own, or a part of diffusers."""
+    """Return the Python files of an integration: a package of its own, or a part of diffusers."""
     root = package_root(path)
     return part_files(root, path) if root is not None else files_matching(path, "*.py")

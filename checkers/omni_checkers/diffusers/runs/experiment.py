@@ -82,7 +82,7 @@ def _asked(model: Any) -> Iterator[str]:
 
 
 def _others(cls: type, toy: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The model with one parameter changed, each in turn, as long as there is time: (parameter, value, model)."""
+    """Yield the model with one parameter changed, each in turn, as long as there is time: (parameter, value, model)."""
     import torch
 
     until = time.monotonic() + _ROUNDS
@@ -98,7 +98,7 @@ def _others(cls: type, toy: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]
 
 
 def _kept(cls: type, model: Any, others: Sequence[tuple[str, Any, Any]]) -> Iterator[str]:
-    """Parameters that the config does not hold, or not as they are given."""
+    """Yield parameters that the config does not hold, or not as they are given."""
     for name in _parameters(cls):
         if name not in model.config:
             yield f"'{name}' is not in the config: it is lost when the model is saved"
@@ -109,7 +109,7 @@ def _kept(cls: type, model: Any, others: Sequence[tuple[str, Any, Any]]) -> Iter
 
 
 def _other(value: Any) -> Any:
-    """Another value of the same sort; None if there is none that is sure to be one."""
+    """Return another value of the same sort; None if there is none that is sure to be one."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int) and value > 0:

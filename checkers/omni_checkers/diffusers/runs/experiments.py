@@ -53,7 +53,7 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
 
 def _share(found: dict[Path, dict[str, Any]], described: Mapping[Path, Mapping[str, Any]]) -> None:
-    """Adds the plans of models that say of which class of their authors they are."""
+    """Add the plans of models that say of which class of their authors they are."""
     wanted = [path for path, one in described.items() if SIGNED in one["toy"] and one["models"]]
     for path in wanted:
         root = described[path]["root"]

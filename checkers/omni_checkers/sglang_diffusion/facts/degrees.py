@@ -90,12 +90,12 @@ class _FirstWay(Frame):
     """Code of which the first way counts that says anything."""
 
     def of_ifexp(self, node: ast.IfExp) -> Any:
-        """One of two values: the first, unless it is a plain number or not known."""
+        """Return one of two values: the first, unless it is a plain number or not known."""
         first = self.value(node.body)
         return first if _powers(first) else self.value(node.orelse)
 
     def of_boolop(self, node: ast.BoolOp) -> Any:
-        """The first value."""
+        """Return the first value."""
         return self.value(node.values[0])
 
 

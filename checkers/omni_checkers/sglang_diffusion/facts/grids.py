@@ -16,7 +16,7 @@ STEPS = 10
 
 
 def grid(node: ast.expr, function: ast.FunctionDef) -> list[float] | None:
-    """The values of an expression of a function for STEPS steps; None if it cannot be read."""
+    """Return the values of an expression of a function for STEPS steps; None if it cannot be read."""
     try:
         found = _Unset(_Steps(function), Path(), "", Scope({})).value(node)
         return [float(one) for one in found] if isinstance(found, (list, np.ndarray)) else None
@@ -47,17 +47,17 @@ class _Unset(Frame):
     """Code to which nobody gives sigmas."""
 
     def framed(self, *place: Any) -> "_Unset":
-        """A frame for other code, of the same domain."""
+        """Return a frame for other code, of the same domain."""
         return _Unset(self.domain, *place)
 
     def of_ifexp(self, node: ast.IfExp) -> Any:
-        """The branch for sigmas that are not given."""
+        """Return the branch for sigmas that are not given."""
         unset = isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is)
         return self.value(node.body if unset else node.orelse)
 
 
 def upstream_grid(pipeline: ClassRef) -> list[float] | None:
-    """The sigmas that a pipeline of diffusers makes where nobody gives any."""
+    """Return the sigmas that a pipeline of diffusers makes where nobody gives any."""
     found = pipeline.method("__call__")
     for value in assigned(found[1], "sigmas") if found is not None else ():
         if found is not None and (values := grid(value, found[1])) is not None:

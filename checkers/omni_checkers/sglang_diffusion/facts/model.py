@@ -26,21 +26,23 @@ _FOLDERS = (
 
 
 def model_facts(path: Path) -> tuple[Facts, list[File]]:
-    """The facts about the integration at `path`, and its files."""
+    """Return the facts about the integration at `path`, and its files."""
     files = {file: read_file(file) for file in own_files(path)}
     facts = Facts({"path": path, "files": files, "kinds": frozenset({Kind.pipeline})}, facts_in(__package__))
     return facts, list(files.values())
 
 
 def pipeline_facts(serving: Serving) -> Facts:
-    """The facts about a pipeline that is known already."""
+    """Return the facts about a pipeline that is known already."""
     files = {file: read_file(file) for file in serving.own}
     given = {"path": serving.cls.source.path, "files": files, "serving": serving}
     return Facts({**given, "kinds": frozenset({Kind.pipeline})}, facts_in(__package__))
 
 
 def own_files(path: Path) -> list[Path]:
-    """The Python files of an integration: those of its directory, and of SGLang's folders where it lies inside."""
+    """Return the Python files of an integration: those of its directory, and of SGLang's folders where it lies
+    inside.
+    """
     found = {*files_matching(path, "**/*.py")}
     try:
         directory = _directory(path)
@@ -56,7 +58,7 @@ def own_files(path: Path) -> list[Path]:
 
 
 def _files_of(directory: PipelineDir) -> set[Path]:
-    """The files of a pipeline that SGLang has itself, without those that it shares with all others."""
+    """Return the files of a pipeline that SGLang has itself, without those that it shares with all others."""
     try:
         return set(resolved_files(_serving(directory, ())))
     except NotApplicable:
@@ -65,19 +67,19 @@ def _files_of(directory: PipelineDir) -> set[Path]:
 
 @given
 def path() -> Path:
-    """The directory of the integration."""
+    """Return the directory of the integration."""
     raise NotImplementedError
 
 
 @given
 def files() -> Files:
-    """The Python files of the integration."""
+    """Return the Python files of the integration."""
     raise NotImplementedError
 
 
 @given
 def kinds() -> frozenset[Kind]:
-    """A pipeline."""
+    """Return a pipeline."""
     raise NotImplementedError
 
 
@@ -89,7 +91,7 @@ def constructed() -> Mapping[str, Any]:
 
 @fact
 def pipeline_dir(path: Path) -> PipelineDir:
-    """The directory with the pipeline's class and name."""
+    """Return the directory with the pipeline's class and name."""
     try:
         return _directory(path)
     except BadInput as error:
@@ -97,7 +99,7 @@ def pipeline_dir(path: Path) -> PipelineDir:
 
 
 def _directory(path: Path) -> PipelineDir:
-    """The pipeline's directory; a file that is no Python is as good as none."""
+    """Return the pipeline's directory; a file that is no Python is as good as none."""
     try:
         return find_pipeline_dir(path)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
@@ -106,7 +108,7 @@ def _directory(path: Path) -> PipelineDir:
 
 @fact
 def serving(pipeline_dir: PipelineDir, files: Files) -> Serving:
-    """The pipeline with the classes that belong to it."""
+    """Return the pipeline with the classes that belong to it."""
     return _serving(pipeline_dir, tuple(files))
 
 
@@ -121,7 +123,7 @@ def _serving(directory: PipelineDir, own: tuple[Path, ...]) -> Serving:
 
 @fact
 def sglang(serving: Serving) -> Sources:
-    """The packages, with SGLang among them."""
+    """Return the packages, with SGLang among them."""
     if serving.sources.diffusion is None:
         raise NotApplicable("SGLang is not installed: what it expects cannot be read")
     return serving.sources
@@ -129,7 +131,7 @@ def sglang(serving: Serving) -> Sources:
 
 @fact
 def config(serving: Serving) -> ClassRef:
-    """The class of the pipeline's config."""
+    """Return the class of the pipeline's config."""
     if serving.config is None:
         raise NotApplicable("no PipelineConfig of this pipeline can be found")
     return serving.config
@@ -137,7 +139,7 @@ def config(serving: Serving) -> ClassRef:
 
 @fact
 def denoiser(serving: Serving) -> ClassRef:
-    """The class of the denoiser."""
+    """Return the class of the denoiser."""
     if serving.denoiser is None:
         raise NotApplicable("no denoiser of this pipeline can be found")
     return serving.denoiser
@@ -145,7 +147,7 @@ def denoiser(serving: Serving) -> ClassRef:
 
 @fact
 def stages(serving: Serving, sglang: Sources) -> list[StageUse]:
-    """Every stage that the pipeline adds."""
+    """Return every stage that the pipeline adds."""
     found = stages_of(serving.cls)
     if not found:
         raise NotApplicable("no stages can be read")
@@ -154,7 +156,7 @@ def stages(serving: Serving, sglang: Sources) -> list[StageUse]:
 
 @fact
 def before(stages: list[StageUse]) -> list[StageUse]:
-    """The stages before SGLang's DenoisingStage."""
+    """Return the stages before SGLang's DenoisingStage."""
     found = before_denoising(stages)
     if found is None:
         raise NotApplicable("the pipeline does not denoise by SGLang's DenoisingStage")
@@ -163,7 +165,7 @@ def before(stages: list[StageUse]) -> list[StageUse]:
 
 @fact
 def own_stages(serving: Serving, stages: list[StageUse]) -> list[StageUse]:
-    """The stages that the integration brings."""
+    """Return the stages that the integration brings."""
     found = [one for one in stages if serving.is_own(one.cls)]
     if not found:
         raise NotApplicable("all stages are SGLang's own")
@@ -172,7 +174,7 @@ def own_stages(serving: Serving, stages: list[StageUse]) -> list[StageUse]:
 
 @fact
 def known_to_requests(serving: Serving, sglang: Sources) -> set[str]:
-    """The names that a request has."""
+    """Return the names that a request has."""
     found = request_names(sglang, serving.sampling)
     if found is None:
         raise NotApplicable("SGLang's Req cannot be read")
@@ -180,7 +182,7 @@ def known_to_requests(serving: Serving, sglang: Sources) -> set[str]:
 
 
 def resolved_files(serving: Serving) -> Iterator[Path]:
-    """The files of the classes that make up a pipeline of SGLang's own."""
+    """Yield the files of the classes that make up a pipeline of SGLang's own."""
     own = [serving.cls, serving.config, serving.sampling, serving.dit_config, serving.vae_config, serving.denoiser]
     yield from (cls.source.path for cls in own if cls is not None)
     for one in stages_of(serving.cls):

@@ -31,7 +31,7 @@ class Registration:
     given: Mapping[str, ast.expr]
 
     def cls(self, name: str) -> ClassRef | None:
-        """The class that a keyword is given."""
+        """Return the class that a keyword is given."""
         return class_named(self.source, self.given.get(name), self.within)
 
     @property

@@ -76,7 +76,7 @@ class _Place:
 
 
 def request_parameter(function: ast.FunctionDef) -> str:
-    """The parameter that is the request: by its annotation, or else by its name."""
+    """Return the parameter that is the request: by its annotation, or else by its name."""
     arguments = [*function.args.args, *function.args.kwonlyargs]
     for one in arguments:
         if one.annotation is not None and ast.unparse(one.annotation).strip("'\"").split(".")[-1] == "Req":
@@ -133,7 +133,7 @@ def _called(
 
 
 def _handed(call: ast.Call, names: set[str]) -> Iterator[int | str]:
-    """The arguments that are the request: positions and keywords."""
+    """Yield the arguments that are the request: positions and keywords."""
     for position, one in enumerate(call.args):
         if isinstance(one, ast.Name) and one.id in names:
             yield position
@@ -186,7 +186,7 @@ def _origin(place: _Place, node: ast.expr) -> str:
 
 
 def _aliases(function: ast.FunctionDef, name: str) -> set[str]:
-    """Other names of the request in a function."""
+    """Return other names of the request in a function."""
     found = {name}
     for node in walked(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in found:
@@ -213,7 +213,7 @@ def _assigned(function: ast.FunctionDef, target: ast.Attribute) -> ast.expr | No
 
 
 def request_names(sources: Sources, sampling: ClassRef | None) -> set[str] | None:
-    """Everything that a request knows: its own fields and methods, and those of the sampling parameters."""
+    """Return everything that a request knows: its own fields and methods, and those of the sampling parameters."""
     request = sources.cls(REQUEST)
     if request is None:
         return None

@@ -17,7 +17,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.pysource.nodes import keyword
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.sglang_diffusion.pipeline_dir import OUTSIDE
-from omni_kit.upstream.diffusers.outside import outside_pipeline
+from omni_kit.upstream.diffusers.local_pipelines import outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 _CONFIGS, _DITS = "configs/pipeline_configs", "runtime/models/dits"
@@ -93,7 +93,7 @@ class Serving:
         return named or (found.cls("sampling_param_cls") if found is not None else None)
 
     def attribute_class(self, name: str) -> ClassRef | None:
-        """The class that an attribute of the pipeline's class names."""
+        """Return the class that an attribute of the pipeline's class names."""
         found = self.cls.assigned(name)
         return class_named(found[0].source, found[1], found[0].node) if found is not None else None
 
@@ -114,7 +114,7 @@ class Serving:
 
     @staticmethod
     def factory(cls: ClassRef, name: str) -> ClassRef | None:
-        """The class that a field of a dataclass is made by: by `field(default_factory=...)`, or called."""
+        """Return the class that a field of a dataclass is made by: by `field(default_factory=...)`, or called."""
         found = cls.assigned(name)
         if found is None:
             return None
@@ -189,7 +189,7 @@ def made_by(node: ast.expr) -> ast.expr | None:
 
 
 def entries(source: SourceFile) -> list[ClassRef]:
-    """The classes that a file's EntryClass names."""
+    """Return the classes that a file's EntryClass names."""
     value = source.constants.get("EntryClass")
     names = [node.id for node in walked(value) if isinstance(node, ast.Name)] if value is not None else []
     return [ClassRef(*found) for name in names if (found := source.resolve_class(name)) is not None]
@@ -230,7 +230,7 @@ def _folder(sources: Sources, folder: str) -> Sequence[SourceFile]:
 
 
 def own_methods(serving: Serving, cls: ClassRef) -> Iterator[tuple[ClassRef, ast.FunctionDef]]:
-    """The methods of a class and its bases that the integration defines itself."""
+    """Yield the methods of a class and its bases that the integration defines itself."""
     seen: set[str] = set()
     for entry in own_classes(cls):
         for item in entry.node.body:

@@ -32,22 +32,22 @@ class Sources(Library):
         return Library(self.name, self.root), *self.others
 
     def module_file(self, module: str) -> Path | None:
-        """The file of a dotted module of any of the packages; None also for one that is no Python."""
+        """Return the file of a dotted module of any of the packages; None also for one that is no Python."""
         found = (library.module_file(module) for library in self._all)
         file = next((one for one in found if one is not None), None)
         return file if file is not None and self.read(file) is not None else None
 
     def module_name(self, file: Path) -> str:
-        """The dotted name of a file of any of the packages."""
+        """Return the dotted name of a file of any of the packages."""
         return next(library.module_name(file) for library in self._all if file.is_relative_to(library.root))
 
     def show(self, file: Path) -> str:
-        """A file as people cite it."""
+        """Return a file as people cite it."""
         holder = next((one for one in self._all if file.is_relative_to(one.root)), None)
         return holder.show(file) if holder is not None else file.as_posix()
 
     def read(self, file: Path) -> SourceFile | None:
-        """A parsed file; None if it cannot be read, or belongs to none of the packages."""
+        """Return a parsed file; None if it cannot be read, or belongs to none of the packages."""
         if not any(file.is_relative_to(library.root) for library in self._all):
             return None
         try:
@@ -56,12 +56,12 @@ class Sources(Library):
             return None
 
     def module(self, name: str) -> SourceFile | None:
-        """A module by its dotted name."""
+        """Return a module by its dotted name."""
         file = self.module_file(name)
         return self.read(file) if file is not None else None
 
     def cls(self, name: str) -> ClassRef | None:
-        """A class by its dotted name, followed through the packages that offer it."""
+        """Return a class by its dotted name, followed through the packages that offer it."""
         module, _, last = name.rpartition(".")
         source = self.module(module)
         found = source.resolve_class(last) if source is not None else None
@@ -75,7 +75,7 @@ class Sources(Library):
 
 
 def sources_of(directory: PipelineDir) -> Sources:
-    """The packages that a pipeline's files belong to and import from."""
+    """Return the packages that a pipeline's files belong to and import from."""
     if directory.in_tree:
         root = next(parent.parent for parent in directory.path.parents if parent.name == "multimodal_gen")
         return sources_at(root)
@@ -84,7 +84,7 @@ def sources_of(directory: PipelineDir) -> Sources:
 
 
 def sources_at(root: Path) -> Sources:
-    """The packages around SGLang's own pipelines.
+    """Return the packages around SGLang's own pipelines.
 
     Args:
         root: the folder `sglang`.
@@ -101,7 +101,7 @@ def _library(name: str) -> Library | None:
 
 
 def local_imports(source: SourceFile, node: ast.AST) -> Mapping[str, Imported]:
-    """Names bound by imports inside a function or a class."""
+    """Return names bound by imports inside a function or a class."""
     found: dict[str, Imported] = {}
     for item in ast.walk(node):
         if isinstance(item, ast.ImportFrom):
@@ -111,7 +111,7 @@ def local_imports(source: SourceFile, node: ast.AST) -> Mapping[str, Imported]:
 
 
 def class_named(source: SourceFile, node: ast.AST | None, within: ast.AST | None = None) -> ClassRef | None:
-    """The class that a name means in a file, or inside a function that imports it."""
+    """Return the class that a name means in a file, or inside a function that imports it."""
     name = dotted(node) if node is not None else None
     if name is None:
         return None
@@ -132,12 +132,12 @@ _PLAIN = frozenset({"ABC", "object", "Protocol", "Generic", "str", "Enum", "StrE
 
 
 def own_classes(cls: ClassRef) -> Iterator[ClassRef]:
-    """The class and its bases that can be read, nearest first."""
+    """Return the class and its bases that can be read, nearest first."""
     return (entry for entry in cls.mro if isinstance(entry, ClassRef))
 
 
 def fields(cls: ClassRef) -> dict[str, ast.AnnAssign]:
-    """The annotated names in a class body, but for those of the class itself."""
+    """Return the annotated names in a class body, but for those of the class itself."""
     found = {
         item.target.id: item
         for item in cls.node.body
@@ -147,7 +147,7 @@ def fields(cls: ClassRef) -> dict[str, ast.AnnAssign]:
 
 
 def default(cls: ClassRef, name: str) -> tuple[ClassRef, Any] | None:
-    """The default of a dataclass's field, and the class that gives it."""
+    """Return the default of a dataclass's field, and the class that gives it."""
     for entry in own_classes(cls):
         if name in fields(entry):
             return entry, constant(fields(entry)[name].value)

@@ -29,7 +29,7 @@ class StageUse:
 
 
 def stages_of(pipeline: ClassRef) -> list[StageUse]:
-    """Every stage that may be added, in order; those of both branches of a condition count."""
+    """Return every stage that may be added, in order; those of both branches of a condition count."""
     found = pipeline.method(BUILDS)
     return list(_stages(pipeline, *found, frozenset())) if found is not None else []
 
@@ -51,7 +51,7 @@ def _stages(pipeline: ClassRef, home: ClassRef, function: ast.FunctionDef, seen:
 
 
 def _made(source: SourceFile, called: ast.expr, function: ast.FunctionDef) -> Iterator[ClassRef]:
-    """The stages that a call may make: of its class, or of those that a variable may stand for."""
+    """Yield the stages that a call may make: of its class, or of those that a variable may stand for."""
     names = [called]
     if isinstance(called, ast.Name):
         values = [node.value for node in ast.walk(function) if isinstance(node, ast.Assign) and _is(node, called.id)]
@@ -66,7 +66,7 @@ def _is(node: ast.Assign, name: str) -> bool:
 
 
 def _own_method(pipeline: ClassRef, home: ClassRef, call: ast.Call) -> tuple[ClassRef, ast.FunctionDef] | None:
-    """The method that `self.name(...)` or `super().name(...)` calls."""
+    """Return the method that `self.name(...)` or `super().name(...)` calls."""
     if not isinstance(call.func, ast.Attribute):
         return None
     name = call.func.attr
@@ -92,7 +92,7 @@ def is_standard(cls: ClassRef) -> bool:
 
 
 def before_denoising(stages: list[StageUse]) -> list[StageUse] | None:
-    """The stages before SGLang's own DenoisingStage; None if the pipeline denoises otherwise.
+    """Return the stages before SGLang's own DenoisingStage; None if the pipeline denoises otherwise.
 
     A stage that derives from DenoisingStage may read other things: the pipeline is not judged by what the standard one
     reads.

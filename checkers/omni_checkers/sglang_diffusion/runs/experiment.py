@@ -99,7 +99,7 @@ def _round_trip(config: Any, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _as_loaded(config: Any, model: Mapping[str, Any]) -> None:
-    """Tells a config what loaders would read in the config.json of its components."""
+    """Tell a config what loaders would read in the config.json of its components."""
     for name, values in (("dit_config", model["values"]), ("vae_config", model["vae"])):
         with suppress(Exception):  # then its callbacks are asked without
             part = getattr(config, name)

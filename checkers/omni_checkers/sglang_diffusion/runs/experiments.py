@@ -77,13 +77,13 @@ def _place(serving: Serving, cls: ClassRef) -> list[str]:
 
 
 def _values(pipeline: Pipeline | None, class_name: str) -> dict[str, Any]:
-    """A config of a class of diffusers: its defaults, as far as JSON has them."""
+    """Return a config of a class of diffusers: its defaults, as far as JSON has them."""
     upstream = find_class(pipeline.library, class_name) if pipeline is not None and class_name else None
     given = {name: one.default for name, one in arguments(upstream).items()} if upstream is not None else {}
     return {name: value for name, value in given.items() if value is not UNKNOWN and not isinstance(value, bytes)}
 
 
 def _autoencoder(pipeline: Pipeline | None) -> str:
-    """The class of the pipeline's autoencoder; empty without one."""
+    """Return the class of the pipeline's autoencoder; empty without one."""
     components = pipeline.components if pipeline is not None else ()
     return next((one.class_name for one in components if one.role == "autoencoder"), "")

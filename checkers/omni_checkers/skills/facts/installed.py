@@ -96,7 +96,7 @@ class Installed:
 
     @cache  # noqa: B019 - as long as the run
     def module(self, name: str) -> Module | None:
-        """A module by its dotted name; None if there is none."""
+        """Return a module by its dotted name; None if there is none."""
         parent, _, last = name.rpartition(".")
         if not parent:
             found = [module for folder in self.folders if (module := _module_in(folder, last, name)) is not None]
@@ -191,7 +191,7 @@ class Installed:
         return None
 
     def _member(self, owner: Class, name: str, depth: int) -> None:
-        """Raises Dead where neither a class nor any of its bases has a name, and all of them can be read."""
+        """Raise Dead where neither a class nor any of its bases has a name, and all of them can be read."""
         if depth > 0 and self._has(owner, name, depth) is False:
             raise Dead(f"'{owner.module.name}.{owner.node.name}' has no '{name}'")
 
@@ -226,7 +226,7 @@ class Installed:
 
 
 def normalised(name: str) -> str:
-    """The name of a distribution, as indexes compare it."""
+    """Return the name of a distribution, as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -250,7 +250,7 @@ def _package(module: Module) -> str:
 
 @lru_cache(maxsize=256)
 def _bindings(module: Module) -> list[tuple[str, Binding]]:
-    """The names that a module binds, with what binds them; the last one counts in Python, any one here."""
+    """Return the names that a module binds, with what binds them; the last one counts in Python, any one here."""
     return list(_bound(module.tree.body, _package(module))) if module.tree is not None else []
 
 

@@ -49,7 +49,7 @@ class ProgramCall:
 
 @fact
 def program_calls(skill: Subject) -> list[ProgramCall]:
-    """The programs that are called, in shell blocks, in indented ones and within the text."""
+    """Return the programs that are called, in shell blocks, in indented ones and within the text."""
     return list(_program_calls(skill))
 
 

@@ -123,7 +123,7 @@ class Programs:
 
 
 def _file_of(call: Call) -> Path | None:
-    """The program of a call that is called by its name alone."""
+    """Return the program of a call that is called by its name alone."""
     found = shutil.which(call.program) if re.fullmatch(r"[\w+.-]+", call.path) else None
     return Path(os.path.abspath(found)) if found is not None else None
 
@@ -135,7 +135,7 @@ def _is_installed(file: Path) -> bool:
 
 @cache
 def _brought(folder: Path) -> frozenset[str]:
-    """The programs of a folder that installed distributions list among their files."""
+    """Return the programs of a folder that installed distributions list among their files."""
     records = folder.parent.glob("lib/python*/*-packages/*.dist-info/RECORD")
     texts = (record.read_text(encoding="utf-8", errors="replace") for record in records if record.is_file())
     return frozenset(name for text in texts for name in _SCRIPT.findall(text))
@@ -153,7 +153,7 @@ def _is_described(file: Path) -> bool:
 
 
 def _content(file: Path) -> bytes:
-    """A file's bytes, unpacked; none if it cannot be read."""
+    """Return a file's bytes, unpacked; none if it cannot be read."""
     try:
         data = file.read_bytes() if file.is_file() else b""
         return gzip.decompress(data) if file.suffix == ".gz" else data
@@ -207,7 +207,7 @@ class _Lazily(dict[str, Command]):
         self._words = words
 
     def get(self, key: str, default: object = None) -> Command | None:  # type: ignore[override]
-        """The command, as its own `--help` says it; one without help understands everything."""
+        """Return the command, as its own `--help` says it; one without help understands everything."""
         if key not in self:
             return None
         return _asked((*self._words, key)) or Command(key, frozenset(), None)
@@ -223,7 +223,7 @@ def _help(words: tuple[str, ...]) -> str | None:
 
 
 def _commands(said: str) -> list[str]:
-    """The names below headings such as `Commands:`, and in `{a,b}` of a usage line."""
+    """Return the names below headings such as `Commands:`, and in `{a,b}` of a usage line."""
     found: list[str] = []
     inside = False
     for line in said.splitlines():

@@ -10,25 +10,25 @@ from omni_checkers.skills.subject import Subject
 
 @given
 def skill() -> Subject:
-    """The skill."""
+    """Return the skill."""
     raise NotImplementedError
 
 
 @given
 def pack() -> dict[str, Subject]:
-    """The skills of the same folder, by name, with this one."""
+    """Return the skills of the same folder, by name, with this one."""
     raise NotImplementedError
 
 
 @given
 def installed() -> Installed:
-    """The packages that are installed where the skill is used."""
+    """Return the packages that are installed where the skill is used."""
     raise NotImplementedError
 
 
 @given
 def programs() -> Programs:
-    """The programs whose commands are known."""
+    """Return the programs whose commands are known."""
     raise NotImplementedError
 
 
@@ -40,5 +40,5 @@ def untested() -> set[str]:
 
 @given
 def checkout() -> Path:
-    """The repository whose paths the skill names."""
+    """Return the repository whose paths the skill names."""
     raise NotImplementedError

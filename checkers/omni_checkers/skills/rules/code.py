@@ -60,7 +60,7 @@ class CodeBlock(Rule):
 
 
 def _wrong(snippet: Snippet) -> tuple[int, str] | None:
-    """The line and what is wrong there; None for what parses, and for other languages."""
+    """Return the line and what is wrong there; None for what parses, and for other languages."""
     reader = _READERS.get(snippet.language)
     return reader(snippet.plain if snippet.language in SHELL | PYTHON else snippet.text) if reader else None
 

@@ -238,7 +238,7 @@ class VagueDescription(Rule):
 
 
 def words_of(description: str) -> frozenset[str]:
-    """The words of a description that tell skills apart, without their endings."""
+    """Return the words of a description that tell skills apart, without their endings."""
     words = re.findall(r"[a-z][a-z0-9_]{2,}", _NOT.sub(" ", description).lower())
     return frozenset(re.sub(r"(?:ing|ed|es|s|e)$", "", word) for word in words if word not in _COMMON)
 

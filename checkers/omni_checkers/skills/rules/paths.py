@@ -256,7 +256,7 @@ def _missing(checkout: Path, said: MentionedPath, made: set[str]) -> bool:
 
 
 def _missing_of_package(said: MentionedPath, installed: Installed) -> str | None:
-    """The package that a path names a file of which is not there."""
+    """Return the package that a path names a file of which is not there."""
     parts = [part for part in said.text.split("/") if part]
     for number, part in enumerate(parts[:-1]):
         is_package = normalised(part) in installed.versions and number < 3

@@ -158,7 +158,7 @@ def _judged(use: Use, installed: Installed, untested: set[str]) -> Iterator[Find
 
 
 def _trees(skill: Subject, program_calls: list[ProgramCall]) -> list[tuple[ast.Module, Path, int]]:
-    """The code of Python that parses: blocks, scripts, and what `python -c` is given."""
+    """Return the code of Python that parses: blocks, scripts, and what `python -c` is given."""
     found = [(s.tree, s.path, s.line) for s in skill.snippets if s.language in PYTHON and s.tree is not None]
     for one in program_calls:
         words = one.call.arguments
@@ -171,7 +171,7 @@ def _trees(skill: Subject, program_calls: list[ProgramCall]) -> list[tuple[ast.M
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """The dotted names that are imported, with their lines; without those that may fail."""
+    """Yield the dotted names that are imported, with their lines; without those that may fail."""
     allowed = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
     for node in ast.walk(tree):
         if id(node) in allowed:
@@ -184,7 +184,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _attributes(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Attributes of what is imported, by their full names; what an import itself names is left to DeadImport."""
+    """Yield attributes of what is imported, by their full names; what an import itself names is left to DeadImport."""
     meant: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -219,7 +219,7 @@ def _is_package(name: str, installed: Installed) -> bool:
 
 @lru_cache(maxsize=64)
 def _written(skill: Subject) -> frozenset[str]:
-    """The names of modules that the skill tells to write: in the comment that begins a block."""
+    """Return the names of modules that the skill tells to write: in the comment that begins a block."""
     found = set()
     for snippet in skill.snippets:
         first = snippet.text.lstrip().partition("\n")[0]

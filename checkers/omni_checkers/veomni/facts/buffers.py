@@ -20,7 +20,7 @@ def unchecked_buffers(converter: ConverterClass) -> tuple[list[str], list[str]]:
 
 
 def _buffers(methods: Mapping[str, ast.FunctionDef]) -> set[str]:
-    """Attributes into which the tensor that `convert` is given flows, from one to the next, too."""
+    """Return attributes into which the tensor that `convert` is given flows, from one to the next, too."""
     tensors = frozenset(arg.arg for arg in methods["convert"].args.args[2:3])
     found: set[str] = set()
     known: set[str] | None = None
@@ -31,7 +31,7 @@ def _buffers(methods: Mapping[str, ast.FunctionDef]) -> set[str]:
 
 
 def _follow_calls(methods: Mapping[str, ast.FunctionDef], tensors: frozenset[str], found: set[str]) -> None:
-    """Adds the buffers that `convert` and the methods that it calls fill, starting from these parameters."""
+    """Add the buffers that `convert` and the methods that it calls fill, starting from these parameters."""
     todo = [("convert", tensors)]
     seen = set()
     while todo:
@@ -48,7 +48,7 @@ def _follow_calls(methods: Mapping[str, ast.FunctionDef], tensors: frozenset[str
 
 
 def _bound_tensors(callee: ast.FunctionDef, call: ast.Call, flow: "_Flow") -> Iterator[str]:
-    """Parameters of a method that a call gives a tensor to."""
+    """Yield parameters of a method that a call gives a tensor to."""
     names = [arg.arg for arg in callee.args.args][1:]
     for name, value in zip(names, call.args, strict=False):
         if flow.carries(value):
@@ -126,7 +126,7 @@ class _Flow:
         return any(self.carries(child) for child in ast.iter_child_nodes(node))
 
     def root(self, node: ast.AST) -> str | None:
-        """The attribute of self that an expression leads into."""
+        """Return the attribute of self that an expression leads into."""
         while True:
             if isinstance(node, ast.Attribute):
                 if isinstance(node.value, ast.Name) and node.value.id == "self":

@@ -51,7 +51,7 @@ class Callee:
         return misfit(taken, len(given), sorted(named), partial=len(given) != len(call.args))
 
     def _former(self) -> set[str]:
-        """Names that it took in an earlier release, and takes still."""
+        """Return names that it took in an earlier release, and takes still."""
         calls = [item for item in self.node.decorator_list if isinstance(item, ast.Call)]
         renaming = [call for call in calls if _decorator(call) == _RENAMING]
         named = [keyword.value for call in renaming for keyword in call.keywords if keyword.arg == "old_name"]
@@ -60,7 +60,7 @@ class Callee:
 
 
 def spread(function: ast.FunctionDef, call: ast.Call) -> frozenset[str]:
-    """The names that a call inside a function gives by `**` of a dict that is written out once in it."""
+    """Return the names that a call inside a function gives by `**` of a dict that is written out once in it."""
     found: set[str] = set()
     for keyword in call.keywords:
         if keyword.arg is None and isinstance(keyword.value, ast.Name):
@@ -143,7 +143,7 @@ class Callees:
 
 
 def own_method(source: SourceFile, owner: str, method: str) -> ast.FunctionDef | None:
-    """A method that a class has for sure: its own, or that of its first base, all in this file."""
+    """Return a method that a class has for sure: its own, or that of its first base, all in this file."""
     node, seen = source.classes.get(owner), set[ast.ClassDef]()
     while node is not None and node not in seen:
         seen.add(node)

@@ -31,7 +31,7 @@ _CONFIGS = (".yaml", ".yml", ".json")
 
 
 def around(model_dir: ModelDir) -> list[Path]:
-    """The files outside the package that rules look at."""
+    """Return the files outside the package that rules look at."""
     if model_dir.style != "in-tree":
         return []
     lists = [model_dir.sys_path / suite.path for suite in SUITES]
@@ -40,12 +40,12 @@ def around(model_dir: ModelDir) -> list[Path]:
 
 
 def training_configs(model_dir: ModelDir) -> Iterator[Path]:
-    """The training files below `configs/` that speak of a model, by their folder or their name."""
+    """Return the training files below `configs/` that speak of a model, by their folder or their name."""
     return (file for file in _configs(model_dir) if file.suffix != ".json")
 
 
 def _configs(model_dir: ModelDir) -> Iterator[Path]:
-    """The training files and the models' own configs below `configs/`, of a model."""
+    """Yield the training files and the models' own configs below `configs/`, of a model."""
     names = {model_dir.path.name, *model_dir.registered}
     for file in files_matching(model_dir.sys_path / "configs", "**/*"):
         if file.suffix in _CONFIGS and names & {file.parent.name, file.stem}:

@@ -80,7 +80,7 @@ class Siblings:
 
 @fact
 def siblings(model_dir: ModelDir, files: dict[Path, File]) -> Siblings:
-    """The functions that somebody wrote, here and in other integrations.
+    """Return the functions that somebody wrote, here and in other integrations.
 
     Raises:
         NotApplicable: there is no other integration.
@@ -99,7 +99,7 @@ def siblings(model_dir: ModelDir, files: dict[Path, File]) -> Siblings:
 
 @fact
 def code_clones(siblings: Siblings) -> list[Clones]:
-    """Every function of the directory that others have, too.
+    """Return every function of the directory that others have, too.
 
     Raises:
         NotApplicable: no other integration has one that is like it.
@@ -149,7 +149,7 @@ def _is_the_others(edit: CloneEdit, references: Iterator[ast.FunctionDef]) -> bo
 
 
 def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> Iterator[ast.FunctionDef]:
-    """Upstream's functions that are like the one that is judged, and the framework's of these names elsewhere."""
+    """Yield upstream's functions that are like the one that is judged, and the framework's of these names elsewhere."""
     yield from (one.node for one in upstream.functions.clones(edit.function))
     homes = {edit.function.home, edit.other.home}
     for name in {edit.function.name, edit.other.name}:
@@ -162,7 +162,7 @@ def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> I
 
 
 def directories_beside(model_dir: ModelDir) -> list[Path]:
-    """The directories of other integrations: those of its VeOmni, and for a plugin those next to it."""
+    """Return the directories of other integrations: those of its VeOmni, and for a plugin those next to it."""
     return [one for folders in _integrations(model_dir) for one in folders if _resolved(one) != model_dir.path]
 
 
@@ -172,7 +172,7 @@ def _resolved(directory: Path) -> Path:
 
 
 def _integrations(model_dir: ModelDir) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The directories of VeOmni's integrations, and of plugins next to a plugin."""
+    """Return the directories of VeOmni's integrations, and of plugins next to a plugin."""
     package = veomni_package(model_dir)
     plugins: list[Path] = []
     if model_dir.style == "plugin":
@@ -188,7 +188,7 @@ def _bundled(package: Path) -> tuple[Path, ...]:
 
 @lru_cache(maxsize=8)
 def _index(directories: tuple[Path, ...]) -> CloneIndex:
-    """The functions that somebody wrote in integrations."""
+    """Return the functions that somebody wrote in integrations."""
     files = [
         (path, one.resolve()) for one in directories for path in files_matching(one, "**/*.py") if by_hand(path, one)
     ]
@@ -245,7 +245,7 @@ def _functions_in(folder: Path) -> tuple[Function, ...]:
 
 @lru_cache(maxsize=512)
 def _settings_in(folder: Path) -> frozenset[str]:
-    """The words of upstream's configs."""
+    """Return the words of upstream's configs."""
     trees = (tree for path in files_matching(folder, "configuration_*.py") if (tree := _tree(path)) is not None)
     found = set[str]()
     for node in (node for tree in trees for node in within(tree, ast.AnnAssign, ast.Attribute)):
@@ -256,7 +256,7 @@ def _settings_in(folder: Path) -> frozenset[str]:
 
 
 def _altered(one: Clones, upstream: Upstream) -> Iterator[CloneEdit]:
-    """Statements that no clone has, each with the first clone that says something else."""
+    """Yield statements that no clone has, each with the first clone that says something else."""
     found: dict[int, CloneEdit] = {}
     for other, pair in one.differing:
         for kind, here, there, what in _differing(one, pair):
@@ -294,7 +294,7 @@ def _other_config(here: Statement, there: Statement, settings: frozenset[str]) -
 
 
 def _left_out(one: Clones) -> Iterator[CloneEdit]:
-    """Statements that change a value, and that most of the clones have which are alike almost throughout.
+    """Yield statements that change a value, and that most of the clones have which are alike almost throughout.
 
     One that calls a function of the clone's file, which this one has not, is about another matter.
     """
@@ -319,7 +319,7 @@ def _helpers(path: Path) -> set[str]:
 
 
 def _in_place(function: Function, indexes: Sequence[CloneIndex], upstream: Upstream) -> Iterator[CloneEdit]:
-    """Statements that differ by one small edit from what stands in their place everywhere else."""
+    """Yield statements that differ by one small edit from what stands in their place everywhere else."""
     for number, line in enumerate(function.statements):
         if any(index.has(line.code, function.home) for index in indexes):
             continue
@@ -333,7 +333,7 @@ def _in_place(function: Function, indexes: Sequence[CloneIndex], upstream: Upstr
 
 
 def _only_edit(here: Statement, there: Statement, other: Function) -> Edit | None:
-    """The one small edit between two statements; None if there are several, or larger ones."""
+    """Return the one small edit between two statements; None if there are several, or larger ones."""
     diff = TreeDiff(names_known(other.node), {})
     raw = next(diff.edits(here.node, there.node), False)
     found = list(diff.edits(here.normal, there.normal)) if raw is not False else []

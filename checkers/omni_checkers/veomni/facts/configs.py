@@ -29,7 +29,8 @@ class ConfigRecord(Record):
         self._defined = _defined(cls.source, cls.name)
 
     def attribute(self, name: str) -> Value:
-        """The value of an attribute, through its aliases; a record for a config inside, Opaque where it is not known.
+        """Return the value of an attribute, through its aliases; a record for a config inside, Opaque where it is not
+        known.
 
         Raises:
             KeyError: neither the config class nor its bases define it.
@@ -54,12 +55,12 @@ class ModelRecord(Record):
         super().__init__("model", {"config": ConfigRecord(config, values)})
 
     def attribute(self, name: str) -> Value:
-        """The config; Opaque for everything else, as a model may have any attribute."""
+        """Return the config; Opaque for everything else, as a model may have any attribute."""
         return self.attributes.get(name, Opaque(f"model.{name}"))
 
 
 def nested_text_configs(cls: ConfigClass) -> Iterator[ConfigClass]:
-    """The text configs inside a config, however deep."""
+    """Yield the text configs inside a config, however deep."""
     for name, written in cls.sub_configs.items():
         inner = sub_config(cls, written)
         if inner is None or inner.name == cls.name:
@@ -72,7 +73,7 @@ def nested_text_configs(cls: ConfigClass) -> Iterator[ConfigClass]:
 
 @lru_cache(maxsize=64)
 def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
-    """Methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
+    """Return methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
     cls = ClassRef(source, source.classes[class_name])
     return frozenset(name for one in cls.mro if isinstance(one, ClassRef) for name in _own(one.node))
 

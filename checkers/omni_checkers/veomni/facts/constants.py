@@ -16,7 +16,7 @@ _CONSTANTS = (str, int, float, tuple, list, dict, set, frozenset, re.Pattern)
 
 
 def veomni_package(model_dir: ModelDir) -> Path | None:
-    """The VeOmni that a model belongs to: its own checkout, or the installed one; None if there is none."""
+    """Return the VeOmni that a model belongs to: its own checkout, or the installed one; None if there is none."""
     if model_dir.style == "in-tree":
         return model_dir.sys_path / "veomni"
     return installed_package()
@@ -24,20 +24,20 @@ def veomni_package(model_dir: ModelDir) -> Path | None:
 
 @cache
 def installed_package() -> Path | None:
-    """The directory of the installed VeOmni; None if it is not installed."""
+    """Return the directory of the installed VeOmni; None if it is not installed."""
     spec = importlib.util.find_spec("veomni")
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
 @lru_cache(maxsize=16)
 def package_texts(package: Path) -> dict[Path, str]:
-    """The texts of a package's files, by their resolved paths."""
+    """Return the texts of a package's files, by their resolved paths."""
     return {path.resolve(): read_text(path) for path in files_matching(package, "**/*.py")}
 
 
 @lru_cache(maxsize=256)
 def constant(package: Path, name: str) -> Any:
-    """The value of a top-level constant of VeOmni, such as a compiled pattern; None for everything else."""
+    """Return the value of a top-level constant of VeOmni, such as a compiled pattern; None for everything else."""
     module_name, _, leaf = name.rpartition(".")
     for place in (package, installed_package()):
         program = package_program(place, "veomni") if place is not None else None
@@ -59,12 +59,12 @@ def _value(program: Program, module: Module, leaf: str) -> Any:
 
 @lru_cache(maxsize=64)
 def package_program(package: Path, name: str) -> Program:
-    """An installed package, read on demand."""
+    """Return an installed package, read on demand."""
     return Program(package, name, cache(_tree))
 
 
 def _tree(path: Path) -> ast.Module | None:
-    """The tree of a file that is imported, and not judged; whether it compiles is not asked."""
+    """Return the tree of a file that is imported, and not judged; whether it compiles is not asked."""
     try:
         return parse_file(path)[1]
     except (OSError, SyntaxError, UnicodeDecodeError):

@@ -45,7 +45,7 @@ class Factory:
 
 @fact
 def converter_classes(program: Program, files: dict[Path, File]) -> list[ConverterClass]:
-    """Every converter class outside the generated files."""
+    """Return every converter class outside the generated files."""
     found = []
     for path, file in files.items():
         if "generated" in path.relative_to(program.root).parts[:-1] or file.tree is None:
@@ -63,7 +63,7 @@ def converter_classes(program: Program, files: dict[Path, File]) -> list[Convert
 def _methods(
     node: ast.ClassDef, local: dict[str, ast.ClassDef], below: tuple[ast.ClassDef, ...] = ()
 ) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The methods of a class after those of its bases in the file; `below` are the classes that lead here."""
+    """Yield the methods of a class after those of its bases in the file; `below` are the classes that lead here."""
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in local and local[base.id] not in (*below, node):
             yield from _methods(local[base.id], local, (*below, node))
@@ -74,7 +74,7 @@ def _methods(
 
 @fact
 def factories(returned: list[Returned]) -> list[Factory]:
-    """The factory of every returned class that carries one."""
+    """Return the factory of every returned class that carries one."""
     found = []
     for item in returned:
         value = item.attached(FACTORY)
@@ -85,7 +85,7 @@ def factories(returned: list[Returned]) -> list[Factory]:
 
 
 def _unwrapped(value: Value) -> tuple[Value, bool]:
-    """The callee below staticmethod and partial, and whether reading it from an instance leaves it as it is."""
+    """Return the callee below staticmethod and partial, and whether reading it from an instance leaves it as it is."""
     if isinstance(value, Call) and value.function == _STATIC and value.args:
         return value.args[0], True
     if isinstance(value, Function) and any(
@@ -109,14 +109,14 @@ class Rehearsal:
         return self.factory.returned.name
 
     def run(self, program: Program, disk: Sequence[tuple[str, Tiny]]) -> Trial:
-        """Feeds the converter tensors; see `run_trial`."""
+        """Feed the converter tensors; see `run_trial`."""
         assert self.experts.config is not None
         return run_trial(program, self.factory.callee, self.experts.config, disk)
 
 
 @fact
 def rehearsals(factories: list[Factory], experts: Experts) -> list[Rehearsal]:
-    """One for every returned class whose recipe says what its converter has to make."""
+    """Return one for every returned class whose recipe says what its converter has to make."""
     found: dict[str, Rehearsal] = {}
     for factory in factories:
         try:

@@ -49,7 +49,7 @@ class Experts:
     _known: dict[Value, StackedExperts] = field(default_factory=dict)
 
     def of(self, value: Value) -> StackedExperts:
-        """The experts of a class of a generated file, or of a class of transformers.
+        """Return the experts of a class of a generated file, or of a class of transformers.
 
         Raises:
             NotApplicable: the class cannot be read; why.
@@ -83,7 +83,7 @@ class Experts:
 
 @fact
 def experts(generated: list[Generated], skeletons: Skeletons, transformers: Library) -> Experts:
-    """The experts of the classes that can be returned."""
+    """Return the experts of the classes that can be returned."""
     return Experts(generated, skeletons, transformers)
 
 
@@ -105,7 +105,7 @@ def _skeleton(class_name: str, cls: ConfigClass | None) -> Skeleton:
 
 
 def _merged(stacked: list[Parameter], transforms: tuple[Transform, ...]) -> str:
-    """The source patterns of the first recipe that merges modules into one of these parameters."""
+    """Return the source patterns of the first recipe that merges modules into one of these parameters."""
     for transform in transforms:
         leaf = transform.targets[0].rpartition(".")[2].removesuffix("$")
         merges = any(operation.name == _MERGE for operation in transform.operations)

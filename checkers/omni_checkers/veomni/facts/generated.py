@@ -17,8 +17,8 @@ from omni_kit.patchgen.header import written_by_omni_kit
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
 from omni_kit.patchgen.loader import read_config
 from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.pysource.equality import same_code, same_statement
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.same import same_code, same_statement
 from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass
 
@@ -72,12 +72,12 @@ class Generated:
         return list(_patched(self))
 
     def config_class(self, class_name: str) -> ConfigClass | None:
-        """The config class of a model class, see `config_of`."""
+        """Return the config class of a model class, see `config_of`."""
         return config_of(self.source, class_name)
 
 
 def exported(item: Generated) -> dict[str, int]:
-    """The names in a literal `__all__`, with their lines."""
+    """Return the names in a literal `__all__`, with their lines."""
     node = item.source.constants.get("__all__")
     elements = node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
     return {e.value: e.lineno for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
@@ -85,7 +85,7 @@ def exported(item: Generated) -> dict[str, int]:
 
 @fact
 def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfigFile]:
-    """Every patch config of the directory, read without running it."""
+    """Return every patch config of the directory, read without running it."""
     found = []
     for path, file in files.items():
         if file.tree is None or "generated" in path.relative_to(program.root).parts:
@@ -99,7 +99,7 @@ def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfig
 def generated(
     program: Program, files: dict[Path, File], patch_configs: list[PatchConfigFile], transformers: Library
 ) -> list[Generated]:
-    """Every generated modeling file."""
+    """Return every generated modeling file."""
     makers = {config.output: config for config in patch_configs if config.output}
     found = []
     for path, file in files.items():
@@ -121,7 +121,7 @@ def generated(
 
 
 def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
-    """The top-level values of a file that are PatchConfig(...)."""
+    """Yield the top-level values of a file that are PatchConfig(...)."""
     parts = file.path.relative_to(program.root).with_suffix("").parts
     module = program.module(".".join([program.name, *parts]))
     if module is None or file.tree is None:
@@ -147,7 +147,7 @@ def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
 
 
 def _layer(file: File) -> PatchConfigFile:
-    """A config that makes none of its own: it continues with another file's, or cannot be read."""
+    """Return a config that makes none of its own: it continues with another file's, or cannot be read."""
     try:
         config = read_config(file.path, Libraries(roots=(package_of(file.path)[0],))).config
     except BadInput:
@@ -175,7 +175,7 @@ def _same(item: Generated, function: ast.FunctionDef, theirs: SourceFile | None,
 
 
 def upstream_function(item: Generated, owner: str, name: str) -> ast.FunctionDef | None:
-    """Upstream's own method, or function where `owner` is empty, of this name; None if it has none."""
+    """Return upstream's own method, or function where `owner` is empty, of this name; None if it has none."""
     theirs = item.theirs
     if theirs is None:
         return None
@@ -183,12 +183,12 @@ def upstream_function(item: Generated, owner: str, name: str) -> ast.FunctionDef
 
 
 def upstream_class_of(item: Generated, name: str) -> ast.ClassDef | None:
-    """Upstream's own class of this name; None if it has none."""
+    """Return upstream's own class of this name; None if it has none."""
     return item.theirs.classes.get(name) if item.theirs is not None else None
 
 
 def upstream_strings(item: Generated) -> set[str]:
-    """Every string in upstream's file."""
+    """Return every string in upstream's file."""
     nodes = within(item.theirs.tree, ast.Constant) if item.theirs is not None else ()
     return {node.value for node in nodes if isinstance(node.value, str)}
 
@@ -204,7 +204,7 @@ def _bare(node: ast.ClassDef) -> list[ast.stmt]:
 
 
 def architectures(generated: list[Generated], key: str | None) -> set[str]:
-    """The model classes that the generated files export for configs of this model_type."""
+    """Return the model classes that the generated files export for configs of this model_type."""
     found = set()
     for item in generated:
         for name in exported(item):

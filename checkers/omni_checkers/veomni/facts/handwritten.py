@@ -32,7 +32,7 @@ def copies(
     overrides: list[Override] | None = None,
     diffusion: Diffusion | None = None,
 ) -> list[Override]:
-    """Every function instead of one of a library, in generated files and in hand-written ones, and those inside;
+    """Return every function instead of one of a library, in generated files and in hand-written ones, and those inside;
     with the library's names for locals that are the same.
 
     Raises:
@@ -46,7 +46,7 @@ def copies(
 
 
 def _inside(one: Override) -> Iterator[Override]:
-    """The functions inside of a function, next to those of the same name inside of the original."""
+    """Yield the functions inside of a function, next to those of the same name inside of the original."""
     ours, theirs = (
         {node.name: node for node in within(side, ast.FunctionDef) if node is not side}
         for side in (one.copy.ours, one.copy.theirs)
@@ -91,7 +91,7 @@ def _of(file: File, source: SourceFile) -> Iterator[Override]:
 
 
 def _of_pipelines(diffusion: Diffusion) -> Iterator[Override]:
-    """Functions and methods that pipelines with the same transformer have, too, under the same name."""
+    """Yield functions and methods that pipelines with the same transformer have, too, under the same name."""
     library, upstream = diffusion.library, diffusion.upstream
     if library is None or upstream is None:
         return
@@ -108,7 +108,7 @@ def _of_pipelines(diffusion: Diffusion) -> Iterator[Override]:
 
 
 def _class(source: SourceFile, name: str) -> tuple[SourceFile, str] | None:
-    """The file of the library that an imported class is defined in, and its name there."""
+    """Return the file of the library that an imported class is defined in, and its name there."""
     imported = source.imports[name]
     if imported.name is None or imported.module.partition(".")[0] != source.library.name:
         return None
@@ -124,7 +124,7 @@ def _class(source: SourceFile, name: str) -> tuple[SourceFile, str] | None:
 def _copied(
     function: ast.FunctionDef, method: str, classes: list[tuple[SourceFile, str]]
 ) -> tuple[str, ClonePair] | None:
-    """The method, of these classes, that most of a function is copied from, and the module that it stands in."""
+    """Return the method, of these classes, that most of a function is copied from, and the module that it stands in."""
     methods = {theirs: home for home, name in classes if (theirs := home.method(name, method)) is not None}
     pairs = [(home.module, ClonePair(function, theirs)) for theirs, home in methods.items()]
     found = [one for one in pairs if one[1].may_be_like(_COPIED)]

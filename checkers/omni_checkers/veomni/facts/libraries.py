@@ -25,12 +25,14 @@ class Libraries:
     roots: dict[str, Program]
 
     def program(self, module: str) -> Program | None:
-        """The innermost known package that a module belongs to."""
+        """Return the innermost known package that a module belongs to."""
         owners = [name for name in self.roots if module == name or module.startswith(f"{name}.")]
         return self.roots[max(owners, key=len)] if owners else None
 
     def definition(self, module_name: str, name: str, hops: int = _HOPS) -> ast.FunctionDef | ast.ClassDef | None:
-        """The function or class that a name of a module means; None if it has several meanings, or is neither."""
+        """Return the function or class that a name of a module means; None if it has several meanings, or is
+        neither.
+        """
         program = self.program(module_name)
         module = program.module(module_name) if program is not None else None
         if program is None or module is None or not module.path.is_file() or not hops:
@@ -62,7 +64,7 @@ class Libraries:
 
 @fact
 def libraries(model_dir: ModelDir, program: Program, transformers: Library) -> Libraries:
-    """The packages that the directory imports from."""
+    """Return the packages that the directory imports from."""
     roots = {"transformers": package_program(transformers.root, "transformers"), program.name: program}
     package = veomni_package(model_dir)
     if package is not None:
@@ -71,7 +73,7 @@ def libraries(model_dir: ModelDir, program: Program, transformers: Library) -> L
 
 
 def _made_by(node: ast.ClassDef) -> ast.FunctionDef:
-    """The constructor that `dataclass` writes."""
+    """Return the constructor that `dataclass` writes."""
     fields = [item for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
     fields = [item for item in fields if "ClassVar" not in ast.unparse(item.annotation) and _in_constructor(item)]
     parameters = [ast.arg("self"), *(ast.arg(item.target.id) for item in fields if isinstance(item.target, ast.Name))]
@@ -81,7 +83,7 @@ def _made_by(node: ast.ClassDef) -> ast.FunctionDef:
 
 
 def _field(value: ast.expr | None) -> dict[str | None, ast.expr] | None:
-    """The keywords of `field(...)`; None for any other value."""
+    """Return the keywords of `field(...)`; None for any other value."""
     if isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2] == "field":
         return {keyword.arg: keyword.value for keyword in value.keywords}
     return None

@@ -27,7 +27,7 @@ Files = dict[Path, File]
 
 
 def model_facts(path: Path) -> tuple[Facts, list[File]]:
-    """The facts about the model directory at `path`, and its files."""
+    """Return the facts about the model directory at `path`, and its files."""
     files = {file: read_file(file) for file in files_matching(path, "**/*.py")}
     facts = Facts({"path": path, "files": files}, facts_in(__package__))
     return facts, list(files.values())
@@ -35,13 +35,13 @@ def model_facts(path: Path) -> tuple[Facts, list[File]]:
 
 @given
 def path() -> Path:
-    """The directory of the model."""
+    """Return the directory of the model."""
     raise NotImplementedError
 
 
 @given
 def files() -> Files:
-    """The Python files of the model."""
+    """Return the Python files of the model."""
     raise NotImplementedError
 
 
@@ -65,7 +65,7 @@ def typed() -> Sequence[Any]:
 
 @fact
 def model_dir(path: Path) -> ModelDir:
-    """The directory with its style, import name and registered keys."""
+    """Return the directory with its style, import name and registered keys."""
     try:
         return find_model_dir(path)
     except BadInput as error:
@@ -74,7 +74,7 @@ def model_dir(path: Path) -> ModelDir:
 
 @fact
 def program(model_dir: ModelDir, files: Files) -> Program:
-    """The directory as a package that can be executed symbolically."""
+    """Return the directory as a package that can be executed symbolically."""
     package = veomni_package(model_dir)
     return Program(
         model_dir.path,
@@ -86,7 +86,7 @@ def program(model_dir: ModelDir, files: Files) -> Program:
 
 @fact
 def transformers(model_dir: ModelDir) -> Library:
-    """The transformers that the model is for.
+    """Return the transformers that the model is for.
 
     Raises:
         NotApplicable: the model was made from another version than the installed one.

@@ -57,7 +57,7 @@ def _around(tree: ast.Module | None, line: int) -> Iterator[tuple[str, ast.stmt]
 
 
 def _fragments(run: Regenerated) -> Iterator[tuple[str, tuple[Fragment, Origin | None]]]:
-    """The name of each definition that the config brings, with its text and the line that registers it."""
+    """Yield the name of each definition that the config brings, with its text and the line that registers it."""
     for applied in run.result.patches:
         if applied.fragment is not None:
             owner = f"{applied.owner_path}." if applied.owner_path else ""
@@ -68,7 +68,9 @@ def _fragments(run: Regenerated) -> Iterator[tuple[str, tuple[Fragment, Origin |
 
 
 def _line_in(fragment: Fragment, item: Generated, node: ast.stmt, line: int) -> int:
-    """The line of the config that says the same, nearest to where it should be; else the one where it should be."""
+    """Return the line of the config that says the same, nearest to where it should be; else the one where it
+    should be.
+    """
     lines = parse_file(fragment.path)[0].split("\n")
     first = fragment.line
     while not lines[first - 1].lstrip().startswith(("def ", "class ", "async ")) and first < len(lines):

@@ -104,7 +104,7 @@ class Override:
         return any(one.code not in self.copy.codes[1] or _called(one.node) & patched for one in made)
 
     def mentions(self) -> set[str]:
-        """The attributes, names and strings in it, and in the functions and own methods that it calls."""
+        """Return the attributes, names and strings in it, and in the functions and own methods that it calls."""
         found: set[str] = set()
         todo, seen = [(self.owner, self.copy.ours)], set[ast.FunctionDef]()
         while todo:
@@ -123,7 +123,7 @@ class Override:
 
 @fact
 def overrides(generated: list[Generated]) -> list[Override]:
-    """Every function that differs from the one of upstream that it replaces."""
+    """Return every function that differs from the one of upstream that it replaces."""
     found = [
         Override(item, owner, ClonePair(function, theirs))
         for item in generated
@@ -136,7 +136,7 @@ def overrides(generated: list[Generated]) -> list[Override]:
 
 
 def settings_of(override: Override) -> Iterator[tuple[str, frozenset[str]]]:
-    """The attributes of upstream's class that hold settings, each with the names by which they can be read, too.
+    """Yield the attributes of upstream's class that hold settings, each with the names by which they can be read, too.
 
     A setting comes from the config, from an argument that may be left out, or from other settings by arithmetic. A size
     that the shapes of parameters show is none.
@@ -161,13 +161,13 @@ def _settled(value: ast.expr, optional: set[str]) -> bool:
 
 
 def _optional(function: ast.FunctionDef) -> set[str]:
-    """The parameters that have a default."""
+    """Return the parameters that have a default."""
     placed = [argument.arg for argument in function.args.args]
     return set(placed[len(placed) - len(function.args.defaults) :]) if function.args.defaults else set()
 
 
 def _shapes(call: ast.Call) -> set[str]:
-    """The attributes that a module or a tensor is made with, by their place: its shape."""
+    """Return the attributes that a module or a tensor is made with, by their place: its shape."""
     made = (dotted(call.func) or "").partition(".")[0] in {"nn", "torch"}
     return {n.attr for arg in call.args for n in walked(arg) if isinstance(n, ast.Attribute)} if made else set()
 

@@ -59,7 +59,7 @@ class Skeletons:
     _known: dict[tuple[Path, str], Skeleton | str] = field(default_factory=dict)
 
     def of(self, generated: Generated, class_name: str) -> Skeleton:
-        """The parameters of a class.
+        """Return the parameters of a class.
 
         Raises:
             NotApplicable: they cannot be read; why.
@@ -89,7 +89,7 @@ class Skeletons:
 
 @fact
 def skeletons(path: Path) -> Skeletons:
-    """The parameters of the generated classes."""
+    """Return the parameters of the generated classes."""
     toy = path / "toy_config.json"
     try:
         return Skeletons(read_json(toy) if toy.is_file() else {})
@@ -99,7 +99,7 @@ def skeletons(path: Path) -> Skeletons:
 
 @fact
 def plans(program: Program, generated: list[Generated]) -> list[ShardingPlan]:
-    """The plan of every generated class that has one of its own."""
+    """Return the plan of every generated class that has one of its own."""
     found = [
         _plan(program, file, name)
         for file in generated

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
+from omni_kit.pysource.equality import same_statement
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.same import same_statement
 
 if TYPE_CHECKING:
     from omni_kit.patchgen import ConfigResult
@@ -31,7 +31,7 @@ class Regenerated:
 
 @fact
 def regenerated(patch_configs: list[PatchConfigFile], transformers: Library) -> list[Regenerated]:
-    """Every patch config, read and generated in memory; nothing of it is run."""
+    """Return every patch config, read and generated in memory; nothing of it is run."""
     from omni_kit.patchgen import draft_configs
 
     if not patch_configs:
@@ -41,7 +41,7 @@ def regenerated(patch_configs: list[PatchConfigFile], transformers: Library) -> 
 
 
 def difference(config: PatchConfigFile, item: Generated, result: "ConfigResult") -> "Difference | None":
-    """The first place where a generated file is not what its config makes; None when it is."""
+    """Return the first place where a generated file is not what its config makes; None when it is."""
     from omni_kit.patchgen import finish
     from omni_kit.patchgen.staleness import Difference, GeneratedFile, code_difference, diff_difference
 
@@ -109,7 +109,7 @@ def _strings(item: Generated) -> Iterator[str]:
 
 
 def _statements(body: list[ast.stmt], gone: Container[_Alias] = ()) -> Iterator[_Statement]:
-    """The statements, with each run of imports as the set of what it imports."""
+    """Yield the statements, with each run of imports as the set of what it imports."""
     for imports, run in groupby(body, lambda node: isinstance(node, (ast.Import, ast.ImportFrom))):
         if not imports:
             yield from run

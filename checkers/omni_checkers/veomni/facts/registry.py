@@ -93,7 +93,7 @@ class Returned:
 
 @fact
 def registrations(program: Program) -> list[Registration]:
-    """Everything that importing the directory registers, on any path."""
+    """Return everything that importing the directory registers, on any path."""
     found: dict[tuple[str, str | None, int], Registration] = {}
 
     def run(oracle: Oracle) -> None:
@@ -107,7 +107,7 @@ def registrations(program: Program) -> list[Registration]:
 
 @fact
 def returned(program: Program, registrations: list[Registration]) -> list[Returned]:
-    """Every path through every register function of a modeling class that ends in a return."""
+    """Return every path through every register function of a modeling class that ends in a return."""
     found = []
     for registration in registrations:
         if registration.registry == MODELING and isinstance(registration.function, Function):
@@ -119,7 +119,7 @@ def returned(program: Program, registrations: list[Registration]) -> list[Return
 
 
 def dispatch(program: Program, registration: Registration, architecture: Value) -> Iterator[Returned]:
-    """Every path through a register function that is called with this architecture, those that raise included."""
+    """Yield every path through a register function that is called with this architecture, those that raise included."""
 
     def run(oracle: Oracle) -> Returned:
         evaluator = _imported(program, oracle)
@@ -131,7 +131,7 @@ def dispatch(program: Program, registration: Registration, architecture: Value) 
 
 
 def imported_modules(program: Program) -> dict[str, int]:
-    """The modules of the package that importing it imports, on any path, with the line of the import."""
+    """Return the modules of the package that importing it imports, on any path, with the line of the import."""
     found: dict[str, int] = {}
     for evaluator in _explored(lambda oracle: _imported(program, oracle)):
         found |= evaluator.imports
@@ -159,7 +159,7 @@ class _Importing(Evaluator):
         return super().run_module(module)
 
     def _run_packages(self, name: str) -> None:
-        """Executes a package, and those around it, the outermost first."""
+        """Execute a package, and those around it, the outermost first."""
         parts = name.split(".")
         for length in range(1, len(parts) + 1):
             inner = self.program.module(".".join(parts[:length]))

@@ -32,7 +32,7 @@ _OTHER_WIDTH = 7
 
 
 def _values(cls: ConfigClass) -> dict[str, Value]:
-    """The sizes of a small config; of several widths that a class has, only the first is that of its experts."""
+    """Return the sizes of a small config; of several widths that a class has, only the first is that of its experts."""
     widths = [name for name in EXPERT_WIDTHS if name in cls.defaults]
     others = dict.fromkeys(widths[1:], _OTHER_WIDTH)
     sizes = dict.fromkeys(EXPERT_COUNTS, EXPERTS) | dict.fromkeys(EXPERT_WIDTHS, WIDTH) | others
@@ -60,7 +60,7 @@ class Case:
 
 
 def cases(parameters: Sequence[str], transforms: Sequence[Transform]) -> list[Case]:
-    """The cases of a recipe for stacked parameters; none if the recipe does what is not known for sure."""
+    """Return the cases of a recipe for stacked parameters; none if the recipe does what is not known for sure."""
     renamings = [transform for transform in transforms if not transform.converts]
     found: dict[str, Case] = {}
     for parameter in parameters:
@@ -94,7 +94,7 @@ def _case(parameter: str, transform: Transform) -> Case | None:
 
 
 def _plain(pattern: str) -> str:
-    """A pattern of keys without anchors; empty for one that is a real regular expression."""
+    """Return a pattern of keys without anchors; empty for one that is a real regular expression."""
     text = pattern.removesuffix("$").removeprefix("^")
     return text if text.count("*") <= 1 and text.translate(_NAMES).isalnum() else ""
 
@@ -139,7 +139,7 @@ class Trial:
 
 
 def run_trial(program: Program, factory: Value, config: ConfigClass, disk: Sequence[tuple[str, Tiny]]) -> Trial:
-    """Makes a converter for a small config and feeds it tensors in this order.
+    """Make a converter for a small config and feed it tensors in this order.
 
     Raises:
         NotApplicable: what it does depends on something that is not known.

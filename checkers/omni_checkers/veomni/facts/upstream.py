@@ -17,7 +17,9 @@ _CONFIG_CLASS = re.compile(r"^class (\w+)\(", re.MULTILINE)
 
 
 def config_of(source: SourceFile, class_name: str) -> ConfigClass | None:
-    """The config class of a model class: `config_class`, else the annotation of `config`; None if neither says."""
+    """Return the config class of a model class: `config_class`, else the annotation of `config`; None if
+    neither says.
+    """
     for node in source.lineage(class_name):
         for name in config_names(node):
             found = source.resolve_class(name) or _from_the_top(source, name)
@@ -28,7 +30,7 @@ def config_of(source: SourceFile, class_name: str) -> ConfigClass | None:
 
 
 def _from_the_top(source: SourceFile, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
-    """A config class that is imported from the library itself, which loads its parts lazily."""
+    """Return a config class that is imported from the library itself, which loads its parts lazily."""
     imported = source.imports.get(name)
     if imported is None or imported.module != source.library.name or imported.name is None:
         return None

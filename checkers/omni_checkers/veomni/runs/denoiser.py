@@ -47,7 +47,7 @@ def _tried(key: str, upstream: Any) -> Iterator[str]:
 
 
 def _without_argument(key: str) -> Iterator[str]:
-    """The trainer asks for both classes of the condition model without an argument."""
+    """Yield the trainer asks for both classes of the condition model without an argument."""
     from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
 
     for registry in (MODEL_CONFIG_REGISTRY, MODELING_REGISTRY):

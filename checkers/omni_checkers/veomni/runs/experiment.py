@@ -56,7 +56,7 @@ def _call(function: Any, key: str, architecture: str | None, model: Mapping[str,
 
 
 def _build(cls: Any, key: str, model: Mapping[str, Any], facts: dict[str, Any]) -> str:
-    """Builds a class on meta from the toy config; returns why that failed, or nothing."""
+    """Build a class on meta from the toy config; return why that failed, or nothing."""
     import torch
 
     try:
@@ -90,7 +90,7 @@ def _faults(made: Any) -> list[tuple[str, str]]:
 
 
 def _hub_names(name: str, config: Any) -> list[str]:
-    """The keys on the hub of a class with this config, as transformers declares them."""
+    """Return the keys on the hub of a class with this config, as transformers declares them."""
     from omni_kit.layout.expected import expected_checkpoint
     from omni_kit.pysource.library import find_library
     from omni_kit.upstream.transformers.configs import ModelConfig, config_class
@@ -105,7 +105,7 @@ def _hub_names(name: str, config: Any) -> list[str]:
 
 
 def _config(key: str, model: Mapping[str, Any]) -> Any:
-    """The toy config next to the model, else a toy of the defaults of the registered type."""
+    """Return the toy config next to the model, else a toy of the defaults of the registered type."""
     from transformers import CONFIG_MAPPING
     from veomni.models.loader import MODEL_CONFIG_REGISTRY
 
@@ -122,7 +122,7 @@ def _config(key: str, model: Mapping[str, Any]) -> Any:
 
 
 def _parts(config: Any) -> Iterator[Any]:
-    """A config, and all configs inside it."""
+    """Yield a config, and all configs inside it."""
     if config is None:
         return
     yield config

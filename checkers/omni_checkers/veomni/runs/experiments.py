@@ -13,7 +13,7 @@ from omni_checkers.veomni.facts.diffusion import diffusion
 from omni_checkers.veomni.facts.generated import architectures, generated
 from omni_checkers.veomni.facts.model import imported, loaded, model_facts, typed
 from omni_checkers.veomni.runs.experiment import NOTHING
-from omni_checkers.veomni.runs.typed import typed_facts
+from omni_checkers.veomni.runs.type_checks import typed_facts
 from omni_kit.errors import MissingRequirement, OmniKitError
 from omni_kit.isolation.requests import prepare, run_workers
 from omni_kit.isolation.worker import StepError
@@ -66,7 +66,7 @@ def begin(paths: Sequence[Path]) -> None:
 
 
 def _root(model: ModelDir) -> Path | None:
-    """The checkout that has to come first on the path; None for plugins, which share the installed VeOmni."""
+    """Return the checkout that has to come first on the path; None for plugins, which share the installed VeOmni."""
     return model.sys_path if model.style == "in-tree" else None
 
 
@@ -113,7 +113,7 @@ def _described(model: ModelDir) -> dict[str, Any]:
 
 
 def _sides(facts: Facts) -> dict[str, str]:
-    """The keys of the two sides of a diffusion model, and the class of diffusers; nothing for other models."""
+    """Return the keys of the two sides of a diffusion model, and the class of diffusers; nothing for other models."""
     try:
         found = facts.value(diffusion)
     except NotApplicable:

@@ -11,7 +11,7 @@ FILE = "attention.json"
 
 
 def save_calls(calls: AttentionCalls, directory: Path) -> None:
-    """Writes what was recorded."""
+    """Write what was recorded."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / FILE).write_text(json.dumps(calls), encoding="utf-8")
 

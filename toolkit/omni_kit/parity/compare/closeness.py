@@ -11,7 +11,9 @@ _K1, _K2 = 0.01, 0.03  # Wang et al., Image quality assessment: from error visib
 
 
 def closeness(reference: Mapping[str, torch.Tensor], candidate: Mapping[str, torch.Tensor]) -> str:
-    """The worst PSNR and SSIM of all pictures, each [rows, columns, 3], as the end of a sentence; empty without any."""
+    """Return the worst PSNR and SSIM of all pictures, each [rows, columns, 3], as the end of a sentence; empty without
+    any.
+    """
     pairs = [(one, candidate[name]) for name, one in reference.items() if name in candidate]
     pairs = [(one.float(), other.float()) for one, other in pairs if one.shape == other.shape]
     if not pairs:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omni_kit.counting import counted
 from omni_kit.parity.report.report import Worst
+from omni_kit.plurals import counted
 
 
 class NothingToCompare(Exception):
@@ -46,7 +46,7 @@ class Comparison:
         return bool(self.worst) and self.unsteady == len(self.worst) and not (self.missing or self.unexpected)
 
     def absorb(self, other: "Comparison") -> None:
-        """Adds another group: the largest difference counts, of wrong tensors where there are any."""
+        """Add another group: the largest difference counts, of wrong tensors where there are any."""
         if (bool(other.worst), other.max_rel) >= (bool(self.worst), self.max_rel):
             self.max_rel, self.tolerance = other.max_rel, other.tolerance
         self.compared += other.compared
@@ -83,13 +83,13 @@ class Comparison:
 
 
 def listed(names: Sequence[str], limit: int = 4) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def compare_shapes(reference: Mapping[str, Sequence[int]], candidate: Mapping[str, Sequence[int]]) -> Comparison:
-    """Names and shapes; a tensor of another shape is among `worst`."""
+    """Return names and shapes; a tensor of another shape is among `worst`."""
     result = names_compared(list(reference), list(candidate))
     for name in (name for name in reference if name in candidate):
         if list(reference[name]) != list(candidate[name]):

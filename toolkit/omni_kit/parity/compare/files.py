@@ -21,7 +21,7 @@ _LONGEST_JSON = 1 << 26  # bytes
 
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
-    """Writes tensors to a file, each with storage of its own, so that ties do not matter."""
+    """Write tensors to a file, each with storage of its own, so that ties do not matter."""
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file({name: _storable(tensor).cpu().clone().contiguous() for name, tensor in tensors.items()}, file)
 
@@ -33,7 +33,7 @@ def _storable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def load_tensors(file: Path) -> Tensors:
-    """Every tensor of a file that `save_tensors` wrote.
+    """Return every tensor of a file that `save_tensors` wrote.
 
     Raises:
         StepError: it is missing or damaged, is not a file, or a link leads there: the writer would choose what is read.
@@ -119,7 +119,7 @@ def same_bytes(one: Path, other: Path) -> bool:
 
 
 def state_of(model: torch.nn.Module) -> Tensors:
-    """Parameters and persistent buffers, tied ones under each of their names."""
+    """Return parameters and persistent buffers, tied ones under each of their names."""
     return {name: tensor for name, tensor in model.state_dict().items() if isinstance(tensor, torch.Tensor)}
 
 

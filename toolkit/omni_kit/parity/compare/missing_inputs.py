@@ -10,7 +10,7 @@ from omni_kit.parity.compare.trace import ModuleCall, fits
 
 
 def lacking(replay: Compared, call: ModuleCall) -> list[str]:
-    """The tensors that went into upstream's module and, in their size, did not go into the candidate's.
+    """Return the tensors that went into upstream's module and, in their size, did not go into the candidate's.
 
     A whole model is called by nobody who could withhold something.
     """
@@ -27,7 +27,7 @@ def lacking(replay: Compared, call: ModuleCall) -> list[str]:
 
 
 def caller_at_fault(replay: Compared, blame: Blame, completed: Compared, free: Compared) -> Blame:
-    """The module that withholds something, if `blame` is right once it has it; else `blame`.
+    """Return the module that withholds something, if `blame` is right once it has it; else `blame`.
 
     Args:
         completed: a replay in which every module was also given what it lacks.

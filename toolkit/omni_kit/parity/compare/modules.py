@@ -45,7 +45,7 @@ class Compared:
         self._gradient_floor = _FLOOR * max((float(tensor.abs().max()) for tensor in gradients), default=0.0)
 
     def partner(self, call: ModuleCall) -> int | None:
-        """The number of the reference's call that belongs to a candidate's."""
+        """Return the number of the reference's call that belongs to a candidate's."""
         return self.pairs.get((call.module, call.occurrence))
 
     def same(self, call: ModuleCall) -> ModuleCall:
@@ -53,13 +53,13 @@ class Compared:
         return next(c for c in self.candidate.calls if (c.module, c.occurrence) == (call.module, call.occurrence))
 
     def paired_around(self, call: ModuleCall) -> ModuleCall:
-        """The nearest module with a partner: what happens in one without is the work of the one around it."""
+        """Return the nearest module with a partner: what happens in one without is the work of the one around it."""
         while self.partner(call) is None and call.parent >= 0:
             call = self.candidate.calls[call.parent]
         return call
 
     def error(self, call: ModuleCall, side: str) -> float:
-        """The largest relative error among the tensors that both sides have in the same size; 0 without any.
+        """Return the largest relative error among the tensors that both sides have in the same size; 0 without any.
 
         Args:
             side: "in", "out", "grad_in" or "grad_out".
@@ -96,7 +96,7 @@ class Compared:
         return True
 
     def lost_gradients(self, call: ModuleCall, side: str) -> list[str]:
-        """The tensors of a call that get a gradient upstream, not zero everywhere, and none in the candidate."""
+        """Return the tensors of a call that get a gradient upstream, not zero everywhere, and none in the candidate."""
         number = self.partner(call)
         upstream = {name: self.reference.tensors.get(f"{number}.{side}.{name}") for name in names_of(call, side)}
         fed = [name for name, gradient in upstream.items() if gradient is not None and bool(gradient.any())]
@@ -104,7 +104,7 @@ class Compared:
 
 
 def names_of(call: ModuleCall, side: str) -> Sequence[str]:
-    """The tensors that go in, or come out."""
+    """Return the tensors that go in, or come out."""
     return call.inputs if side.endswith("in") else call.outputs
 
 
@@ -123,7 +123,9 @@ def relative_error(reference: torch.Tensor, candidate: torch.Tensor, mask: torch
 
 
 def without_padding(tensor: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The tokens that count, of a tensor whose first axes are [batch, length] or their product; others as they are."""
+    """Return the tokens that count, of a tensor whose first axes are [batch, length] or their product; others as they
+    are.
+    """
     if tensor.shape[:2] == mask.shape:
         return tensor[mask]
     if tensor.dim() and tensor.shape[0] == mask.numel():
@@ -132,7 +134,7 @@ def without_padding(tensor: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def first_forward(replay: Compared, free: Compared, tolerance: float = FLOAT32_TOLERANCE) -> Blame | None:
-    """The first module that adds error although everything before it was put right.
+    """Return the first module that adds error although everything before it was put right.
 
     A module whose output is right when the candidate runs freely is excused, with all its parts: it goes another way
     to the same result. So may a module with a fault somewhere in it. If all that speaks against it is that it passes on
@@ -161,7 +163,7 @@ def _spoils(free: Compared, call: ModuleCall, tolerance: float) -> bool:
 
 
 def _blames(replay: Compared, free: Compared, tolerance: float) -> Iterator[Blame]:
-    """Every module that adds error, in order, those that are excused left out."""
+    """Yield every module that adds error, in order, those that are excused left out."""
     calls = replay.candidate.calls
     excused: set[int] = set()
     for kind, number in replay.candidate.events:
@@ -181,7 +183,7 @@ def _blames(replay: Compared, free: Compared, tolerance: float) -> Iterator[Blam
 
 
 def first_backward(free: Compared, tolerance: float, sound: Collection[str] = ()) -> Blame | None:
-    """The first module, in the order of the backward pass, to change or lose a gradient that came to it right.
+    """Return the first module, in the order of the backward pass, to change or lose a gradient that came to it right.
 
     Args:
         sound: parameters whose gradients are right; a module that has such ones alone was given what it should be,
@@ -210,7 +212,7 @@ def first_backward(free: Compared, tolerance: float, sound: Collection[str] = ()
 
 
 def owner(free: Compared, parameters: Sequence[str]) -> Blame | None:
-    """The module, last in the model, that holds one of the parameters whose gradients are wrong."""
+    """Return the module, last in the model, that holds one of the parameters whose gradients are wrong."""
     holders = [
         call
         for name in parameters

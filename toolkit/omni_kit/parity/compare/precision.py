@@ -176,7 +176,9 @@ class Replays:
                     yield found
 
     def _three(self, number: int, numbers: list[int | None], name: str) -> Three | None:
-        """One tensor of a call on all sides, as "out.NAME"; None if a side lacks it or it has no finite numbers."""
+        """Return one tensor of a call on all sides, as "out.NAME"; None if a side lacks it or it has no finite
+        numbers.
+        """
         exact = self._exact.tensors.get(f"{number}.{name}")
         if exact is None or not exact.is_floating_point() or not exact.numel() or not bool(exact.isfinite().all()):
             return None

@@ -65,7 +65,7 @@ class Recording:
     tensors: Tensors = field(default_factory=dict)
 
     def save(self, directory: Path) -> None:
-        """Writes the calls as JSON and the tensors as safetensors into a directory."""
+        """Write the calls as JSON and the tensors as safetensors into a directory."""
         directory.mkdir(parents=True, exist_ok=True)
         save_tensors(self.tensors, directory / "trace.safetensors")
         index = {"calls": [asdict(call) for call in self.calls], "events": self.events}
@@ -91,7 +91,7 @@ class Recording:
 def recorded(
     model: nn.Module, script: "Script | None" = None, *, counted: bool = False, always: bool = False
 ) -> Iterator[Recording]:
-    """Records every module call below `model` while gradients are enabled.
+    """Record every module call below `model` while gradients are enabled.
 
     Args:
         script: a recording to replay; None lets the model run freely.
@@ -122,7 +122,7 @@ class Script:
     complete: bool = False
 
     def completed(self, call: ModuleCall, module: nn.Module, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call with those recorded ones added that it lacks and that its forward takes."""
+        """Return the arguments of a call with those recorded ones added that it lacks and that its forward takes."""
         number = self.pairs.get((call.module, call.occurrence))
         if not self.complete or number is None or call.parent < 0:
             return given
@@ -137,7 +137,7 @@ class Script:
         return given
 
     def replace(self, call: ModuleCall, side: str, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """The recorded tensor instead of `tensor`, or `tensor` if there is none of its size."""
+        """Return the recorded tensor instead of `tensor`, or `tensor` if there is none of its size."""
         number = self.pairs.get((call.module, call.occurrence))
         recorded = self.recording.tensors.get(f"{number}.{side}.{name}")
         if recorded is None or not fits(recorded.shape, tensor.shape):
@@ -157,7 +157,7 @@ def _with(value: Any, path: list[str], tensor: torch.Tensor) -> Any:
 
 
 def _in_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Another dtype, in which what was finite stays finite: a mask holds the lowest number of its own dtype."""
+    """Return another dtype, in which what was finite stays finite: a mask holds the lowest number of its own dtype."""
     if not dtype.is_floating_point or tensor.dtype == dtype:
         return tensor.to(dtype)
     limits = torch.finfo(dtype)
@@ -219,7 +219,7 @@ class _Recorder:
         return wrapped[""]
 
     def _note(self, call: ModuleCall, side: str, path: str, tensor: torch.Tensor) -> torch.Tensor:
-        """Writes a tensor down; returns what continues in its place."""
+        """Write a tensor down; return what continues in its place."""
         self._noting = True
         try:
             return self._noted(call, side, path, tensor)
@@ -261,7 +261,7 @@ def _argument_names(module: nn.Module, args: tuple[Any, ...]) -> list[str]:
 
 
 def _map_tensors(value: Any, change: Any, path: str = "") -> Any:
-    """A copy of nested tuples, lists and dicts with every tensor changed; other objects stay as they are."""
+    """Return a copy of nested tuples, lists and dicts with every tensor changed; other objects stay as they are."""
     if isinstance(value, torch.Tensor):
         return change(path, value)
     if isinstance(value, dict):
@@ -274,7 +274,7 @@ def _map_tensors(value: Any, change: Any, path: str = "") -> Any:
 
 
 def _refilled(value: Any, items: dict[str, Any]) -> Any:
-    """A model output with other tensors in it; fields that are None are no items and stay."""
+    """Return a model output with other tensors in it; fields that are None are no items and stay."""
     for key, item in items.items():
         value[key] = item
     return value

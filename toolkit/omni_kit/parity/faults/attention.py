@@ -39,7 +39,7 @@ def _keys_not_rotated(right: Any, function: Any, *given: Any, **named: Any) -> A
 
 
 def _half_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
-    """Only the first half of each head, as a model with partial rotary positions has it."""
+    """Return only the first half of each head, as a model with partial rotary positions has it."""
     rotated = right if isinstance(right, tuple) else (right,)
     if len(rotated) > len(given) or any(not isinstance(r, torch.Tensor) for r in rotated):
         return INAPPLICABLE
@@ -51,7 +51,7 @@ def _half_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
 
 
 def _wholly_rotated(right: Any, function: Any, *given: Any, **named: Any) -> Any:
-    """The angles of the rotated part, repeated over the whole head."""
+    """Return the angles of the rotated part, repeated over the whole head."""
     if len(given) < 4 or not all(isinstance(g, torch.Tensor) for g in given[:4]):
         return INAPPLICABLE
     query, key, cos, sin = given[:4]
@@ -78,7 +78,7 @@ def _heads_in_turn(right: torch.Tensor, function: Any, heads: torch.Tensor, time
 
 
 def _rows_by_pair(weight: torch.Tensor, width: int) -> torch.Tensor:
-    """The rows of each head, first half and second half in turn: the order of the original LLaMA files."""
+    """Return the rows of each head, first half and second half in turn: the order of the original LLaMA files."""
     heads = weight.reshape(-1, 2, width // 2, *weight.shape[1:])
     return heads.transpose(1, 2).reshape(weight.shape)
 
@@ -116,7 +116,7 @@ def _swap(first: str, second: str) -> Callable[[nn.Module], Undo]:
 
 
 def _flag(name: str, expected: type, value: Any) -> StateFault:
-    """An attribute that attention is called with."""
+    """Return an attribute that attention is called with."""
 
     def fits(module: nn.Module) -> bool:
         held = vars(module).get(name)

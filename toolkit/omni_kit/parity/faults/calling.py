@@ -100,7 +100,7 @@ def _ignored_counted(model: Any, called: Arguments) -> None:
 
 
 def _larger(right: Any) -> Any:
-    """A tensor, or all of them by name or in a row, a hundredth larger."""
+    """Return a tensor, or all of them by name or in a row, a hundredth larger."""
     if isinstance(right, Mapping):
         return {name: _larger(one) for name, one in right.items()}
     return [_larger(one) for one in right] if isinstance(right, (list, tuple)) else right * 1.01

@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 
 
 def _parts(module: nn.Module) -> dict[str, nn.Module]:
-    """The parts of a module that hold parameters themselves."""
+    """Return the parts of a module that hold parameters themselves."""
     return {name: part for name, part in module.named_children() if any(True for _ in part.parameters(recurse=False))}
 
 
@@ -35,7 +35,7 @@ def _alike(one: nn.Module, other: nn.Module) -> bool:
 
 
 def _pairs(module: nn.Module, of: Callable[[str, nn.Module], bool]) -> Iterator[Pair]:
-    """The parts of a sort that could be taken for each other."""
+    """Yield the parts of a sort that could be taken for each other."""
     known = {name: part for name, part in _parts(module).items() if of(name, part)}
     for (first, one), (second, other) in combinations(known.items(), 2):
         if _alike(one, other):
@@ -80,7 +80,7 @@ def _chunked(module: nn.Module) -> str:
 
 
 def _halved(module: nn.Module) -> str:
-    """A layer whose answer is twice as wide as what another one takes: a gate next to what it gates."""
+    """Return a layer whose answer is twice as wide as what another one takes: a gate next to what it gates."""
     linear = {name: part for name, part in _parts(module).items() if isinstance(part, nn.Linear)}
     for name, part in linear.items():
         if any(part.out_features == 2 * other.in_features for other in linear.values() if other is not part):
@@ -116,7 +116,7 @@ def _named(module: nn.Module, names: Sequence[str]) -> str:
 
 
 def _rotated(module: nn.Module) -> tuple[str, ...]:
-    """The projections of queries and keys, where their heads are turned by positions."""
+    """Return the projections of queries and keys, where their heads are turned by positions."""
     query, key = _named(module, _QUERY), _named(module, _KEY)
     if not query or not key or not _head_width(module, query):
         return ()
@@ -142,7 +142,7 @@ def _head_width(module: nn.Module, query: str) -> int:
 
 
 def _other_rope(module: nn.Module) -> Undo:
-    """The rows of each head as the other convention of rotary positions has them."""
+    """Return the rows of each head as the other convention of rotary positions has them."""
     names = _rotated(module)
     width = _head_width(module, names[0])
     changes = []

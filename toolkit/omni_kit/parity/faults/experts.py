@@ -25,7 +25,9 @@ _SCALED = 1.01
 
 
 def _gate_up(module: nn.Module) -> torch.Tensor | None:
-    """The stacked gate and up weights: the one of two stacked parameters that is twice as tall as the other is wide."""
+    """Return the stacked gate and up weights: the one of two stacked parameters that is twice as tall as the other is
+    wide.
+    """
     stacked = _stacked(module)
     pairs = ((one, other) for one in stacked for other in stacked if one is not other)
     return next((one for one, other in pairs if one.shape[1] == 2 * other.shape[2]), None)
@@ -49,7 +51,7 @@ def _interleaved(weights: torch.Tensor) -> torch.Tensor:
 
 
 def _stacked(module: nn.Module) -> list[torch.Tensor]:
-    """Weights of several experts in one; a convolution of torch's own has three axes, too."""
+    """Return weights of several experts in one; a convolution of torch's own has three axes, too."""
     if type(module).__module__.startswith("torch."):
         return []
     return [p for p in module._parameters.values() if p is not None and p.dim() == 3 and len(p) > 1]

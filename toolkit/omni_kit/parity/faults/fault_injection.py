@@ -36,7 +36,7 @@ class Place:
         return {**where, "stored": isinstance(self.fault, StateFault) and self.fault.stored, "method": self._method()}
 
     def _method(self) -> tuple[str, int, int] | None:
-        """The file's name, and the first and the last line of the method whose code is changed."""
+        """Return the file's name, and the first and the last line of the method whose code is changed."""
         if self.site is None:
             return None
         code = self.site.function.__code__
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def find_places(model: nn.Module, faults: Sequence[Fault], run: Callable[[], object]) -> list[Place]:
-    """One place for each fault in each piece of code, and in each class of module, in which it fits.
+    """Return one place for each fault in each piece of code, and in each class of module, in which it fits.
 
     Where several modules share the code, the next fault goes to the next of them, so that all depths have their turn.
 
@@ -153,7 +153,7 @@ def planted(model: nn.Module, place: Place) -> Iterator[Outcome]:
 
 
 def _swapped_while_it_runs(module: nn.Module, site: CodeSite, code: CodeType) -> list[Any]:
-    """Other modules of the class run the same function: it has the other code only while this one does."""
+    """Return other modules of the class run the same function: it has the other code only while this one does."""
     own = site.function.__code__
 
     def before(*_: Any) -> None:

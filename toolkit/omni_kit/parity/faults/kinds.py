@@ -74,7 +74,7 @@ def operation(site: CodeSite) -> Callable[[Any, Any], Any] | None:
 
 
 def operands(site: CodeSite) -> tuple[str, str]:
-    """The two operands of a binary site, as text."""
+    """Return the two operands of a binary site, as text."""
     node = site.node
     if isinstance(node, ast.AugAssign):
         return ast.unparse(node.target), ast.unparse(node.value)
@@ -125,7 +125,7 @@ def reads(pattern: str, where: Callable[[CodeSite], bool] = lambda site: True) -
 
 
 def own_parameter(site: CodeSite) -> torch.Tensor | None:
-    """The parameter of the module itself that a value site reads, if it reads one."""
+    """Return the parameter of the module itself that a value site reads, if it reads one."""
     node = site.node
     mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     return site.module._parameters.get(node.attr) if mine and isinstance(node, ast.Attribute) else None
@@ -156,12 +156,12 @@ def has(*names: str) -> Callable[[nn.Module], bool]:
 
 
 def parts(*names: str) -> Callable[[nn.Module], tuple[str, ...]]:
-    """The parts of these names."""
+    """Return the parts of these names."""
     return lambda module: names
 
 
 def set_to(changes: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Undo:
-    """Gives tensors other values in place; returns what gives them their own back."""
+    """Give tensors other values in place; return what gives them their own back."""
     pairs = list(changes)
     kept = [tensor.detach().clone() for tensor, _ in pairs]
     with torch.no_grad():
@@ -183,7 +183,7 @@ def left_as_initialised(weight: torch.Tensor) -> torch.Tensor:
 
 
 def set_attribute(module: nn.Module, name: str, value: Any) -> Undo:
-    """Gives a module another attribute; returns what gives it its own back."""
+    """Give a module another attribute; return what gives it its own back."""
     kept = getattr(module, name)
     setattr(module, name, value)
     return lambda: setattr(module, name, kept)

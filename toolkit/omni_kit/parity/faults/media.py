@@ -17,7 +17,7 @@ def shown(kinds: str) -> tuple[str, ...]:
 
 
 def packed(kinds: str) -> tuple[str, ...]:
-    """The names of the ways of calling in which samples with one of these media are packed."""
+    """Return the names of the ways of calling in which samples with one of these media are packed."""
     return tuple(f"{name}, {Preparation.packed}" for name in _with(kinds))
 
 
@@ -26,7 +26,7 @@ def _with(kinds: str) -> list[str]:
 
 
 def several_packed() -> tuple[str, ...]:
-    """The names of the ways of calling in which several samples are packed into one."""
+    """Return the names of the ways of calling in which several samples are packed into one."""
     return (
         Preparation.packed.value,
         *(f"{name}, {Preparation.packed}" for name, rows in SCENES.items() if len(rows) > 1),
@@ -42,7 +42,7 @@ def _changed(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Calla
 
 
 def _turned(positions: torch.Tensor) -> torch.Tensor:
-    """Rows for columns, where positions have three axes."""
+    """Return rows for columns, where positions have three axes."""
     axes = [axis for axis, size in enumerate(positions.shape) if size == 3]
     if positions.dim() != 3 or not axes:
         return positions

@@ -24,7 +24,7 @@ def _later_lost(right: Any, function: Any, *given: Any, **named: Any) -> Any:
 
 
 def _one_layer_later(layers: Any) -> Any:
-    """The features of a tower's earlier layers, each for the layer of text behind its own."""
+    """Return the features of a tower's earlier layers, each for the layer of text behind its own."""
     if not isinstance(layers, (list, tuple)) or not layers or not isinstance(layers[0], torch.Tensor):
         return INAPPLICABLE
     return [torch.zeros_like(layers[0]), *layers]

@@ -76,7 +76,7 @@ def _own_part(outcome: Outcome, real: _Collective) -> _Collective:
 
 
 def _given(args: tuple[Any, ...], named: Mapping[str, Any], place: int, *names: str) -> Any:
-    """An argument, however it was given."""
+    """Return an argument, however it was given."""
     return args[place] if len(args) > place else next(named[name] for name in names if name in named)
 
 

@@ -56,7 +56,7 @@ class CodeSite:
 
 
 def sites(name: str, module: nn.Module) -> Iterator[CodeSite]:
-    """Every node of the module's own code at which something could go wrong; none for modules of torch itself."""
+    """Yield every node of the module's own code at which something could go wrong; none for modules of torch itself."""
     for function in functions_of(module):
         asked = _asked_about(function)
         for index, node in enumerate(ast.walk(parsed(function))):
@@ -66,7 +66,7 @@ def sites(name: str, module: nn.Module) -> Iterator[CodeSite]:
 
 @cache
 def _asked_about(function: FunctionType) -> frozenset[ast.AST]:
-    """The nodes whose value does not matter: only whether there is one, or of which type and size."""
+    """Return the nodes whose value does not matter: only whether there is one, or of which type and size."""
     found: list[ast.AST] = []
     for node in ast.walk(parsed(function)):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
@@ -77,7 +77,7 @@ def _asked_about(function: FunctionType) -> frozenset[ast.AST]:
 
 
 def functions_of(module: nn.Module) -> list[FunctionType]:
-    """Its forward, and what that uses of the class and of the file, as far as the source can be had."""
+    """Return its forward, and what that uses of the class and of the file, as far as the source can be had."""
     forward = inspect.unwrap(type(module).forward)
     if not isinstance(forward, FunctionType) or forward.__module__.partition(".")[0] == "torch":
         return []
@@ -98,7 +98,7 @@ def _reachable(owner: Any, forward: FunctionType) -> list[FunctionType]:
 
 
 def _named(owner: type, function: FunctionType, node: ast.AST) -> Iterator[FunctionType]:
-    """The function that a name, or an attribute of self, stands for."""
+    """Yield the function that a name, or an attribute of self, stands for."""
     found: object = None
     if isinstance(node, ast.Name):
         found = function.__globals__.get(node.id)
@@ -118,7 +118,7 @@ def _has_source(function: FunctionType) -> bool:
 
 @cache
 def parsed(function: FunctionType) -> Function:
-    """The function's tree, shared and therefore not to be changed."""
+    """Return the function's tree, shared and therefore not to be changed."""
     return _parse(function)
 
 
@@ -151,7 +151,7 @@ def _forms(node: ast.AST) -> Iterator[Form]:
 
 
 def rewritten(site: CodeSite, other: Callable[[ast.expr], ast.expr] | None = None) -> CodeType | None:
-    """The code of the site's function in which the node asks the agent; None if that cannot be compiled alone.
+    """Return the code of the site's function in which the node asks the agent; None if that cannot be compiled alone.
 
     Args:
         other: for an expression, what to compute next to it.

@@ -63,7 +63,7 @@ LAUNCHED_LEVELS = PROCESS_LEVELS | {level.name for level in _ALL if Ability.trai
 
 
 def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = OF_MODELS) -> list[str]:
-    """The levels to run, in the order of the contract, each once.
+    """Return the levels to run, in the order of the contract, each once.
 
     Args:
         levels: as they were asked for; None for the default ones, of those that both sides can run.
@@ -82,7 +82,7 @@ def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = OF_M
 
 
 def judge(name: str, case: "Case") -> LevelResult:
-    """Runs one level.
+    """Run one level.
 
     A step that raised in the candidate is the integration's fault: fail. A step that raised in the reference, died or
     hung says nothing about the integration: error. A step that an earlier level already reported: skip.

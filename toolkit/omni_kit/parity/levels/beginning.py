@@ -39,7 +39,7 @@ def _initialised(case: "Case") -> tuple[list[str], int]:
 
 
 def _dropped(case: "Case") -> tuple[list[str], int]:
-    """Modules that upstream has too, and drops another share in."""
+    """Return modules that upstream has too, and drops another share in."""
     reference, candidate = case.pair.dropped()
     wrong = [
         f"{module or 'the model'} drops {candidate[mode].get(module, [])} instead of {shares.get(module, [])} in {mode}"

@@ -90,7 +90,7 @@ def _eps(dtype: str) -> float:
 
 
 def _measured(case: "Case", dtype: str) -> "tuple[list[Loss], list[Rounding]]":
-    """Modules first, in their order; then answers and gradients."""
+    """Return modules first, in their order; then answers and gradients."""
     from omni_kit.parity.compare.precision import Replays, judged_losses
 
     side = f"candidate/{dtype}"

@@ -40,7 +40,7 @@ class LevelVerdict:
     place: str = ""
 
     def result(self, level: str) -> LevelResult:
-        """The level's line of the report; of a level that fails, figures only where those are what failed."""
+        """Return the level's line of the report; of a level that fails, figures only where those are what failed."""
         if self.skip:
             return LevelResult(level, "skip", self.reason, applicable=False)
         status: Status = "fail" if self.reason else "skip" if self.untested else "pass"
@@ -84,7 +84,7 @@ class Level(ABC):
 
     @abstractmethod
     def judge(self, case: "Case") -> LevelVerdict:
-        """Compares.
+        """Compare.
 
         Raises:
             StepError: a step gave no result.

@@ -24,7 +24,7 @@ class MeshLevel(Level):
 
 
 def judge_trained(case: "Case", trained: "list[Trained] | str") -> LevelVerdict:
-    """The verdict on what training on the meshes of a level gave, or on why there was nothing to train."""
+    """Return the verdict on what training on the meshes of a level gave, or on why there was nothing to train."""
     if isinstance(trained, str):
         return LevelVerdict(Comparison(), trained, skip=True)
     alone, *others = trained
@@ -70,7 +70,7 @@ def _by_ratio(alone: "TrainedStep", measure: "TrainedStep", other: "TrainedStep"
 
 
 def _nudged(gradients: Tensors, case: "Case") -> Tensors:
-    """The gradients moved by what one step in each weight does to those of upstream's model."""
+    """Return the gradients moved by what one step in each weight does to those of upstream's model."""
     exact, nudged = (case.pair.results_of(side, "gradients") for side in ("reference", "reference/nudged"))
     return {
         name: gradient + (nudged[name] - exact[name]) if name in nudged and name in exact else gradient

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.variants import varied
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import Ability, Slot
 from omni_kit.toys.configs.variants import Extent
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.places import Places
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:

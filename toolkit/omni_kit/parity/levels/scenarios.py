@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.backward import Backward
@@ -13,6 +12,7 @@ from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.variants import varied
 from omni_kit.parity.places import Places
 from omni_kit.parity.report.report import ScenarioResult, fields_said, listed
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.configs.variants import Extent
 
@@ -64,7 +64,7 @@ class Scenarios(Level):
 def compared_way(
     case: "Case", called: "ScenarioOutcome", found: Comparison, place: str = "candidate/ways"
 ) -> ScenarioResult:
-    """One way; what is wrong is added to `found` under its name.
+    """Return one way; what is wrong is added to `found` under its name.
 
     Args:
         place: the folder of the candidate's answers.
@@ -91,7 +91,7 @@ def compared_way(
 
 
 def _on_branch(case: "Case", branch: str, lacks: str, found: Comparison) -> ScenarioResult:
-    """All ways of calling what another device would run; those that this device's code fails are left out."""
+    """Return all ways of calling what another device would run; those that this device's code fails are left out."""
     if lacks:
         return ScenarioResult(branch, "refused", f"not tested: its code needs {lacks}")
     here = {one.name for one in case.pair.called() if compared_way(case, one, Comparison()).status == "pass"}

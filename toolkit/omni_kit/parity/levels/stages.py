@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from omni_kit.counting import counted
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.variants import varied
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Stages(Level):
 
 
 def _served(case: "Case", compared: Comparison) -> str:
-    """Another checkpoint of the same pipeline, such as a distilled one; the first stages that diverge."""
+    """Return another checkpoint of the same pipeline, such as a distilled one; the first stages that diverge."""
     one = compared_stages(case, case.evidence.results("outputs"))
     compared.absorb(one)
     return "" if one.ok else _first(one)
@@ -60,7 +60,7 @@ def reference_of(case: "Case") -> "Tensors":
 
 
 def compared_stages(case: "Case", candidate: "Tensors") -> Comparison:
-    """Every stage of a run of the candidate: exactly, or within rounding."""
+    """Return every stage of a run of the candidate: exactly, or within rounding."""
     from omni_kit.parity.compare.tensors import compare_exactly
 
     found, reference = Comparison(), reference_of(case)
@@ -78,7 +78,7 @@ def first_stages(found: Comparison) -> dict[str, str]:
 
 
 def _first(found: Comparison) -> str:
-    """The first stage that diverges, in each scenario, and by how much."""
+    """Return the first stage that diverges, in each scenario, and by how much."""
     by_name = {worst.name: worst for worst in found.worst}
     said = []
     for name in _first_names(found):

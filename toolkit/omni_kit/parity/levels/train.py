@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.report.report import Worst
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import ALONE, EMBEDDED, OFFLINE, WHOLE, Ability, TrainingRun
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class _Training:
             yield from self._adapter(run, told[0]["final"])
 
     def _beside_upstream(self, run: TrainingRun, records: Sequence[Path]) -> Iterator[str]:
-        """Every loss and norm of a training; of adapters that upstream cannot have, the first loss alone."""
+        """Yield every loss and norm of a training; of adapters that upstream cannot have, the first loss alone."""
         steps = self._steps[run.name]
         plain = self._plain[run.name] = self._case.pair.trained_plainly(run, records, _STEPS)
         alone = len(plain) < _STEPS
@@ -117,7 +117,7 @@ class _Training:
                     return
 
     def _alone(self, run: TrainingRun, steps: Steps) -> Iterator[str]:
-        """A batch that repeats is learned; others are those of several processes, and so are their losses."""
+        """Yield a batch that repeats is learned; others are those of several processes, and so are their losses."""
         first, last = steps[0]["mean"], steps[-1]["mean"]
         if not _other_batch(steps[0], steps[-1]):
             plain = [step["loss"] for step in self._plain[run.name]]

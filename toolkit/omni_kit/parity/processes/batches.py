@@ -8,7 +8,7 @@ from omni_kit.toys.batches.protocol import Batch
 
 
 def save_batches(batches: Sequence[Batch], directory: Path) -> None:
-    """Writes each sample to a file of its own."""
+    """Write each sample to a file of its own."""
     for b, batch in enumerate(batches):
         for p, part in enumerate(batch):
             for s, sample in enumerate(part):

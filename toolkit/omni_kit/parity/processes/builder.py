@@ -18,7 +18,7 @@ class TargetFault(OmniKitError):
 
 
 def made_batch_builder(reference: str) -> BatchBuilder:
-    """The batch_builder that "package.module:Class" names.
+    """Return the batch_builder that "package.module:Class" names.
 
     Raises:
         TargetFault: there is no such class, or it does not implement `BatchBuilder`.
@@ -32,7 +32,7 @@ def made_batch_builder(reference: str) -> BatchBuilder:
 
 
 def made(reference: str) -> Any:
-    """An instance of the class that "package.module:Class" names.
+    """Return an instance of the class that "package.module:Class" names.
 
     It is made without arguments.
 

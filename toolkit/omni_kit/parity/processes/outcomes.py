@@ -21,7 +21,7 @@ class StepCache(Protocol):
 
 
 def once(method: Callable[[_Keeps], _T]) -> Callable[[_Keeps], _T]:
-    """Takes a step the first time; later calls get the same result or the same error."""
+    """Take a step the first time; later calls get the same result or the same error."""
 
     @wraps(method)
     def remembered(pair: _Keeps) -> _T:

@@ -76,7 +76,7 @@ class Pair(SideResults):
         return self._other.ask(Derive(self.checkpoint, state, self._inputs, out / "trace", outputs, function, seconds))
 
     def runs_upstream(self, dtypes: Sequence[str]) -> list[str]:
-        """Runs both sides in each dtype; answers those in which upstream itself can run, and notes the others.
+        """Run both sides in each dtype; answers those in which upstream itself can run, and notes the others.
 
         Raises:
             StepError: the candidate cannot run in a dtype in which upstream can, or upstream can in none.
@@ -145,7 +145,7 @@ class Pair(SideResults):
         return self._other.ask(LostArguments(self.checkpoint, self._inputs))
 
     def trained(self, level: str) -> list[Trained] | str:
-        """One step on each mesh of a level of several processes, or why the level makes no sense here."""
+        """Return one step on each mesh of a level of several processes, or why the level makes no sense here."""
         if f"trained {level}" not in self.taken:
             self.loaded()
             places = (self.checkpoint, self.where / "ranks" / level)
@@ -153,7 +153,7 @@ class Pair(SideResults):
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
     def trained_wrongly(self, level: str, one: Trained, first: Trained, fault: str) -> tuple[Trained, bool]:
-        """A mesh of `trained` with a fault between its processes, and whether that changed anything.
+        """Return a mesh of `trained` with a fault between its processes, and whether that changed anything.
 
         Args:
             first: that of one process.
@@ -170,14 +170,14 @@ class Pair(SideResults):
         return self._training.plan(self.checkpoint, self.where / "training")
 
     def run_trainer(self, run: TrainingRun) -> list[Path]:
-        """The records of a run's processes."""
+        """Return the records of a run's processes."""
         records, said = self._training.run(run, self.where / "training" / "records" / run.name)
         for line in said:
             self._note(line)
         return records
 
     def trained_plainly(self, run: TrainingRun, records: Sequence[Path], steps: int) -> list[dict[str, float]]:
-        """The loss and the norm of gradients of upstream's steps on the samples of a run."""
+        """Return the loss and the norm of gradients of upstream's steps on the samples of a run."""
         return self._reference.ask(
             TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps, run.adapter)
         )
@@ -317,7 +317,7 @@ class Pair(SideResults):
         return load_tensors(self.folder(folder) / way / "outputs.safetensors")
 
     def mistakes(self) -> list[StageFault]:
-        """The mistakes that the candidate's stages can make on purpose."""
+        """Return the mistakes that the candidate's stages can make on purpose."""
         self.loaded()
         said = self._other.ask(Mistakes(self._inputs))
         return [StageFault(fault["kind"], fault["what"], tuple(fault["stages"])) for fault in said]

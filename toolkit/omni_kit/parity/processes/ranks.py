@@ -82,7 +82,7 @@ class RankError(OmniKitError):
 
 
 def launch(job: Job, builder: Builder) -> None:
-    """Runs a job in as many processes as its mesh has, and waits for them; this process has then loaded what they did.
+    """Run a job in as many processes as its mesh has, and wait for them; this process has then loaded what they did.
 
     Raises:
         RankError: the first process that failed, or all of them where they hang.
@@ -145,7 +145,7 @@ def _train(job: Job, number: int) -> None:
 
 
 def _join(job: Job, number: int) -> None:
-    """Finds the other processes: forked ones by a file."""
+    """Find the other processes: forked ones by a file."""
     if job.device == "cuda":
         distributed.init_process_group("nccl")
         return
@@ -164,7 +164,7 @@ def _builder(job: Job) -> Builder:
 
 
 def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
-    """The crash that came first. Those that follow, of processes that lost a partner, say nothing."""
+    """Return the crash that came first. Those that follow, of processes that lost a partner, say nothing."""
     signals = {rank: signal.Signals(-code).name for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
     crashed = {rank: how for rank in _ranks(job) if (how := _crash(_log(job, rank)) or signals.get(rank))}
     if apart := [rank for rank in crashed if _MISMATCH in _text(job, rank)]:
@@ -195,7 +195,7 @@ def _crash(log: Path) -> str:
 
 
 def _stuck_at(log: str) -> str:
-    """The innermost line that is no library's, of the thread that was running when the process was ended.
+    """Return the innermost line that is no library's, of the thread that was running when the process was ended.
 
     With it, where it is known, the collective that it waits for the others in.
     """

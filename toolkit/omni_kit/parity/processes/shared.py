@@ -57,6 +57,8 @@ class Watched:
 
 
 def _state(file: Path) -> tuple[int, ...]:
-    """The system alone sets the time of the last change; every write, and every other file of that name, moves it."""
+    """Return the system alone sets the time of the last change; every write, and every other file of that name, moves
+    it.
+    """
     found = file.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns

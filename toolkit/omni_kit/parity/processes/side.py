@@ -13,8 +13,8 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.fault_injection import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_batch_builder
+from omni_kit.parity.processes.code_places import OwnCode
 from omni_kit.parity.processes.executed import execution
-from omni_kit.parity.processes.own_code import OwnCode
 from omni_kit.targets.sides import (
     Adapted,
     Attending,
@@ -68,7 +68,7 @@ class Side:
     def open(
         self, builder: str, options: Mapping[str, Any], batch_builder: str, forbidden: Sequence[str], *, gradient: bool
     ) -> dict[str, Any]:
-        """Makes builder and batch_builder; `forbidden` packages must never be imported in this process."""
+        """Make builder and batch_builder; `forbidden` packages must never be imported in this process."""
         self._forbidden, self.builder_name, self.options, self._gradient = forbidden, builder, options, gradient
         self._builder = cast(Builder, made(builder))
         self._batch_builder = made_batch_builder(batch_builder) if batch_builder else None
@@ -106,7 +106,7 @@ class Side:
         return cast(Upstream, self.builder)
 
     def toy(self, source: str) -> Any:
-        """Upstream's toy; see `Upstream.make_toy`.
+        """Return upstream's toy; see `Upstream.make_toy`.
 
         Raises:
             BadInput: it is larger than a toy.
@@ -171,7 +171,7 @@ class Side:
         return self._batch_builder
 
     def check_imports(self) -> None:
-        """Raises if a forbidden package came in after all: the side would no longer be independent.
+        """Raise if a forbidden package came in after all: the side would no longer be independent.
 
         Raises:
             RuntimeError: which package.
@@ -180,7 +180,7 @@ class Side:
             raise RuntimeError(f"the {self.name} process imported {strangers[0]}: it proves nothing any more")
 
     def describe(self, out: Path) -> dict[str, str]:
-        """Writes what the model holds, and the batch for it, below `out`; says what the model is."""
+        """Write what the model holds, and the batch for it, below `out`; say what the model is."""
         model = self.model
 
         def run(batch: Tensors) -> Tensors:
@@ -217,7 +217,7 @@ class Side:
             save_tensors(self._as_upstream(model, _gradients(model)), out / "gradients.safetensors")
 
     def trace(self, inputs: Path, out: Path) -> None:
-        """Runs the model with everything recorded that goes in and out of every module."""
+        """Run the model with everything recorded that goes in and out of every module."""
         batch = placed(self.model, load_tensors(inputs))
         torch.manual_seed(_CHANCE)
         with recorded(self.model) as recording:
@@ -246,7 +246,7 @@ class Side:
 
 
 def _class_files(model: Any) -> list[str]:
-    """The files that define the class of a model, and of each part that could be loaded by itself."""
+    """Return the files that define the class of a model, and of each part that could be loaded by itself."""
     parts = model.modules() if isinstance(model, torch.nn.Module) else ()
     kinds = {type(model), *(type(part) for part in parts if hasattr(type(part), "from_pretrained"))}
     modules = {kind.__module__ for kind in kinds if not kind.__module__.startswith("torch.")}
@@ -255,7 +255,7 @@ def _class_files(model: Any) -> list[str]:
 
 
 def placed(model: Any, batch: Tensors) -> Tensors:
-    """The batch on the model's device, and what is no whole number in the model's dtype."""
+    """Return the batch on the model's device, and what is no whole number in the model's dtype."""
     example = next(model.parameters())
     on_device = {name: tensor.to(example.device) for name, tensor in batch.items()}
     return {name: t.to(example.dtype) if t.is_floating_point() else t for name, t in on_device.items()}

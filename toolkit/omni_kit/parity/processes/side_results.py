@@ -251,7 +251,7 @@ class SideResults:
 
     @once
     def slots(self) -> list[Slot]:
-        """The kernel slots that the integration declares."""
+        """Return the kernel slots that the integration declares."""
         self.loaded()
         return [Slot(**slot) for slot in self._other.ask(Slots(self.checkpoint))]
 
@@ -315,7 +315,7 @@ class SideResults:
         return [(module, occurrence, number) for (module, occurrence), number in pairs.items() if number in both]
 
     def inputs(self) -> Tensors:
-        """The batch that both sides are fed."""
+        """Return the batch that both sides are fed."""
         self.described()
         return load_tensors(self._inputs)
 
@@ -325,7 +325,7 @@ class SideResults:
         return load_tensors(self.where / "state.safetensors")
 
     def toy(self) -> dict[str, Any] | None:
-        """The config of the toy that was made; None if a checkpoint was given, or none could be made or read."""
+        """Return the config of the toy that was made; None if a checkpoint was given, or none could be made or read."""
         if self.given:
             return None
         with suppress(StepError), reading_results(self.checkpoint / "config.json") as file:
@@ -338,16 +338,18 @@ class SideResults:
         return str(described["model_type"]) if isinstance(described, dict) else ""
 
     def results_of(self, side: str, what: str) -> Tensors:
-        """The "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged", "candidate/bfloat16"."""
+        """Return the "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged",
+        "candidate/bfloat16".
+        """
         self.ran()
         return load_tensors(self.folder(side) / f"{what}.safetensors")
 
     def rounded_again(self, what: str) -> list[Tensors]:
-        """The "outputs" or "gradients" of the reference with its weights moved in other ways."""
+        """Return the "outputs" or "gradients" of the reference with its weights moved in other ways."""
         return [load_tensors(folder / f"{what}.safetensors") for folder in self.nudged_again()]
 
     def results(self, what: str) -> Tensors:
-        """The "outputs" or "gradients" of the candidate."""
+        """Return the "outputs" or "gradients" of the candidate."""
         return self.results_of(CANDIDATE, what)
 
     def attention_of(self, side: str) -> AttentionCalls:

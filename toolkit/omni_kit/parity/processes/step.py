@@ -29,10 +29,10 @@ class Step(ABC, Generic[R]):
 
     @abstractmethod
     def take(self, side: "Side") -> R:
-        """Takes the step, in the process that was asked."""
+        """Take the step, in the process that was asked."""
 
     def as_line(self) -> str:
-        """The request, one line of JSON."""
+        """Return the request, one line of JSON."""
         return json.dumps({"step": self.title(), "of": type(self).__module__, "args": asdict(self)}, default=str)
 
 
@@ -42,7 +42,7 @@ def known_steps() -> dict[str, type[Step[Any]]]:
 
 
 def step_of(line: str) -> Step[Any]:
-    """The step that a line of `as_line` means; the room that it is of is imported where it was not yet.
+    """Return the step that a line of `as_line` means; the room that it is of is imported where it was not yet.
 
     Raises:
         KeyError: there is none of that title.

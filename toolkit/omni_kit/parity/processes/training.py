@@ -67,7 +67,7 @@ class Training:
         batches: Callable[[int, Path], list[str]],
         note: Callable[[str], None],
     ) -> list[Trained] | str:
-        """One step on each mesh of a level, or why the level makes no sense for this model.
+        """Return one step on each mesh of a level, or why the level makes no sense for this model.
 
         Args:
             where: the directory for batches and results.
@@ -88,7 +88,7 @@ class Training:
         return trained
 
     def wrongly(self, one: Trained, checkpoint: Path, where: Path, first: Trained, fault: str) -> tuple[Trained, bool]:
-        """A mesh once more, with a fault between its processes; and whether that changed anything.
+        """Return a mesh once more, with a fault between its processes; and whether that changed anything.
 
         Args:
             where: the directory of `on`, whose batches are taken.

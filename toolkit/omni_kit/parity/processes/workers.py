@@ -72,7 +72,8 @@ class Sides:
         shutil.rmtree(self.closed, ignore_errors=True)
 
     def workers(self, candidate: Candidate, place: Path) -> tuple[Worker, Worker]:
-        """The reference's and the candidate's process; what they import in any case is shared if they are not running.
+        """Return the reference's and the candidate's process; what they import in any case is shared if they are not
+        running.
 
         Args:
             place: where the candidate's files are put.
@@ -89,7 +90,7 @@ class Sides:
         return self.worker("reference"), self.worker("candidate")
 
     def worker(self, name: str) -> Worker:
-        """The process of a side; started if there is none yet, and again if it has ended."""
+        """Return the process of a side; started if there is none yet, and again if it has ended."""
         if name not in self._workers or not self._workers[name].alive:
             own = name in _OF_CANDIDATE
             self._workers[name] = Worker(
@@ -100,7 +101,9 @@ class Sides:
         return self._workers[name]
 
     def launcher(self) -> Worker:
-        """The process from which those of a launch are forked: it has one thread, because threads do not fork."""
+        """Return the process from which those of a launch are forked: it has one thread, because threads do not
+        fork.
+        """
         if LAUNCHER not in self._workers or not self._workers[LAUNCHER].alive:
             self._workers[LAUNCHER] = Worker(
                 LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1,

@@ -4,11 +4,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import find_candidate, require
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.plurals import counted
 
 
 @dataclass(frozen=True)

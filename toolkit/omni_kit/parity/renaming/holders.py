@@ -35,7 +35,7 @@ class Holder:
 
 
 def holders_of(state: Tensors, recording: Recording) -> list[Holder]:
-    """The modules of a recorded model, by what it holds and what went in."""
+    """Return the modules of a recorded model, by what it holds and what went in."""
     held: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in state.items():
         path, _, own = name.rpartition(".")

@@ -31,7 +31,7 @@ AS_IT_IS = TensorTransform("one", lambda one: one)
 
 
 def rows(index: int, count: int) -> TensorTransform:
-    """One of several shares of a tensor's rows."""
+    """Return one of several shares of a tensor's rows."""
     return TensorTransform(
         f"one.chunk({count})[{index}]", lambda one: one.chunk(count)[index], part=f"{index} of {count}"
     )
@@ -83,13 +83,13 @@ def rotary_ways(heads: Sequence[int], width: int) -> list[TensorTransform]:
 
 
 def columns(order: Sequence[int]) -> TensorTransform:
-    """The columns of a matrix in another order."""
+    """Return the columns of a matrix in another order."""
     places = list(order)
     return TensorTransform(f"one.flatten(1)[:, {places}]", lambda one: one.flatten(1)[:, places], AS_IT_IS)
 
 
 def elements(order: Sequence[int]) -> TensorTransform:
-    """The elements of a vector in another order."""
+    """Return the elements of a vector in another order."""
     places = list(order)
     return TensorTransform(f"one[{places}]", lambda one: one[places])
 
@@ -100,7 +100,7 @@ def shaped(shape: Sequence[int]) -> TensorTransform:
 
 
 def then(first: TensorTransform, second: TensorTransform) -> TensorTransform:
-    """One after the other."""
+    """Return one after the other."""
     if first is AS_IT_IS:
         return second
     if second is AS_IT_IS:

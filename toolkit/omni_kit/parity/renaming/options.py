@@ -39,7 +39,7 @@ class Option:
     effort: int
 
     def made(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The tensors."""
+        """Return the tensors."""
         return {
             name: self.way[name].make(*(state[source] for source in sources)) for name, sources in self.sources.items()
         }
@@ -145,7 +145,7 @@ def _fits(own: Mapping[str, torch.Tensor], option: Option, holder: Holder) -> bo
 
 
 def _paired(own: Mapping[str, torch.Tensor], holder: Holder) -> Iterator[dict[str, str]]:
-    """Names here -> names there: the same ones, or in the same order where as many are held."""
+    """Yield names here -> names there: the same ones, or in the same order where as many are held."""
     if own.keys() <= holder.tensors.keys():
         yield {name: name for name in own}
     elif len(own) == len(holder.tensors) and not any(other.endswith(name) for name in own for other in holder.tensors):

@@ -137,7 +137,7 @@ class _Search:
         return Solution({}, reason=f"no upstream module received the input of {self.furthest[1] or 'the model'} is")
 
     def _make_plain(self, effort: int) -> None:
-        """Takes rows as they are where that does as well: who takes values can undo any order of them."""
+        """Take rows as they are where that does as well: who takes values can undo any order of them."""
         index = 0
         while self.rotary is not None and index < len(self.trail):
             trail, choice = list(self.trail), self.trail[index]
@@ -238,7 +238,9 @@ class _Search:
     def _options(
         self, name: str, fed: torch.Tensor | None, occurrence: int, given: Mapping[str, _Choice], effort: int
     ) -> list[Option]:
-        """The options of a module, what its likes in other blocks are made of first, and what is taken already last."""
+        """Return the options of a module, what its likes in other blocks are made of first, and what is taken already
+        last.
+        """
         key = (name, self.rotary, None if fed is None else fed.detach().cpu().numpy().tobytes())
         if key not in self._known:
             self._known[key] = options_for(self.own[name], fed, occurrence, self.holders, self.heads, self.rotary)
@@ -263,7 +265,7 @@ def _alike(name: str, option: Option) -> bool:
 
 
 def _relative(option: Option) -> str:
-    """An option without the numbers of blocks."""
+    """Return an option without the numbers of blocks."""
     return str([(name, [_NUMBER.sub("*", one) for one in sources], option.way[name].text)
                 for name, sources in sorted(option.sources.items())])  # fmt: skip
 

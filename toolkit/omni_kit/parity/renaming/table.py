@@ -50,7 +50,7 @@ class Row:
 
 
 def rows_of(chosen: Mapping[str, Option]) -> list[Row]:
-    """The lines of a solution, those of blocks that are alike once."""
+    """Return the lines of a solution, those of blocks that are alike once."""
     return list(dict.fromkeys(_rows(chosen)))
 
 
@@ -82,7 +82,7 @@ def _blocks(name: str) -> str:
 
 
 def function_of(name: str, rows: list[Row]) -> str:
-    """The text of a module with the function that does what the table says."""
+    """Return the text of a module with the function that does what the table says."""
     return _FUNCTION.format(name=name, rows="\n".join(f"        {_shown(row)}," for row in rows))
 
 

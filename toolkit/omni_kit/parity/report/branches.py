@@ -68,7 +68,9 @@ class BranchReport:
         return f"{self.share:.0%} of {self.counted} branches executed"
 
     def to_json(self, own: Path) -> dict[str, Any]:
-        """The report for a card: the integration's files by their path in it, others by their path in their library."""
+        """Return the report for a card: the integration's files by their path in it, others by their path in their
+        library.
+        """
         figures = {"taken": self.taken, "counted": self.counted, "share": round(self.share, 4), "figure": self.figure}
         lists = {"untaken": self.untaken, "apart": self.apart}
         return {**figures, **{name: [_plain(one, own) for one in found] for name, found in lists.items()}}
@@ -184,7 +186,7 @@ def _decided(branch: Branch) -> str:
 
 
 def _serving_generation(file: Path) -> dict[str, str]:
-    """The methods that the library's class for generation calls of a model."""
+    """Return the methods that the library's class for generation calls of a model."""
     for library in _libraries(file):
         try:
             source = read_source(library, file)
@@ -198,7 +200,7 @@ def _serving_generation(file: Path) -> dict[str, str]:
 
 
 def _libraries(file: Path) -> Iterator[Library]:
-    """The package that a file is of."""
+    """Yield the package that a file is of."""
     root: Path | None = None
     for parent in file.parents:
         if not (parent / "__init__.py").is_file():

@@ -73,7 +73,7 @@ class Chart:
 
 
 def write_page(report: ParityReport, file: Path) -> None:
-    """Writes the page, whole or not at all.
+    """Write the page, whole or not at all.
 
     Raises:
         BadInput: it cannot be written there.
@@ -83,12 +83,12 @@ def write_page(report: ParityReport, file: Path) -> None:
 
 
 def check_page(file: Path) -> None:
-    """Says beforehand whether a page may be written there; see `check_replaceable`."""
+    """Say beforehand whether a page may be written there; see `check_replaceable`."""
     check_replaceable(file, _MARK)
 
 
 def render_page(report: ParityReport) -> str:
-    """The page as text."""
+    """Return the page as text."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "pages")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -112,7 +112,7 @@ def tolerance_of(report: ParityReport) -> float:
 
 
 def tree(modules: Sequence[ModuleError]) -> Node:
-    """The modules below the model, by the parts of their names."""
+    """Return the modules below the model, by the parts of their names."""
     root = Node("")
     for error in modules:
         node = root
@@ -124,7 +124,7 @@ def tree(modules: Sequence[ModuleError]) -> Node:
 
 
 def chart(modules: Sequence[ModuleError], tolerance: float) -> Chart:
-    """Modules from left to right in the order in which they answer, errors upwards."""
+    """Return modules from left to right in the order in which they answer, errors upwards."""
     paired = sorted((error for error in modules if error.paired), key=lambda error: error.answered)
     highest = max([0, *(math.ceil(_exponent(error.grown)) for error in paired)])
 
@@ -154,7 +154,7 @@ def band(error: float, tolerance: float) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Two digits, or a dash for what there is none of."""
+    """Return two digits, or a dash for what there is none of."""
     if value is None:
         return "–"
     return "0" if value == 0 else f"{value:.1e}"

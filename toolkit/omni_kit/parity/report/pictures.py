@@ -14,7 +14,7 @@ _PIXEL = 16  # edge of what stands for one value
 
 
 def drawn(case: Case) -> list[Image]:
-    """The pictures that both sides have given so far; also written next to the other results of each side."""
+    """Return the pictures that both sides have given so far; also written next to the other results of each side."""
     if not isinstance(case.pair.taken.get("ran"), list):
         return []
     outputs = (case.pair.results_of(side, "outputs") for side in (REFERENCE, CANDIDATE))
@@ -38,7 +38,7 @@ def images(batch_builder: BatchBuilder, batch: Tensors, reference: Tensors, cand
 
 
 def _png(frame: torch.Tensor) -> bytes:
-    """A PNG file of values from 0 to 1; what is no number is black."""
+    """Return a PNG file of values from 0 to 1; what is no number is black."""
     from PIL import Image
 
     pixels = (frame.nan_to_num(0.0).clamp(0, 1) * 255).round().to(torch.uint8)

@@ -71,7 +71,7 @@ class LevelResult:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for people: the first few, and how many more there are."""
+    """Return names for people: the first few, and how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
@@ -259,7 +259,7 @@ class ParityReport:
         return f"omni-kit parity --replay {shlex.quote(self.replay)}" if self.replay else ""
 
     def level(self, name: str) -> LevelResult:
-        """The result of one level.
+        """Return the result of one level.
 
         Raises:
             KeyError: that level was not asked for.
@@ -270,7 +270,7 @@ class ParityReport:
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
-        """The command's own fields of the contract."""
+        """Return the command's own fields of the contract."""
         return {
             "path": self.path,
             "model_type": self.model_type,

@@ -58,7 +58,7 @@ class Saved:
 
 
 def save_replay(report: ParityReport, options: Options, work_dir: Path | None) -> str:
-    """Writes the file of a run, a new one each time: into the directory that it keeps, or into the user's cache.
+    """Write the file of a run, a new one each time: into the directory that it keeps, or into the user's cache.
 
     Returns:
         Where it is; empty if nothing can be written.
@@ -89,7 +89,7 @@ def _names(first: Path) -> Iterator[Path]:
 
 
 def load_replay(file: Path) -> Saved:
-    """Reads what `save_replay` wrote.
+    """Read what `save_replay` wrote.
 
     Raises:
         BadInput: there is no such file, or it is another one.

@@ -33,7 +33,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_generated(made: Generated, libraries: Libraries) -> list[Diagnostic]:
-    """Everything that the checks have to say about one result."""
+    """Return everything that the checks have to say about one result."""
     try:
         facts = Facts(made, libraries)
     except SyntaxError as wrong:

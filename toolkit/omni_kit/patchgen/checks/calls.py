@@ -145,7 +145,7 @@ def _base_method(
 
 
 def _module_of(module: SourceModule, base: str, method: str, facts: Facts) -> SourceModule | None:
-    """The module that `base` is imported from, read only when its text has such a method at all."""
+    """Return the module that `base` is imported from, read only when its text has such a method at all."""
     for node in module.tree.body:
         if isinstance(node, ast.ImportFrom) and any(bound_by(a, node) == base for a in node.names):
             dotted = absolute(node, module.name, module.path.name == "__init__.py")

@@ -69,13 +69,13 @@ class Facts:
         return places
 
     def patch_around(self, place: str) -> Applied | None:
-        """The patch whose text is at `place` ("C.m"), if any."""
+        """Return the patch whose text is at `place` ("C.m"), if any."""
         parts = place.split(".")
         paths = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
         return next((self.patched_at[path] for path in paths if path in self.patched_at), None)
 
     def origin_of(self, place: str) -> Origin | None:
-        """The line of the config behind a place ("C.m") of the result: its patch's, or else the config's own."""
+        """Return the line of the config behind a place ("C.m") of the result: its patch's, or else the config's own."""
         around = self.patch_around(place)
         return around.patch.origin if around else self.config.origin
 

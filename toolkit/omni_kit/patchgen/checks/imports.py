@@ -20,7 +20,7 @@ _Binding = dict[str, str]
 
 
 def missing(facts: Facts) -> Iterator[Diagnostic]:
-    """An added import names a module or a name that is not there: the generated file fails on import."""
+    """Yield an added import names a module or a name that is not there: the generated file fails on import."""
     added = [(import_line(spec), spec.origin) for spec in facts.config.additional_imports]
     for text, origin in [*added, *((block, facts.config.origin) for block in facts.config.post_import_blocks)]:
         for node in _top_imports(text):
@@ -33,7 +33,7 @@ def missing(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def config_imports(facts: Facts) -> Iterator[Diagnostic]:
-    """The config itself imports what is not there: it was loaded without importing, so that nobody would notice."""
+    """Report missing modules that the config itself imports: loading it imports nothing, so nobody would notice."""
     yield from absent_imports(facts.made.loaded, facts.libraries, facts.source)
 
 
@@ -59,7 +59,7 @@ def absent_imports(loaded: LoadedConfig, libraries: Libraries, source: SourceMod
 
 
 def collisions(facts: Facts) -> Iterator[Diagnostic]:
-    """One name from two places: the later one silently wins."""
+    """Yield one name from two places: the later one silently wins."""
     dropped = facts.config.drop_imported_names
     upstream = {n: source for n, source in _upstream_bindings(facts.source).items() if n not in dropped}
     own: _Binding = {}
@@ -89,7 +89,7 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def _modules(node: ast.stmt) -> list[str]:
-    """The modules of an absolute import, without those of the DSL."""
+    """Return the modules of an absolute import, without those of the DSL."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     else:
@@ -120,7 +120,7 @@ def _absent(node: ast.stmt, libraries: Libraries, code: str, origin: Origin | No
 
 
 def _is_module(module: str, libraries: Libraries) -> bool:
-    """A file, or something that no look at files can deny: a builtin, an extension, a namespace package."""
+    """Return a file, or something that no look at files can deny: a builtin, an extension, a namespace package."""
     import sys
 
     return (

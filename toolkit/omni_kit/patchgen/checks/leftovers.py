@@ -9,7 +9,7 @@ from omni_kit.patchgen.scopes import quoted_names
 
 
 def excluded_references(facts: Facts) -> Iterator[Diagnostic]:
-    """Code that stays names what is gone: it fails on import, or when a function gets there."""
+    """Yield code that stays names what is gone: it fails on import, or when a function gets there."""
     if not facts.excluded:
         return
     by_place: dict[str, set[str]] = {}
@@ -34,7 +34,7 @@ def excluded_references(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def dead_helpers(facts: Facts) -> Iterator[Diagnostic]:
-    """Definitions that upstream used in excluded code alone: dead weight in the result."""
+    """Yield definitions that upstream used in excluded code alone: dead weight in the result."""
     dead = sorted(dead_names(facts))
     if dead:
         message = f"only excluded code used {', '.join(dead)}; add to exclude_from_output (run --fix does it)"
@@ -42,7 +42,7 @@ def dead_helpers(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def dead_names(facts: Facts) -> set[str]:
-    """The top-level definitions that nothing in the result uses, and that excluded code used upstream."""
+    """Return the top-level definitions that nothing in the result uses, and that excluded code used upstream."""
     if not facts.excluded:
         return set()
     tops = {node.name for node in facts.tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}

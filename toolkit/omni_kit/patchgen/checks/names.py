@@ -8,7 +8,7 @@ from omni_kit.patchgen.diagnostics import Diagnostic, error
 
 
 def undefined(facts: Facts) -> Iterator[Diagnostic]:
-    """A NameError waits: a patch uses what upstream does not import, or a dropped import is still in use."""
+    """Yield a NameError waits: a patch uses what upstream does not import, or a dropped import is still in use."""
     found = facts.scopes.undefined()
     if not found:
         return
@@ -37,7 +37,7 @@ def _is_upstreams(facts: Facts, place: str, ours: set[str]) -> bool:
 
 
 def _precisely(facts: Facts, place: str, name: str) -> str:
-    """The definition whose decorators, bases or annotations use `name`: they run in the scope around it."""
+    """Return the definition whose decorators, bases or annotations use `name`: they run in the scope around it."""
     for path, definitions in facts.generated.definitions.items():
         node = definitions[-1].node
         outside: list[ast.AST] = [*node.decorator_list]

@@ -12,7 +12,7 @@ from omni_kit.patchgen.source import SourceModule, read_module
 
 
 def output_fields(facts: Facts) -> Iterator[Diagnostic]:
-    """The renamed body builds an output class whose fields differ: those it does not know are silently lost."""
+    """Yield the renamed body builds an output class whose fields differ: those it does not know are silently lost."""
     for applied in facts.applied:
         if applied.renaming is None or applied.fragment is None or not applied.renaming.renamed:
             continue
@@ -36,7 +36,7 @@ def output_fields(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def name_map_keys(facts: Facts) -> Iterator[Diagnostic]:
-    """Keys that matched nothing, and identifiers that hold a key where no word begins."""
+    """Yield keys that matched nothing, and identifiers that hold a key where no word begins."""
     for applied in facts.applied:
         renaming = applied.renaming
         if renaming is None or not applied.patch.name_map:
@@ -50,7 +50,9 @@ def name_map_keys(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def fields(module: SourceModule | None, name: str, libraries: Libraries, depth: int = 0) -> list[str] | None:
-    """The annotated fields of an output class, inherited ones first; None when it is no output class that is found."""
+    """Return the annotated fields of an output class, inherited ones first; None when it is no output class that is
+    found.
+    """
     if module is None or depth > 8:
         return None
     definition = module.get(name)
@@ -71,7 +73,7 @@ def fields(module: SourceModule | None, name: str, libraries: Libraries, depth: 
 
 
 def _home(applied: Applied, facts: Facts) -> SourceModule | None:
-    """The upstream module that the replacement was written for: that of the config in its file."""
+    """Return the upstream module that the replacement was written for: that of the config in its file."""
     assert applied.fragment is not None
     if applied.fragment.path == facts.made.loaded.path:
         names = [a for a in (applied.renaming.renamed if applied.renaming else ()) if facts.source.get(a)]
@@ -101,7 +103,7 @@ def _call_of(tree: ast.AST, name: str) -> ast.Call | None:
 
 
 def _wanted(applied: Applied, name: str) -> set[str] | None:
-    """The fields that upstream's own body gives that class; None when it builds no such thing."""
+    """Return the fields that upstream's own body gives that class; None when it builds no such thing."""
     call = _call_of(applied.definition.node, name) if applied.definition else None
     return _passed(call) if call else None
 

@@ -40,7 +40,7 @@ def guarded(facts: Facts) -> Iterator[Diagnostic]:
 
 
 def async_mismatch(facts: Facts) -> Iterator[Diagnostic]:
-    """A plain function instead of an async one, or the other way: every caller breaks."""
+    """Yield a plain function instead of an async one, or the other way: every caller breaks."""
     for applied in facts.applied:
         if applied.definition is None or applied.fragment is None or applied.definition.is_class:
             continue

@@ -30,7 +30,7 @@ def align(base: Sequence[ast.stmt], other: Sequence[ast.stmt], *, loosely: bool 
 def _alike(
     base: Sequence[ast.stmt], here: range, other: Sequence[ast.stmt], there: range, loosely: bool
 ) -> dict[int, int]:
-    """The pairs in order whose likeness adds up to most."""
+    """Return the pairs in order whose likeness adds up to most."""
     if not here or not there:
         return {}
     best: dict[tuple[int, int], tuple[float, tuple[tuple[int, int], ...]]] = {}

@@ -31,20 +31,20 @@ class Code(Source):
         return node
 
     def first_line_of(self, node: ast.stmt) -> int:
-        """The first line of a statement, with its decorators and the comments right above it."""
+        """Return the first line of a statement, with its decorators and the comments right above it."""
         line = first_line(node)
         while line > 1 and self._is_comment(line - 1, node.col_offset):
             line -= 1
         return line
 
     def comments_of(self, node: ast.stmt) -> str:
-        """The comment lines above a statement, dedented."""
+        """Return the comment lines above a statement, dedented."""
         first = self.first_line_of(node)
         last = first_line(node) - 1
         return shift(self.rows(first, last), node.col_offset, 0) if first <= last else ""
 
     def statement(self, node: ast.stmt, column: int) -> str:
-        """The lines of a statement with the comments above it, indented for another block."""
+        """Return the lines of a statement with the comments above it, indented for another block."""
         return shift(self.rows(self.first_line_of(node), node.end_lineno or node.lineno), node.col_offset, column)
 
     def _is_comment(self, line: int, column: int) -> bool:
@@ -53,7 +53,7 @@ class Code(Source):
 
 
 def dump(node: ast.AST | None) -> str:
-    """The syntax tree of a node as text, without positions; remembered by the node."""
+    """Return the syntax tree of a node as text, without positions; remembered by the node."""
     if node is None:
         return ""
     known: Any = node
@@ -63,7 +63,7 @@ def dump(node: ast.AST | None) -> str:
 
 
 def dumps(nodes: Sequence[ast.AST]) -> list[str]:
-    """The dumps of several nodes."""
+    """Return the dumps of several nodes."""
     return [dump(node) for node in nodes]
 
 
@@ -101,20 +101,20 @@ def size(node: ast.AST) -> int:
 
 
 def read(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that code reads."""
+    """Return the names that code reads."""
     found = _named(nodes, ast.Load)
     return found | {root for node in nodes for root in _updated(node)}
 
 
 def written(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that code binds, or whose parts it changes; a bare call may change all that it is given."""
+    """Return the names that code binds, or whose parts it changes; a bare call may change all that it is given."""
     found = _named(nodes, (ast.Store, ast.Del)) | {root for node in nodes for root in _updated(node)}
     bare = [node for top in nodes for node in ast.walk(top) if isinstance(node, ast.Expr)]
     return found | _named([node for node in bare if isinstance(node.value, ast.Call)], ast.Load)
 
 
 def stored(node: ast.AST) -> set[str]:
-    """The local names that a definition binds, its parameters and inner definitions included."""
+    """Return the local names that a definition binds, its parameters and inner definitions included."""
     found = _named([node], (ast.Store, ast.Del))
     for inner in ast.walk(node):
         if isinstance(inner, ast.arg):
@@ -152,7 +152,7 @@ def _updated(node: ast.AST) -> Iterator[str]:
 
 
 def written_out(value: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
-    """An expression with its locals replaced by their values; a name for one that is too long."""
+    """Return an expression with its locals replaced by their values; a name for one that is too long."""
 
     class Writer(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -167,7 +167,7 @@ def written_out(value: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
 
 
 def meaning(text: str) -> str:
-    """The syntax tree of a definition without its name, docstrings and annotations."""
+    """Return the syntax tree of a definition without its name, docstrings and annotations."""
     node = Code(text).node
     for one in ast.walk(node):
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

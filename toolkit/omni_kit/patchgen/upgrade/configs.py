@@ -247,7 +247,7 @@ class _Upgrade:
         return groups
 
     def _texts(self) -> dict[Path, str]:
-        """The new text of every file that holds a patch or registers one."""
+        """Return the new text of every file that holds a patch or registers one."""
         files: dict[Path, ConfigFile] = {}
         done: set[tuple[str, Path, int]] = set()
         for key, uses in self._groups().items():
@@ -324,7 +324,7 @@ class _Upgrade:
             file(use.key[0]).rewrite(use.key[1], proposal.text, proposal.decorators)
 
     def _imports(self, path: Path, text: str, file: ConfigFile) -> str:
-        """The imports of one file, and what its configs add to theirs."""
+        """Return the imports of one file, and what its configs add to theirs."""
         mine = [one for one in self.configs if one.loaded.path == path]
         users = [one for one in self.configs if path in one.loaded.siblings]
         upstreams = [one.versions.after for one in (*mine, *users) if one.versions.after is not None]
@@ -418,7 +418,9 @@ class _Upgrade:
 
 
 def _moved_exclusions(loaded: LoadedConfig, versions: Versions) -> dict[str, str]:
-    """Names that a config keeps out of its output and upstream no longer defines, each with its newer name or none."""
+    """Return names that a config keeps out of its output and upstream no longer defines, each with its newer name or
+    none.
+    """
     if versions.after is None:
         return {}
     had = [name for name in loaded.config.exclude if versions.before.module.candidates(name)]
@@ -438,7 +440,7 @@ def _original(applied: Applied, loaded: LoadedConfig, libraries: Libraries) -> F
 
 
 def _behind_additions(module: SourceModule) -> int:
-    """The offset behind the last `config.add_import(...)`, or behind `config = ...`."""
+    """Return the offset behind the last `config.add_import(...)`, or behind `config = ...`."""
     last = 0
     for node in module.tree.body:
         match node:
@@ -450,7 +452,7 @@ def _behind_additions(module: SourceModule) -> int:
 
 
 def _copied(config: _Config, texts: dict[Path, str], folder: Path) -> Path:
-    """A copy of a config and its siblings as the upgrade leaves them, under the same dotted name."""
+    """Return a copy of a config and its siblings as the upgrade leaves them, under the same dotted name."""
     for path in [config.loaded.path, *config.loaded.siblings]:
         root, _ = package_of(path)
         for one in _around(path):
@@ -467,6 +469,6 @@ def _copied(config: _Config, texts: dict[Path, str], folder: Path) -> Path:
 
 
 def _around(path: Path) -> Iterator[Path]:
-    """The Python files next to a config."""
+    """Yield the Python files next to a config."""
     yield path
     yield from (one for one in files_matching(path.parent, "*.py") if one != path and one.name != "__init__.py")

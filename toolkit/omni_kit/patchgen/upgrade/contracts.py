@@ -19,9 +19,9 @@ from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.upgrade.code import LONG, FunctionNode, dump, read, stored, written, written_out
 from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.pysource.definite_assignment import unset_reads
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import misfit, positional, required, signature
-from omni_kit.pysource.unset import unset_reads
 
 
 class Upstream:
@@ -134,7 +134,7 @@ class Upstream:
         return [*own, *(above for base in own for above in self._bases(base))]
 
     def imported(self, name: str) -> tuple[str, FunctionNode, bool] | None:
-        """A function that the module imports from its own library."""
+        """Return a function that the module imports from its own library."""
         home = self.home(name)
         if home is None:
             return None
@@ -273,7 +273,7 @@ def _lost_locals(merged: FunctionNode, local: set[str], new: Upstream) -> Iterat
 
 
 def _gone_attributes(merged: FunctionNode, old: Upstream, new: Upstream) -> Iterator[Clash]:
-    """Attributes and methods that the older module defines and the newer one does not mention any more."""
+    """Yield attributes and methods that the older module defines and the newer one does not mention any more."""
     gone = defined(old.module) - mentioned(new.module)
     seen: set[str] = set()
     for node in ast.walk(merged):
@@ -312,7 +312,7 @@ def _is_field(name: str, new: Upstream) -> bool:
 
 @lru_cache(maxsize=256)
 def defined(module: SourceModule) -> set[str]:
-    """The names of methods, and of attributes that are assigned through `self` or in a class body."""
+    """Return the names of methods, and of attributes that are assigned through `self` or in a class body."""
     found = {path.rpartition(".")[2] for path in module.definitions if "." in path}
     for node in ast.walk(module.tree):
         match node:
@@ -336,7 +336,7 @@ def defined(module: SourceModule) -> set[str]:
 
 @lru_cache(maxsize=64)
 def mentioned(module: SourceModule) -> set[str]:
-    """Every attribute that a module reads or sets, and every name that it defines."""
+    """Return every attribute that a module reads or sets, and every name that it defines."""
     return {one.attr for one in ast.walk(module.tree) if isinstance(one, ast.Attribute)} | defined(module)
 
 
@@ -494,7 +494,7 @@ def results_of(node: FunctionNode) -> list[list[ast.expr]]:
 
 
 def _makers(results: list[list[ast.expr]]) -> set[str]:
-    """The classes that results are made of, which begin with a capital: by their fields, where all are named."""
+    """Return the classes that results are made of, which begin with a capital: by their fields, where all are named."""
     return {
         " ".join(sorted(str(field.arg) for field in one.keywords)) if _all_named(one) else one.func.id
         for values in results
@@ -564,7 +564,7 @@ def _with_defaults(value: ast.expr, upstream: Upstream) -> ast.expr:
 
 
 def simple(node: ast.AST) -> Iterator[ast.stmt]:
-    """The statements without blocks below a node, and the heads of those with blocks as expressions."""
+    """Yield the statements without blocks below a node, and the heads of those with blocks as expressions."""
     for one in ast.walk(node):
         if not isinstance(one, ast.stmt) or one is node:
             continue

@@ -173,7 +173,7 @@ class Expressions(Sides):
                 self.edits.append(insertion(self.ours, os, place, texts, empty_at or 0))
 
     def _wrapped(self, b: ast.AST, o: ast.AST, t: ast.AST) -> bool:
-        """One side put the old expression into another one: both hold."""
+        """Return one side put the old expression into another one: both hold."""
         if (
             not isinstance(b, ast.expr)
             or not isinstance(o, ast.expr)
@@ -199,7 +199,7 @@ class Expressions(Sides):
 
 
 def arguments(code: Source, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Item]:
-    """The arguments of a call, or the bases of a class, by position and by name."""
+    """Return the arguments of a call, or the bases of a class, by position and by name."""
     placed = [_item(code, f"#{index}", one) for index, one in enumerate(args)]
     named = [_item(code, one.arg or f"**{dump(one.value)}", one) for one in keywords]
     return sorted([*placed, *named], key=lambda one: one.start)

@@ -31,7 +31,7 @@ def binding(module: SourceModule, name: str) -> tuple[str, str | None, str | Non
 
 
 def add_import(name: str, old: Upstream, new: Upstream) -> str | None:
-    """The `add_import` that brings back a name which upstream no longer imports; None if it is gone for good."""
+    """Return the `add_import` that brings back a name which upstream no longer imports; None if it is gone for good."""
     found = binding(old.module, name)
     if found is None:
         return None
@@ -61,7 +61,7 @@ def imports_from(tree: ast.Module) -> Iterator[tuple[ast.AST, str, list[str]]]:
 
 
 def import_beside(text: str, source: str, name: str) -> str:
-    """A config's text that imports one more name from a module that it imports from."""
+    """Return a config's text that imports one more name from a module that it imports from."""
     module = SourceModule("config", Path(), text)
     for node in module.tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == source:
@@ -72,7 +72,7 @@ def import_beside(text: str, source: str, name: str) -> str:
 
 
 def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[str, bool]) -> str:
-    """A config's text whose own imports fit what its patches name now.
+    """Return a config's text whose own imports fit what its patches name now.
 
     Names that patches use since the upgrade are imported from where upstream has them, also those that it moved;
     imports that nothing uses any more go.
@@ -109,7 +109,7 @@ def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[
 
 
 def _home(name: str, upstreams: list[Upstream]) -> str | None:
-    """The module from which the newer upstream imports a name under that name."""
+    """Return the module from which the newer upstream imports a name under that name."""
     for upstream in upstreams:
         found = binding(upstream.module, name)
         if found is not None and found[1] == name:
@@ -131,7 +131,9 @@ def _import_of(name: str, upstreams: list[Upstream]) -> tuple[str, str] | None:
 
 
 def _last_import(module: SourceModule, library: str) -> int:
-    """The offset behind the last import of upstream's library in the config's head, or behind the first import."""
+    """Return the offset behind the last import of upstream's library in the config's head, or behind the first
+    import.
+    """
     last = 0
     for node in module.tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):

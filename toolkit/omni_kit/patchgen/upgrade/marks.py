@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from omni_kit.counting import counted
 from omni_kit.patchgen.upgrade.outcome import PatchOutcome
+from omni_kit.plurals import counted
 
 BEGIN = "# <<<<<<< omni-kit patchgen upgrade:"
 END = "# >>>>>>> omni-kit patchgen upgrade"

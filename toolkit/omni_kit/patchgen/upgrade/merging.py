@@ -14,7 +14,7 @@ from omni_kit.patchgen.spans import Edit, first_line, shift, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.cases import match_cases
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, stored, written
-from omni_kit.patchgen.upgrade.heads import Heads, parameter_names, parameters_of
+from omni_kit.patchgen.upgrade.declarations import Heads, parameter_names, parameters_of
 from omni_kit.patchgen.upgrade.order import (
     LEAVING,
     disjoint,
@@ -70,7 +70,7 @@ def merge_definition(base: str, ours: str, theirs: str, moved: Moved | None = No
 
 
 def merge_annotations(base: str, ours: str, theirs: str, bound: Callable[[str], bool]) -> str:
-    """The patch with upstream's newer annotations of parameters where the old ones use names that are gone.
+    """Return the patch with upstream's newer annotations of parameters where the old ones use names that are gone.
 
     Args:
         bound: whether the newer upstream has a name.
@@ -171,7 +171,8 @@ class _Merger(Heads):
             self.clash(both(bs, ts), *map(list, (bs, os, ts)))
 
     def _fallback(self, b: ast.stmt, o: ast.stmt, t: ast.stmt, behind: Sequence[ast.stmt]) -> bool:
-        """The patch sets a local in its own way, and in a block behind as upstream did: upstream's change goes there.
+        """Return the patch sets a local in its own way, and in a block behind as upstream did: upstream's change goes
+        there.
 
         The patch must not set what upstream's newer statement reads.
         """
@@ -186,7 +187,9 @@ class _Merger(Heads):
         return True
 
     def _inlined(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Upstream's statements; where it only moved some to a new helper and the patch changes them, the old ones."""
+        """Return upstream's statements; where it only moved some to a new helper and the patch changes them, the old
+        ones.
+        """
         found: list[ast.stmt] = []
         for one in ts:
             body = self.moved(one) if self.moved is not None else None
@@ -210,7 +213,7 @@ class _Merger(Heads):
         self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt],
         block: Sequence[ast.stmt], at: int, parent: Any,
     ) -> bool:  # fmt: skip
-        """One side only adds statements, next to what the other replaces."""
+        """Return one side only adds statements, next to what the other replaces."""
         mine, now = dumps(os), dumps(ts)
         in_ours = subsequence(dumps(bs), mine)
         if in_ours is not None:  # the patch only adds; upstream replaces
@@ -423,7 +426,7 @@ class _Merger(Heads):
 
 
 def _assigned(b: ast.stmt, o: ast.stmt, t: ast.stmt) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """The values of three assignments to the same, which are not all annotated."""
+    """Return the values of three assignments to the same, which are not all annotated."""
     if not (isinstance(b, ast.AnnAssign) or isinstance(o, ast.AnnAssign) or isinstance(t, ast.AnnAssign)):
         return None
     was, mine, now = assignment(b), assignment(o), assignment(t)

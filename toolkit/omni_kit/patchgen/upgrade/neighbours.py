@@ -14,7 +14,7 @@ Functions = Mapping[str, FunctionNode]
 
 
 def functions_of(target: str, text: str) -> dict[str, FunctionNode]:
-    """The functions of a patch's text by their paths: one, or the methods of a class."""
+    """Return the functions of a patch's text by their paths: one, or the methods of a class."""
     node = Code(text).node
     if not isinstance(node, ast.ClassDef):
         return {target: node}
@@ -66,7 +66,7 @@ def lost_members(
 
 
 def follow_members(text: str, owners: tuple[str, str], before: Upstream, after: Upstream) -> str:
-    """A method's code that reads attributes where the newer class has them: in a new part that took them over.
+    """Return a method's code that reads attributes where the newer class has them: in a new part that took them over.
 
     Args:
         owners: the class in the older and in the newer version.
@@ -126,7 +126,9 @@ def _set_by(path: str, node: ast.AST) -> Iterator[str]:
 
 
 def _members(upstream: Upstream, owner: str) -> Iterator[str]:
-    """Names of methods and attributes of a class and its bases; those of bases elsewhere with all of their module."""
+    """Yield names of methods and attributes of a class and its bases; those of bases elsewhere with all of their
+    module.
+    """
     definition = upstream.module.get(owner)
     if definition is None or not isinstance(definition.node, ast.ClassDef):
         return

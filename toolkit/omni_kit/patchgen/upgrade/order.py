@@ -14,7 +14,7 @@ LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def in_order(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Upstream's new statements with those back in their old order that it only put in another, to no effect."""
+    """Return upstream's new statements with those back in their old order that it only put in another, to no effect."""
     was, found = dumps(bs), list(ts)
     for index in range(1, len(bs)):
         now = dumps(found)
@@ -57,7 +57,7 @@ def _attribute(target: ast.expr) -> bool:
 
 
 def _path(node: ast.AST) -> str:
-    """A name or dotted attribute, with a dot behind it; empty for anything else."""
+    """Return a name or dotted attribute, with a dot behind it; empty for anything else."""
     name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     return f"{name}." if name else ""
 
@@ -106,7 +106,7 @@ def effects(code: Code, run: Sequence[ast.stmt]) -> dict[str, str] | None:
 
 
 def without_unread(text: str, dropped: set[str]) -> str:
-    """A definition without plain assignments of locals that upstream dropped and nothing reads any more."""
+    """Return a definition without plain assignments of locals that upstream dropped and nothing reads any more."""
     code = Code(text)
     unread = dropped - read([code.node])
     edits = []
@@ -129,7 +129,9 @@ def run_in(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
 
 
 def unordered(one: ast.stmt) -> str:
-    """The syntax tree of a statement as text, whatever the order of plain conditions that `and` or `or` joins."""
+    """Return the syntax tree of a statement as text, whatever the order of plain conditions that `and` or `or`
+    joins.
+    """
 
     class Sorter(ast.NodeTransformer):
         def visit_BoolOp(self, node: ast.BoolOp) -> ast.BoolOp:
@@ -152,7 +154,7 @@ def unordered(one: ast.stmt) -> str:
 
 
 def subsequence(part: Sequence[str], whole: Sequence[str]) -> list[int] | None:
-    """The indices of `part` in `whole`, in order; None when it is not there."""
+    """Return the indices of `part` in `whole`, in order; None when it is not there."""
     found, start = [], 0
     for one in part:
         try:
@@ -164,7 +166,7 @@ def subsequence(part: Sequence[str], whole: Sequence[str]) -> list[int] | None:
 
 
 def homes(top: ast.stmt, wanted: Sequence[str]) -> list[tuple[list[ast.stmt], int]]:
-    """Blocks inside a statement that contain the wanted ones in a row, with the index of the first."""
+    """Return blocks inside a statement that contain the wanted ones in a row, with the index of the first."""
     found = []
     for node in ast.walk(top):
         for name in ("body", "orelse", "finalbody"):

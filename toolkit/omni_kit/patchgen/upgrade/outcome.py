@@ -28,7 +28,7 @@ class Clash:
     textual: bool = False
 
     def as_json(self) -> dict[str, str]:
-        """The clash for machines."""
+        """Return the clash for machines."""
         return {"reason": self.reason, "was": self.was, "now": self.now, "patch": self.patch}
 
 
@@ -53,7 +53,7 @@ class PatchOutcome:
     effects: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The outcome for machines."""
+        """Return the outcome for machines."""
         found: dict[str, Any] = {"target": self.target, "status": self.status, "reason": self.reason}
         if self.was:
             found["was"] = self.was
@@ -117,7 +117,7 @@ class ConfigOutcome:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The outcome for machines."""
+        """Return the outcome for machines."""
         found: dict[str, Any] = {"config": self.config, "path": str(self.path), "status": self.status}
         found |= {"patches": [patch.as_json() for patch in self.patches], "notes": self.notes}
         return found | ({"error": self.error} if self.error else {}) | {"seconds": round(self.seconds, 3)}

@@ -41,7 +41,7 @@ def removal(source: Source, items: Sequence[Item], gone: set[int]) -> list[Edit]
 
 
 def insertion(source: Source, items: Sequence[Item], after: int, texts: Sequence[str], empty_at: int) -> Edit:
-    """The edit that puts elements behind the one at index `after`, or first at -1.
+    """Return the edit that puts elements behind the one at index `after`, or first at -1.
 
     Args:
         empty_at: where the first element goes if there is none yet.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from omni_kit.counting import counted
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.compare import body_text
 from omni_kit.patchgen.fragment import Fragment
@@ -19,16 +18,17 @@ from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, meaning, stored
 from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning, read_too_early
-from omni_kit.patchgen.upgrade.everywhere import follow_everywhere
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.neighbours import follow_members
 from omni_kit.patchgen.upgrade.order import without_unread
 from omni_kit.patchgen.upgrade.outcome import Clash
-from omni_kit.patchgen.upgrade.own_code import is_private, leaves_out, makes_already, refuses
 from omni_kit.patchgen.upgrade.renames import Renames, keep_apart, module_renames, rename_locals, split_locals
+from omni_kit.patchgen.upgrade.repeated_changes import follow_everywhere
 from omni_kit.patchgen.upgrade.results import ResultClass, annotated, replaced_results, result_class
+from omni_kit.patchgen.upgrade.unchanged_bodies import is_private, leaves_out, makes_already, refuses
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
+from omni_kit.plurals import counted
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import signature
 from omni_kit.pysource.source import dotted
@@ -54,7 +54,9 @@ class Versions:
         return self.after.libraries.version_of(self.after.module.name.partition(".")[0]) if self.after else "unknown"
 
     def vocabulary(self, text: str) -> str:
-        """Code of the newer version with the older one's aliases of modules, where the newer spells the module out."""
+        """Return code of the newer version with the older one's aliases of modules, where the newer spells the module
+        out.
+        """
         if not self._aliases:
             return text
         code = Code(text)
@@ -173,7 +175,7 @@ def _delegated(path: str, definition: Definition, side: Upstream) -> Definition 
 
 
 def _inherited(owner: str, name: str, new: Upstream) -> tuple[SourceModule, Definition, str] | None:
-    """The method that a class inherits, also from classes of other modules of the library."""
+    """Return the method that a class inherits, also from classes of other modules of the library."""
     definition = new.module.get(owner)
     if definition is None or not isinstance(definition.node, ast.ClassDef):
         return None
@@ -221,7 +223,7 @@ def propose(applied: Applied, original: Fragment | None, versions: Versions, pat
 def _injected(
     applied: Applied, original: Fragment | None, place: Place, versions: Versions, patched: set[str]
 ) -> Proposal:
-    """A method that upstream did not have."""
+    """Return a method that upstream did not have."""
     assert versions.after is not None
     text = versions.renames.apply(original.text) if original is not None else ""
     assert applied.owner is not None
@@ -246,7 +248,8 @@ def _injected(
 def adopt(
     applied: Applied, original: Fragment, versions: Versions, patched: set[str], others: Sequence[str]
 ) -> Proposal | None:
-    """The proposal for a method that upstream dropped, if other patches of its class call it; None for any other.
+    """Return the proposal for a method that upstream dropped, if other patches of its class call it; None for any
+    other.
 
     Args:
         others: the texts of the other patches of the class.
@@ -265,7 +268,7 @@ def adopt(
 
 
 def _init(original: Fragment, place: Place, versions: Versions, applied: Applied, now: str) -> Proposal:
-    """A wrapped `__init__`: upstream's own is copied by itself; the wrapper has to fit."""
+    """Return a wrapped `__init__`: upstream's own is copied by itself; the wrapper has to fit."""
     assert versions.after is not None
     text = versions.renames.apply(original.text)
     node = Code(text).node
@@ -396,7 +399,7 @@ def _names_of(module: SourceModule) -> frozenset[str]:
 
 
 def _unmapped(text: str, name_map: dict[str, str] | None) -> str | None:
-    """Upstream's code in the names of the patch's own file; None if turning the map around loses something."""
+    """Return upstream's code in the names of the patch's own file; None if turning the map around loses something."""
     if not name_map:
         return text
     back = {new: old for old, new in name_map.items()}
@@ -464,7 +467,7 @@ def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | N
 def _inlined(
     top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool, receiver: ast.expr | None = None
 ) -> list[ast.stmt] | None:
-    """The statements of a helper with the arguments of one call; None if that cannot be written down.
+    """Return the statements of a helper with the arguments of one call; None if that cannot be written down.
 
     Args:
         receiver: what the helper calls `self`, if it is the forward of a part.
@@ -508,5 +511,5 @@ def _inlined(
 
 
 def _stored(node: ast.Name, value: object) -> ast.Name:
-    """A parameter that the helper sets again: the caller's name, where it passed one."""
+    """Return a parameter that the helper sets again: the caller's name, where it passed one."""
     return ast.Name(value.id, node.ctx) if isinstance(value, ast.Name) else node

@@ -21,7 +21,7 @@ class ConfigFile:
         self.edits: list[Edit] = []
 
     def definition(self, line: int) -> ast.stmt | None:
-        """The definition that begins at a line, decorators included."""
+        """Return the definition that begins at a line, decorators included."""
         return next(
             (one for one in ast.walk(self.source.tree) if isinstance(one, DEFINING) and first_line(one) == line), None
         )
@@ -159,7 +159,7 @@ class ConfigFile:
     def _behind(
         self, call: ast.Call, new: str, given: Sequence[ast.expr], there: Mapping[str, bool]
     ) -> Iterator[tuple[ast.expr, str]]:
-        """The edits that anchor a helper at another class, or at none that the newer module does not define."""
+        """Yield the edits that anchor a helper at another class, or at none that the newer module does not define."""
         if there[new]:
             yield call.args[0], f'"{new}"'
         else:
@@ -207,7 +207,7 @@ def _bound(code: str) -> set[str]:
 
 
 def _reaches(node: ast.AST, names: set[str]) -> list[str]:
-    """The outputs of a function that these names flow into."""
+    """Return the outputs of a function that these names flow into."""
     tainted = set(names)
     for _ in range(2):
         for one in ast.walk(node):

@@ -10,7 +10,7 @@ from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, stored
-from omni_kit.patchgen.upgrade.heads import parameter_names
+from omni_kit.patchgen.upgrade.declarations import parameter_names
 from omni_kit.pysource.nodes import without_docstring
 
 _SAME = 0.75  # how like the bodies of a renamed definition are
@@ -42,7 +42,7 @@ class Renames:
         return f"{self.path(owner)}.{name}" if owner else target
 
     def apply(self, text: str) -> str:
-        """Code under the newer names."""
+        """Return code under the newer names."""
         if not (self.names or self.attributes or self.fields or self.keywords):
             return text
         code = Code(text)
@@ -95,7 +95,7 @@ def rename_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
 
 
 def _functions(b: ast.AST, o: ast.AST, t: ast.AST) -> list[tuple[FunctionNode, FunctionNode, FunctionNode]]:
-    """Three versions of a function, or of each method of a class that all of them have."""
+    """Return three versions of a function, or of each method of a class that all of them have."""
     if isinstance(b, ast.ClassDef) and isinstance(o, ast.ClassDef) and isinstance(t, ast.ClassDef):
         was, mine, now = ({getattr(one, "name", ""): one for one in side.body} for side in (b, o, t))
         found = [_functions(was[name], mine[name], now[name]) for name in was if name in mine and name in now]
@@ -128,7 +128,8 @@ def split_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
 
 
 def keep_apart(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None:
-    """Three versions in which a local has a name of its own, where upstream has a new parameter of the local's name.
+    """Return three versions in which a local has a name of its own, where upstream has a new parameter of the local's
+    name.
 
     Upstream's newer code sets the local from the parameter: what is read behind that, in the same block, is the local.
     None if there is no such parameter, or the newer code reads it behind.
@@ -158,7 +159,7 @@ def keep_apart(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None
 
 
 def _blocks(node: ast.AST) -> Iterator[tuple[list[ast.stmt], int]]:
-    """Every statement below a node, as its block and its place there."""
+    """Yield every statement below a node, as its block and its place there."""
     for one in ast.walk(node):
         for block in (getattr(one, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(block, list):
@@ -177,7 +178,7 @@ def _is_named(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
 
 
 def _updates(one: ast.stmt) -> str | None:
-    """The local that a statement sets from what it holds."""
+    """Return the local that a statement sets from what it holds."""
     match one:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return name if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value)) else None
@@ -185,7 +186,7 @@ def _updates(one: ast.stmt) -> str | None:
 
 
 def _named_for(one: ast.stmt, function: FunctionNode, known: set[str]) -> str | None:
-    """Another name, not known yet and set once, to which a function assigns the value of a statement."""
+    """Return another name, not known yet and set once, to which a function assigns the value of a statement."""
     for other in function.body:
         match other:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in known:
@@ -204,7 +205,7 @@ def _reads(code: Code, nodes: Sequence[ast.AST], name: str, new: str) -> Iterato
 
 
 def local_renames(old: FunctionNode, new: FunctionNode) -> dict[str, str]:
-    """Parameters and locals that are gone, by what every place has instead."""
+    """Return parameters and locals that are gone, by what every place has instead."""
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for kind, was, now in _differences(old, new):
         if kind == "name":
@@ -380,7 +381,7 @@ def _defines(module: SourceModule, name: str) -> bool:
 
 
 def _paths(old: SourceModule, new: SourceModule) -> dict[str, str]:
-    """Definitions that are gone, each with the one new definition that is like it."""
+    """Return definitions that are gone, each with the one new definition that is like it."""
     found: dict[str, str] = {}
     for classes in (True, False):
         gone = [

@@ -78,7 +78,7 @@ def replaced_results(old: SourceModule, new: SourceModule) -> dict[str, str]:
 
 
 def annotated(text: str, newer: Callable[[str], str | None]) -> str:
-    """A function with upstream's newer classes of results in its annotations.
+    """Return a function with upstream's newer classes of results in its annotations.
 
     Args:
         newer: the newer class by the name that the function's file has for the older one; None for other names.
@@ -91,13 +91,13 @@ def annotated(text: str, newer: Callable[[str], str | None]) -> str:
 
 
 def _noted(node: ast.AST) -> set[str]:
-    """The names in the annotation of what a function returns."""
+    """Return the names in the annotation of what a function returns."""
     returns = getattr(node, "returns", None)
     return {one.id for one in ast.walk(returns) if isinstance(one, ast.Name)} if returns is not None else set()
 
 
 def _made(node: ast.AST) -> set[str]:
-    """The classes of named fields that a function returns."""
+    """Return the classes of named fields that a function returns."""
     returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
     calls = [one for one in returned if isinstance(one, ast.Call) and not one.args]
     return {one.func.id for one in calls if isinstance(one.func, ast.Name) and one.func.id[:1].isupper()}

@@ -21,7 +21,7 @@ class Sides:
     clashes: list[Clash] = field(default_factory=list)
 
     def each(self, b: Any, o: Any, t: Any) -> list[tuple[Code, Any]]:
-        """Each version with a node of it."""
+        """Return each version with a node of it."""
         return [(self.base, b), (self.ours, o), (self.theirs, t)]
 
     def replace(self, o: Any, t: Any, *, loose: bool = False) -> None:

@@ -21,7 +21,8 @@ Values = dict[str, ast.expr]
 
 
 def follow_values(base: str, ours: str, theirs: str) -> tuple[str, str, str] | None:
-    """Three versions of a function in which values that only upstream changed are the same; None if none is found.
+    """Return three versions of a function in which values that only upstream changed are the same; None if none is
+    found.
 
     `base` and `theirs` get one spelling of the changed statements, and `ours` upstream's new value wherever it has the
     old one. A stretch counts when it assigns locals alone, and each local that is read behind it differs in one value.
@@ -77,7 +78,7 @@ def _changed(was: Values, now: Values) -> tuple[ast.expr, ast.expr, str] | None:
 
 
 def _pairs(one: ast.AST, other: ast.AST, use: str) -> Iterator[tuple[ast.expr, ast.expr, str]]:
-    """The smallest expressions in which two trees differ, of those that are large enough to be recognised."""
+    """Yield the smallest expressions in which two trees differ, of those that are large enough to be recognised."""
     if dump(one) == dump(other):
         return
     parts = _parts(one, other)
@@ -89,7 +90,7 @@ def _pairs(one: ast.AST, other: ast.AST, use: str) -> Iterator[tuple[ast.expr, a
 
 
 def _parts(one: ast.AST, other: ast.AST) -> list[tuple[ast.AST, ast.AST]] | None:
-    """The children in which two nodes of one form differ; None if they differ in more than children."""
+    """Return the children in which two nodes of one form differ; None if they differ in more than children."""
     if type(one) is not type(other):
         return None
     here, there = list(ast.iter_child_nodes(one)), list(ast.iter_child_nodes(other))
@@ -111,12 +112,12 @@ def _parts(one: ast.AST, other: ast.AST) -> list[tuple[ast.AST, ast.AST]] | None
 
 
 def _use(parent: ast.AST, value: ast.AST) -> str:
-    """An expression with a hole instead of one part."""
+    """Return an expression with a hole instead of one part."""
     return dump_with(parent, {id(value)})
 
 
 def dump_with(node: ast.AST, holes: set[int]) -> str:
-    """The tree of a node as text, with holes."""
+    """Return the tree of a node as text, with holes."""
 
     class Holes(ast.NodeTransformer):
         def visit(self, one: ast.AST) -> ast.AST:
@@ -200,7 +201,7 @@ def _helper(one: ast.stmt, run: Sequence[ast.stmt]) -> tuple[ast.Name, ast.expr]
 
 
 def _within(block: Sequence[ast.stmt]) -> Iterator[tuple[ast.expr, ast.AST]]:
-    """Every expression below statements, with the node around it; keywords count as part of their calls."""
+    """Yield every expression below statements, with the node around it; keywords count as part of their calls."""
 
     def below(parent: ast.AST, around: ast.AST) -> Iterator[tuple[ast.expr, ast.AST]]:
         for child in ast.iter_child_nodes(parent):
@@ -229,7 +230,7 @@ def _same_before(inputs: set[str], mine: Sequence[ast.stmt], first: int, b: Code
 
 
 def _indexed(one: ast.stmt) -> str:
-    """The tree of a statement as text, with the first field of a model's result read by its index."""
+    """Return the tree of a statement as text, with the first field of a model's result read by its index."""
 
     class Writer(ast.NodeTransformer):
         def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

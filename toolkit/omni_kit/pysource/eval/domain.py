@@ -38,7 +38,7 @@ class Domain:
         self.depth = depth
 
     def spend(self) -> None:
-        """Takes one step off the budget.
+        """Take one step off the budget.
 
         Raises:
             Unsupported: it is spent.
@@ -52,11 +52,11 @@ class Domain:
         raise Unsupported(f"uses {name}")
 
     def attribute(self, base: Any, name: str, frame: Any) -> Any:
-        """An attribute of a value that is not plain."""
+        """Return an attribute of a value that is not plain."""
         raise Unsupported(f"uses {name} of {_shown(base)}")
 
     def set_attribute(self, base: Any, name: str, value: Any, frame: Any) -> None:
-        """Sets an attribute."""
+        """Set an attribute."""
         raise Unsupported(f"sets {name} of {_shown(base)}")
 
     def item(self, base: Any, key: Any, frame: Any) -> Any:
@@ -82,11 +82,11 @@ class Domain:
         raise Unsupported(f"depends on {_shown(value)}")
 
     def items(self, value: Any, frame: Any) -> list[Any]:
-        """The items of a value that is not plain."""
+        """Return the items of a value that is not plain."""
         raise Unsupported(f"goes through {_shown(value)}")
 
     def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
-        """The items of a value that is unpacked into so many targets, or into a call or a list."""
+        """Return the items of a value that is unpacked into so many targets, or into a call or a list."""
         return list(frame.items_of(value))
 
     def formatted(self, value: Any, frame: Any) -> Any:
@@ -98,11 +98,11 @@ class Domain:
         raise Unsupported(f"enters {ast.unparse(node)}")
 
     def imported(self, name: str, names: tuple[str, ...], level: int, frame: Any) -> Any:
-        """The module that an import gives: the whole one where `names` come from it, else its first package."""
+        """Return the module that an import gives: the whole one where `names` come from it, else its first package."""
         raise Unsupported(f"imports {name}")
 
     def raised(self, text: str, frame: Any) -> Unsupported:
-        """The error that stands for an exception that the code raises."""
+        """Return the error that stands for an exception that the code raises."""
         return Unsupported(f"raises {text}")
 
     def failed(self, error: Exception, node: ast.AST) -> str:
@@ -114,7 +114,7 @@ class Domain:
         return False
 
     def decorated(self, definition: Function, decorators: list[Any], nodes: list[ast.expr], frame: Any) -> Any:
-        """A definition after its decorators, the last of which comes first."""
+        """Return a definition after its decorators, the last of which comes first."""
         made: Any = definition
         for decorator, node in zip(reversed(decorators), reversed(nodes), strict=True):
             made = self.call(decorator, [made], {}, frame, node)

@@ -26,7 +26,7 @@ from omni_kit.pysource.eval.values import (
 
 @cache
 def handler(prefix: str, kind: str) -> str:
-    """The name of the method for a type of nodes; a domain may have types of its own."""
+    """Return the name of the method for a type of nodes; a domain may have types of its own."""
     return f"{prefix}_{kind.lower()}"
 
 
@@ -43,11 +43,11 @@ class Expressions(ABC):
 
     @abstractmethod
     def written(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
-        """The function that a definition makes."""
+        """Return the function that a definition makes."""
 
     @abstractmethod
     def bind(self, target: ast.expr, value: Any) -> None:
-        """Gives a value to what an assignment or a loop names."""
+        """Give a value to what an assignment or a loop names."""
 
     @abstractmethod
     def inner(self) -> "Expressions":
@@ -55,7 +55,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def located(self, error: Exception, node: ast.AST) -> Unsupported:
-        """An error with the place where it came up, unless it has one already."""
+        """Return an error with the place where it came up, unless it has one already."""
 
     def value(self, node: ast.expr) -> Any:
         """Return the value of an expression.
@@ -102,7 +102,7 @@ class Expressions(ABC):
         return self.items_of(self.value(node))
 
     def items_of(self, value: Any) -> Iterable[Any]:
-        """The items of a value."""
+        """Return the items of a value."""
         if is_iterable(value):
             return iterated(value) if isinstance(value, (Iterated, list, dict, set, *VIEWS)) else list(value)
         if is_plain(value):
@@ -110,11 +110,11 @@ class Expressions(ABC):
         return self.domain.items(value, self)
 
     def of_constant(self, node: ast.Constant) -> Any:
-        """A literal."""
+        """Return a literal."""
         return bounded(node.value)
 
     def of_name(self, node: ast.Name) -> Any:
-        """A name of the file, or a built-in that is known."""
+        """Return a name of the file, or a built-in that is known."""
         holder = self.scope.holder(node.id)
         if holder is not None:
             return readable(holder.names[node.id])
@@ -132,7 +132,7 @@ class Expressions(ABC):
         return self.attribute(base, node.attr)
 
     def attribute(self, base: Any, name: str) -> Any:
-        """An attribute of a value."""
+        """Return an attribute of a value."""
         if isinstance(base, Function):
             return self.member(base, name)
         found = python.method(base, name)
@@ -150,7 +150,7 @@ class Expressions(ABC):
         raise Unsupported(f"uses {owner.__name__}.{name}")
 
     def of_subscript(self, node: ast.Subscript) -> Any:
-        """An item, or a slice."""
+        """Return an item, or a slice."""
         base, key = self.value(node.value), self.value(node.slice)
         self.at = node
         if type(base) not in {str, list, tuple, dict, range, bytes} or not is_plain(key):
@@ -158,27 +158,27 @@ class Expressions(ABC):
         return base[key if isinstance(key, slice) else self.key(key)]
 
     def of_slice(self, node: ast.Slice) -> slice:
-        """A slice."""
+        """Return a slice."""
         return slice(*(self.value(part) if part else None for part in (node.lower, node.upper, node.step)))
 
     def of_tuple(self, node: ast.Tuple) -> Any:
-        """A tuple."""
+        """Return a tuple."""
         return tuple(self.elements(node.elts))
 
     def of_list(self, node: ast.List) -> Any:
-        """A list."""
+        """Return a list."""
         return self.elements(node.elts)
 
     def of_set(self, node: ast.Set) -> Any:
-        """A set."""
+        """Return a set."""
         return {self.key(one) for one in self.elements(node.elts)}
 
     def key(self, value: Any) -> Any:
-        """A value as a key of a dict, or in a set."""
+        """Return a value as a key of a dict, or in a set."""
         return plain(value)
 
     def of_dict(self, node: ast.Dict) -> Any:
-        """A dict."""
+        """Return a dict."""
         found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None:
@@ -194,7 +194,7 @@ class Expressions(ABC):
         return value
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
-        """The values of several expressions; starred ones are unpacked."""
+        """Return the values of several expressions; starred ones are unpacked."""
         found: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -205,7 +205,7 @@ class Expressions(ABC):
         return found
 
     def of_binop(self, node: ast.BinOp) -> Any:
-        """An operation of two values."""
+        """Return an operation of two values."""
         return self.operation(node.op, [self.value(node.left), self.value(node.right)], node)
 
     def operation(self, op: ast.AST, operands: list[Any], node: ast.AST) -> Any:
@@ -218,7 +218,7 @@ class Expressions(ABC):
         return self.domain.operation(name, operands, self)
 
     def of_unaryop(self, node: ast.UnaryOp) -> Any:
-        """A sign, or `not`."""
+        """Return a sign, or `not`."""
         operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             return not self.is_true(operand)
@@ -245,17 +245,17 @@ class Expressions(ABC):
         return holds
 
     def of_ifexp(self, node: ast.IfExp) -> Any:
-        """One of two values."""
+        """Return one of two values."""
         return self.value(node.body if self.truth(node.test) else node.orelse)
 
     def of_namedexpr(self, node: ast.NamedExpr) -> Any:
-        """A value that gets a name."""
+        """Return a value that gets a name."""
         value = self.value(node.value)
         self.scope.assigned().names[node.target.id] = value
         return value
 
     def of_joinedstr(self, node: ast.JoinedStr) -> Any:
-        """A text with values in it."""
+        """Return a text with values in it."""
         parts = []
         for part in node.values:
             value = self.value(part.value if isinstance(part, ast.FormattedValue) else part)
@@ -266,16 +266,16 @@ class Expressions(ABC):
         return self.joined(parts)
 
     def joined(self, parts: Sequence[Any]) -> Any:
-        """A text of values, some of which may not be plain."""
+        """Return a text of values, some of which may not be plain."""
         other = [part for part in parts if not is_plain(part)]
         return self.domain.formatted(other[0], self) if other else bounded("".join(parts))
 
     def of_lambda(self, node: ast.Lambda) -> Any:
-        """A function without a name."""
+        """Return a function without a name."""
         return self.written(node)
 
     def of_call(self, node: ast.Call) -> Any:
-        """A call; its arguments come first."""
+        """Return a call; its arguments come first."""
         function = self.value(node.func)
         arguments = self.elements(node.args)
         keywords = self.keywords(node)
@@ -286,7 +286,7 @@ class Expressions(ABC):
         return self.domain.call(function, arguments, keywords, self, node)
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
-        """The named arguments of a call."""
+        """Return the named arguments of a call."""
         found: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)
@@ -299,7 +299,7 @@ class Expressions(ABC):
         return found
 
     def of_listcomp(self, node: ast.ListComp) -> Any:
-        """A list by comprehension."""
+        """Return a list by comprehension."""
         found: list[Any] = []
         for inside in self.passes(node.generators):
             found.append(inside.value(node.elt))
@@ -307,22 +307,24 @@ class Expressions(ABC):
         return found
 
     def of_generatorexp(self, node: ast.GeneratorExp) -> Any:
-        """An iterator; each item is evaluated when it is come to."""
+        """Return an iterator; each item is evaluated when it is come to."""
         return Iterated(inside.value(node.elt) for inside in self.passes(node.generators))
 
     def of_setcomp(self, node: ast.SetComp) -> Any:
-        """A set by comprehension."""
+        """Return a set by comprehension."""
         return {self.key(inside.value(node.elt)) for inside in self.passes(node.generators)}
 
     def of_dictcomp(self, node: ast.DictComp) -> Any:
-        """A dict by comprehension."""
+        """Return a dict by comprehension."""
         found = {}
         for inside in self.passes(node.generators):
             found[self.key(inside.value(node.key))] = inside.value(node.value)
         return bounded(found)
 
     def passes(self, generators: Sequence[ast.comprehension]) -> Iterator["Expressions"]:
-        """The evaluation of each pass through nested loops; the first iterable is evaluated at once, and outside."""
+        """Return the evaluation of each pass through nested loops; the first iterable is evaluated at once, and
+        outside.
+        """
         if any(one.is_async for one in generators):
             raise Unsupported("waits for something")
         inside = self.inner()
@@ -341,7 +343,7 @@ class Expressions(ABC):
 
 
 def readable(value: Any) -> Any:
-    """A value that a name has.
+    """Return a value that a name has.
 
     Raises:
         Unsupported: the name has one that cannot be determined.

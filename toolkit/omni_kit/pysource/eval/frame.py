@@ -80,7 +80,7 @@ class Frame(Expressions):
         return found
 
     def located(self, error: Exception, node: ast.AST) -> Unsupported:
-        """The error with the line of the statement, unless one further in has it already."""
+        """Return the error with the line of the statement, unless one further in has it already."""
         kind = Exhausted if isinstance(error, (RecursionError, MemoryError)) else Unsupported
         found = error if isinstance(error, Unsupported) else kind(self.domain.failed(error, node))
         if found.path is None:
@@ -88,11 +88,11 @@ class Frame(Expressions):
         return found
 
     def inner(self) -> "Frame":
-        """A comprehension's own scope."""
+        """Return a comprehension's own scope."""
         return self.framed(self.path, self.module, Scope({}, self.scope.enclosing(), "comprehension"), self.home)
 
     def framed(self, path: Path, module: str, scope: Scope, home: Any) -> "Frame":
-        """A frame for other code, of the same domain."""
+        """Return a frame for other code, of the same domain."""
         return Frame(self.domain, path, module, scope, home)
 
     # statements
@@ -178,7 +178,7 @@ class Frame(Expressions):
         self.run(node.orelse)
 
     def goes_on(self, body: Sequence[ast.stmt]) -> bool:
-        """One pass of a loop; whether another one may follow."""
+        """Return one pass of a loop; whether another one may follow."""
         try:
             self.run(body)
         except _Continue:
@@ -188,11 +188,11 @@ class Frame(Expressions):
         return True
 
     def run_break(self, node: ast.Break) -> None:
-        """Ends a loop."""
+        """End a loop."""
         raise _Break
 
     def run_continue(self, node: ast.Continue) -> None:
-        """Ends a pass of a loop."""
+        """End a pass of a loop."""
         raise _Continue
 
     def run_with(self, node: ast.With) -> None:
@@ -280,7 +280,7 @@ class Frame(Expressions):
         self.scope.names[node.name] = self.domain.decorated(cls, decorators, node.decorator_list, self)
 
     def written_class(self, node: ast.ClassDef) -> Any:
-        """The class that a definition makes, before its decorators: its body is gone through."""
+        """Return the class that a definition makes, before its decorators: its body is gone through."""
         bases = [self.value(base) for base in node.bases]
         if any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in _of_scope(node.body)):
             raise Unsupported("has a class that assigns names of other scopes")
@@ -290,13 +290,13 @@ class Frame(Expressions):
         return Function(node, self.path, self.module, self.scope.enclosing(), members=scope.names, bases=bases)
 
     def run_return(self, node: ast.Return) -> None:
-        """Gives a function's value."""
+        """Give a function's value."""
         raise Return(self.value(node.value) if node.value is not None else None)
 
     # functions
 
     def written(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
-        """The function that a definition makes."""
+        """Return the function that a definition makes."""
         made = Function(node, self.path, self.module, self.scope.enclosing(), self.domain.home(self))
         made.defaults = self.defaults(node.args)
         return made
@@ -374,7 +374,7 @@ class Frame(Expressions):
     # names
 
     def bind(self, target: ast.expr, value: Any) -> None:
-        """Gives a value to a name, to several, to an attribute, or to an item."""
+        """Give a value to a name, to several, to an attribute, or to an item."""
         if isinstance(target, ast.Name):
             self.scope.names[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -408,7 +408,7 @@ class Frame(Expressions):
 def evaluate(
     node: ast.expr, domain: Domain, names: Mapping[str, Any] | None = None, path: Path = Path(), home: Any = None
 ) -> Any:
-    """The value of an expression that stands alone.
+    """Return the value of an expression that stands alone.
 
     Args:
         names: what the names in it mean, before the domain is asked.
@@ -431,7 +431,7 @@ def evaluate(
 
 @cache
 def _locals(function: Definition) -> Mapping[str, Unsupported]:
-    """The names that a function assigns: until it does, they have no value, whatever is outside.
+    """Return the names that a function assigns: until it does, they have no value, whatever is outside.
 
     Raises:
         Unsupported: it assigns names of other scopes, or gives its values one by one.
@@ -450,7 +450,9 @@ def _locals(function: Definition) -> Mapping[str, Unsupported]:
 
 
 def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes of a scope; of a comprehension what it assigns in the scope around it, of definitions their names."""
+    """Yield the nodes of a scope; of a comprehension what it assigns in the scope around it, of definitions their
+    names.
+    """
     for node in nodes:
         yield node
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):

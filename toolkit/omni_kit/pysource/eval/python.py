@@ -36,7 +36,7 @@ def _text(value: Any = "") -> str:
 
 
 def listed(value: Any = ()) -> list[Any]:
-    """The items of a value.
+    """Return the items of a value.
 
     Raises:
         Unsupported: they are too many, or Python itself does not go through it.
@@ -47,7 +47,7 @@ def listed(value: Any = ()) -> list[Any]:
 
 
 def plain_items(value: Any) -> Any:
-    """A value as a function of a domain takes it: an iterator, a view or a range as the list of its items."""
+    """Return a value as a function of a domain takes it: an iterator, a view or a range as the list of its items."""
     return listed(value) if isinstance(value, (range, Iterated, *VIEWS)) else value
 
 
@@ -173,7 +173,7 @@ def operation(name: str, *operands: Any) -> Any:
 
 
 def _by_key(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, for arguments that are quick to hash: of a dict only the first one is a key."""
+    """Return the method, for arguments that are quick to hash: of a dict only the first one is a key."""
 
     def checked(base: Any, *arguments: Any) -> Any:
         plain(list(arguments[:1] if isinstance(base, dict) else arguments))
@@ -183,7 +183,7 @@ def _by_key(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_items(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, for collections whose items are quick to hash."""
+    """Return the method, for collections whose items are quick to hash."""
 
     def checked(base: Any, *arguments: Any) -> Any:
         return method(base, *(plain(listed(one)) for one in arguments))
@@ -192,7 +192,7 @@ def _by_items(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_value(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, for values that are quick to compare."""
+    """Return the method, for values that are quick to compare."""
 
     def checked(base: Any, *arguments: Any) -> Any:
         plain([*base, *arguments])
@@ -226,7 +226,7 @@ def _itself(value: Any) -> Any:
 
 
 def _opaque(what: str) -> Callable[[Any], Any]:
-    """A decorator that gives what is not followed here."""
+    """Return a decorator that gives what is not followed here."""
     return lambda function: Unsupported(f"uses a {what}")
 
 
@@ -290,7 +290,7 @@ _METHODS: Mapping[type, _Functions] = {
 
 
 def method(base: Any, name: str) -> Native | None:
-    """A method of a plain value; None if it has none that is known."""
+    """Return a method of a plain value; None if it has none that is known."""
     found = _METHODS.get(type(base), {}).get(name)
     return Native(partial(_applied, found, base)) if found is not None else None
 

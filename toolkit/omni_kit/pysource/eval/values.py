@@ -71,18 +71,18 @@ class Scope:
     kind: str = ""
 
     def holder(self, name: str) -> "Scope | None":
-        """The innermost scope that has a name."""
+        """Return the innermost scope that has a name."""
         scope: Scope | None = self
         while scope is not None and name not in scope.names:
             scope = scope.outer
         return scope
 
     def enclosing(self) -> "Scope":
-        """The scope that functions defined here see: the body of a class is none of theirs."""
+        """Return the scope that functions defined here see: the body of a class is none of theirs."""
         return self.outer if self.kind == "class" and self.outer is not None else self
 
     def assigned(self) -> "Scope":
-        """The scope that `name := value` assigns in: no comprehension's."""
+        """Return the scope that `name := value` assigns in: no comprehension's."""
         return self.outer.assigned() if self.kind == "comprehension" and self.outer is not None else self
 
 
@@ -173,7 +173,7 @@ def iterated(value: Any) -> Iterator[Any]:
 
 
 def bounded(value: Any) -> Any:
-    """A value, unless it is larger than anything that is gone through.
+    """Return a value, unless it is larger than anything that is gone through.
 
     Raises:
         Unsupported: it is.
@@ -187,7 +187,7 @@ def bounded(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value, if it consists of a moderate number of plain parts, so that comparing and hashing it is quick.
+    """Return a value, if it consists of a moderate number of plain parts, so that comparing and hashing it is quick.
 
     Raises:
         Unsupported: it does not.

@@ -9,7 +9,7 @@ from omni_kit.targets.protocol import DefinitionEntry, ItemEntry
 
 
 def add_definition(text: str, edit: DefinitionEntry) -> str:
-    """The text with the definition, unless it is there; among sorted classes in its place, else at the end."""
+    """Return the text with the definition, unless it is there; among sorted classes in its place, else at the end."""
     found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     if edit.name in [node.name for node in found]:
         return text
@@ -31,7 +31,7 @@ def _nearly_sorted(names: list[str]) -> bool:
 
 
 def add_item(text: str, edit: ItemEntry) -> str:
-    """The text with the item at the end of the dict, or of the pairs that one is made of, unless it has the key.
+    """Return the text with the item at the end of the dict, or of the pairs that one is made of, unless it has the key.
 
     Raises:
         BadInput: no dict is assigned to that name.
@@ -50,7 +50,7 @@ def add_item(text: str, edit: ItemEntry) -> str:
 
 
 def _with_pair(text: str, made: ast.List, edit: ItemEntry) -> str:
-    """The text with one more pair."""
+    """Return the text with one more pair."""
     known = [ast.literal_eval(one.elts[0]) for one in made.elts if isinstance(one, ast.Tuple) and _is_text(one.elts[0])]
     if edit.key in known:
         return text

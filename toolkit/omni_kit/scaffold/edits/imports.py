@@ -8,7 +8,7 @@ from omni_kit.targets.protocol import ImportEntry
 
 
 def make_import(text: str, edit: ImportEntry) -> str:
-    """The text with a statement of its own, in the block that has most statements of that sort.
+    """Return the text with a statement of its own, in the block that has most statements of that sort.
 
     Raises:
         BadInput: there is none of that sort to insert after.

@@ -8,7 +8,7 @@ from omni_kit.targets.protocol import KeyedEntry
 
 
 def add_keyed(text: str, edit: KeyedEntry) -> str:
-    """The text with the element in its list.
+    """Return the text with the element in its list.
 
     Raises:
         BadInput: nothing in the file is assigned to that dict.
@@ -23,7 +23,7 @@ def add_keyed(text: str, edit: KeyedEntry) -> str:
 
 
 def _list(node: ast.AST, edit: KeyedEntry) -> ast.List | None:
-    """The list that a node gives the dict for the key."""
+    """Return the list that a node gives the dict for the key."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and _is_item(node.targets[0], edit):
         return node.value
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and _name(node.targets[0]) == edit.name:
@@ -53,7 +53,7 @@ def _text(node: ast.expr | None) -> str:
 
 
 def _into(text: str, made: ast.List, element: str) -> str:
-    """The list with one more element; on its own line where the others are."""
+    """Return the list with one more element; on its own line where the others are."""
     lines = text.split("\n")
     if made.lineno == made.end_lineno:
         line = lines[made.lineno - 1].encode()
@@ -70,7 +70,7 @@ def _into(text: str, made: ast.List, element: str) -> str:
 
 
 def _made(text: str, tree: ast.Module, edit: KeyedEntry) -> str:
-    """The text with a list of its own, among those of the other keys."""
+    """Return the text with a list of its own, among those of the other keys."""
     siblings = [
         (node, _text(node.targets[0].slice))
         for node in ast.walk(tree)
@@ -93,7 +93,7 @@ def _made(text: str, tree: ast.Module, edit: KeyedEntry) -> str:
 
 
 def _owners(tree: ast.Module) -> dict[int, int]:
-    """The number of the block that a statement stands in."""
+    """Return the number of the block that a statement stands in."""
     found: dict[int, int] = {}
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):

@@ -17,11 +17,11 @@ def sorted_place(names: Sequence[str], name: str) -> int:
 
 
 def indent_of(line: str) -> str:
-    """The spaces that a line begins with."""
+    """Return the spaces that a line begins with."""
     return line[: len(line) - len(line.lstrip())]
 
 
 def inserted(text: str, at: int, new: Sequence[str]) -> str:
-    """The text with lines before the line number `at`, which counts from 0."""
+    """Return the text with lines before the line number `at`, which counts from 0."""
     lines = text.split("\n")
     return "\n".join([*lines[:at], *new, *lines[at:]])

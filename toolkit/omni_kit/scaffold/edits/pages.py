@@ -11,7 +11,7 @@ _TITLE = re.compile(r"^ +title: (?P<title>.+?)\s*$")
 
 
 def add_page(text: str, edit: PageEntry) -> str:
-    """The text with the page among its siblings, unless it is listed.
+    """Return the text with the page among its siblings, unless it is listed.
 
     Raises:
         BadInput: no page has a place that begins so.
@@ -34,7 +34,7 @@ def add_page(text: str, edit: PageEntry) -> str:
 
 
 def _longest(found: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
-    """The longest run of pages that follow each other."""
+    """Return the longest run of pages that follow each other."""
     runs: list[list[tuple[int, str, str]]] = []
     for one in found:
         if runs and one[0] == runs[-1][-1][0] + 2 and one[1] == runs[-1][-1][1]:

@@ -27,7 +27,7 @@ class Diffusers:
     }  # fmt: skip
 
     def at(self, path: Path) -> Integration | None:
-        """A package with a model or a modular pipeline of its own, or the folder of a pipeline in a checkout."""
+        """Return a package with a model or a modular pipeline of its own, or the folder of a pipeline in a checkout."""
         return at(path)
 
     def find(self, path: Path) -> Sequence[Integration]:

@@ -62,13 +62,13 @@ class Checkout:
 
 
 def find_checkout(root: Path) -> Checkout | None:
-    """The checkout whose root is `root`; None if there is none."""
+    """Return the checkout whose root is `root`; None if there is none."""
     package = root / PACKAGE
     return Checkout(root, find_library("diffusers", package)) if (package / "__init__.py").is_file() else None
 
 
 def checkout_at(root: Path) -> Checkout:
-    """The checkout at `root`, of a version whose conventions are known.
+    """Return the checkout at `root`, of a version whose conventions are known.
 
     Raises:
         BadInput: there is none, or it enters models otherwise.

@@ -16,7 +16,7 @@ _DEPTH = 2
 
 
 def at(path: Path) -> Integration | None:
-    """The integration whose own directory `path` is; None if it is none."""
+    """Return the integration whose own directory `path` is; None if it is none."""
     try:
         found = find_model_dir(path)
     except BadInput:
@@ -59,7 +59,9 @@ def find(path: Path) -> Sequence[Integration]:
 
 
 def _parts(root: Path, path: Path) -> list[Path]:
-    """The parts of a package at or below a path; all of them for a checkout, and for a file the one that it is in."""
+    """Return the parts of a package at or below a path; all of them for a checkout, and for a file the one that it is
+    in.
+    """
     parts = package_parts(root)
     below = [part for part in parts if root.is_relative_to(path) or part.is_relative_to(path)]
     return below or [part for part in parts if path in part_files(root, part)]

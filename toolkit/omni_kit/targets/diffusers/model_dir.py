@@ -53,7 +53,7 @@ class ModelDir:
 
 
 def find_model_dir(path: Path) -> ModelDir:
-    """The integration whose own directory this is.
+    """Return the integration whose own directory this is.
 
     Raises:
         BadInput: it is none; what is missing.
@@ -83,7 +83,7 @@ def toy_name(in_tree: bool) -> str:
 
 
 def model_classes(file: Path) -> list[str]:
-    """The classes of a file that are models of diffusers.
+    """Return the classes of a file that are models of diffusers.
 
     Raises:
         BadInput: it cannot be read.

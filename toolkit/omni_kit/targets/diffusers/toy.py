@@ -43,7 +43,7 @@ _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 def toy_of(
     arguments: Mapping[str, Argument], published: Mapping[str, Any], code: Sequence[ast.AST] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """A toy's arguments, and the names of those for which nothing was known.
+    """Return a toy's arguments, and the names of those for which nothing was known.
 
     Args:
         published: values from a config of the authors, which come before defaults.
@@ -133,14 +133,16 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
 
 
 def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
-    """The multiple that the width must be for norms over a fixed number of groups; half of the width may be normed."""
+    """Return the multiple that the width must be for norms over a fixed number of groups; half of the width may be
+    normed.
+    """
     norms = (call for part in code for call in calls(part) if "GroupNorm" in ast.unparse(call.func))
     groups = (literal(one) for call in norms if (one := argument(call, 0, "num_groups")) is not None)
     return math.lcm(*(2 * one for one in groups if isinstance(one, int) and one > 0))
 
 
 def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
-    """Names in the words that toys are made by."""
+    """Return names in the words that toys are made by."""
     found: dict[str, str] = {}
     if not any(map(IS_HEADS.search, names)):  # a count that the width of the whole is divided by is that of heads
         divided = {ast.unparse(one.right).rpartition(".")[2] for part in code for one in ast.walk(part)
@@ -182,7 +184,7 @@ def _fits(value: Any, one: Argument) -> bool:
 
 
 def _as_list(value: Any, one: Argument) -> Any:
-    """A published value; numbers between commas, as command lines take them, are a list: `"32,16,8"`."""
+    """Return a published value; numbers between commas, as command lines take them, are a list: `"32,16,8"`."""
     listed = isinstance(value, str) and not isinstance(one.default, str) and _NUMBERS.fullmatch(value)
     return [int(number) for number in value.split(",")] if listed else value
 

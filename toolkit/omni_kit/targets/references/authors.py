@@ -245,13 +245,13 @@ class _Guarded(ast.NodeTransformer):
         return node
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
-        """Each alias by itself."""
+        """Return each alias by itself."""
         return [
             _tried(node, ast.Import([one]), _bound(one), one.name if one.asname else _head(one)) for one in node.names
         ]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        """Each name by itself; stars as they are."""
+        """Return each name by itself; stars as they are."""
         if node.module == "__future__" or node.names[0].name == "*":
             return node
         module = "." * node.level + (node.module or "")

@@ -36,7 +36,7 @@ class RecordedCalls:
             self.steps.append((told, handed))
 
     def named(self, run: str, latents: torch.Tensor) -> Tensors:
-        """Everything by the names of stages, and the latents that came of it."""
+        """Return everything by the names of stages, and the latents that came of it."""
         stages: list[tuple[str, torch.Tensor]] = []
         for number, (time, before) in enumerate(self.steps):
             stages += [(f"step {number} time", time), (f"step {number} latents", before)]

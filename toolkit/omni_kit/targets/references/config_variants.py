@@ -37,7 +37,7 @@ def source_of(model: Any, spoken: str) -> Source:
 
 
 def acceptance(config_class: Any, toy: Mapping[str, Any], run: Callable[[Any], None]) -> Callable[[Any], str]:
-    """A function of a config: why upstream does not accept it; empty if it does.
+    """Return a function of a config: why upstream does not accept it; empty if it does.
 
     Args:
         toy: the config that is varied.
@@ -58,7 +58,7 @@ def acceptance(config_class: Any, toy: Mapping[str, Any], run: Callable[[Any], N
 
 
 def _trees(module: ModuleType, config: Any) -> Iterator[ast.AST]:
-    """The modeling file, those of its configs, and the library's functions that it passes its config to."""
+    """Yield the modeling file, those of its configs, and the library's functions that it passes its config to."""
     yield _tree(module)
     for one in (config, *_parts(config)):
         yield _tree(sys.modules[type(one).__module__])
@@ -90,7 +90,7 @@ def _parts(config: Any) -> list[PreTrainedConfig]:
 
 
 def _own_names(read: FieldsRead, config: Any) -> FieldsRead:
-    """The fields by the names that the config gives them, where the code uses another."""
+    """Return the fields by the names that the config gives them, where the code uses another."""
     real: dict[str, str] = {}
     for one in (config, *_parts(config)):
         real |= getattr(one, "attribute_map", {})

@@ -53,14 +53,14 @@ class DiffusersBuilder:
         return {"library": "diffusers", "version": diffusers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Builds the model on the meta device, where nothing is stored."""
+        """Build the model on the meta device, where nothing is stored."""
         config = json.loads((config_dir / "config.json").read_text(encoding="utf-8"))
         with torch.device("meta"):
             model = _class(config["_class_name"]).from_config(config)
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """Loads with diffusers's own loader.
+        """Load with diffusers's own loader.
 
         Raises:
             BadInput: it reports keys that are missing, unexpected or of another shape.
@@ -116,7 +116,7 @@ class DiffusersBuilder:
         return found
 
     def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
-        """The mean of the squared errors of the samples, one at a time, from the trainer's own targets."""
+        """Return the mean of the squared errors of the samples, one at a time, from the trainer's own targets."""
         taken = inspect.signature(type(model).forward).parameters
         losses = []
         for sample in samples:
@@ -168,7 +168,7 @@ class DiffusersBuilder:
         return min(taken, put_into_pipeline(pipeline, part, checkpoint.name, adapter))
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:
-        """A model of a config, as its classes begin it; float32 stays where diffusers' loader keeps it."""
+        """Return a model of a config, as its classes begin it; float32 stays where diffusers' loader keeps it."""
         config = json.loads((config_dir / "config.json").read_text(encoding="utf-8"))
         torch.manual_seed(0)
         with torch.device(self._device):
@@ -180,7 +180,7 @@ class DiffusersBuilder:
         return self._placed(model)
 
     def scaled(self, source: str, size: int, out: Path) -> int:
-        """Writes the config of a model of a size; of a toy, or a class, from its constructor's defaults.
+        """Write the config of a model of a size; of a toy, or a class, from its constructor's defaults.
 
         Raises:
             BadInput: diffusers has no such class.
@@ -197,13 +197,15 @@ class DiffusersBuilder:
         return long_inputs(model, sequences, length)
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
-        """All samples in the dtype of the model: `arguments` of its calls, and the `samples` with their targets."""
+        """Return all samples in the dtype of the model: `arguments` of its calls, and the `samples` with their
+        targets.
+        """
         dtype = cast(Any, model).dtype
         samples = samples_of({name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()})
         return {"arguments": [as_arguments(sample) for sample in samples], "samples": samples}
 
     def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
-        """The mean squared error of velocities, a sample at a time."""
+        """Return the mean squared error of velocities, a sample at a time."""
         answers = iter([answer(model, given) for given in batch["arguments"]])
         return denoised(batch["samples"], lambda sample: next(answers))["loss"]
 
@@ -212,7 +214,7 @@ class DiffusersBuilder:
         return [f"in low precision diffusers keeps {', '.join(self._kept)} in float32"] if self._kept else []
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
-        """A toy with deterministic weights, float32, in training mode.
+        """Return a toy with deterministic weights, float32, in training mode.
 
         Args:
             source: a class of diffusers, the path of a config.json with `_class_name` (complete or partial), or that
@@ -228,7 +230,7 @@ class DiffusersBuilder:
         return placed
 
     def _here(self, value: Any) -> Any:
-        """A value with its tensors on the device of the model, those in lists, too."""
+        """Return a value with its tensors on the device of the model, those in lists, too."""
         if isinstance(value, torch.Tensor):
             return value.to(self._device)
         return [self._here(one) for one in value] if isinstance(value, list | tuple) else value
@@ -245,7 +247,7 @@ class DiffusersBuilder:
 
 
 def _whole_of(source: str) -> tuple[str, dict[str, Any]]:
-    """The class and the real config of a source: a file as it is, but of a toy what its class has by default."""
+    """Return the class and the real config of a source: a file as it is, but of a toy what its class has by default."""
     path = Path(source)
     values = read_mapping(path) if path.is_file() else {"_class_name": source}
     name = str(values.get("_class_name"))
@@ -260,7 +262,7 @@ def _parameters(name: str, config: Mapping[str, Any]) -> int:
 
 
 def _toy_of(source: str) -> tuple[str, dict[str, Any]]:
-    """The class and the config of a toy."""
+    """Return the class and the config of a toy."""
     path = Path(source)
     if not path.is_file():
         return source, toy_denoiser(constructor_defaults(_class(source)))

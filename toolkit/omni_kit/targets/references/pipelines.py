@@ -37,7 +37,7 @@ from omni_kit.upstream.diffusers.calling import (
 )
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
-from omni_kit.upstream.diffusers.outside import file_outside, outside_pipeline
+from omni_kit.upstream.diffusers.local_pipelines import file_outside, outside_pipeline
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.diffusers.signatures import Argument
 
@@ -55,7 +55,7 @@ def read_pipeline(class_name: str) -> Pipeline:
 
 
 def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[str, Any]:
-    """The arguments of a pipeline's call for a scenario, but for those that only torch knows."""
+    """Return the arguments of a pipeline's call for a scenario, but for those that only torch knows."""
     taken = call_arguments(pipeline)
     wanted: dict[str, Any] = {
         "prompt": _text(pipeline, scenario), "height": scenario.rows, "width": scenario.columns,
@@ -69,7 +69,7 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
 
 
 def _text(pipeline: Pipeline, scenario: Scenario) -> str | list[str]:
-    """A scenario's prompt; some pipelines accept objects of JSON only."""
+    """Return a scenario's prompt; some pipelines accept objects of JSON only."""
     keys = prompt_keys(pipeline)
     return scenario.text if keys is None else json.dumps(dict.fromkeys(keys, scenario.text))
 
@@ -83,7 +83,7 @@ def _left_out(pipeline: Pipeline, scenarios: Sequence[Scenario]) -> Iterator[str
 
 
 def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
-    """The scenarios of a batch; without those of several pictures where a call starts from images."""
+    """Return the scenarios of a batch; without those of several pictures where a call starts from images."""
     return [one for one in scenarios_of(inputs) if one.pictures == 1 or not images_of(pipeline)]
 
 
@@ -94,7 +94,7 @@ def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
 
 
 def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
-    """The images that a pipeline starts from in a scenario, by argument, in the order of its call.
+    """Return the images that a pipeline starts from in a scenario, by argument, in the order of its call.
 
     A pipeline that needs none gets its first one where the scenario is guided, and none if it is not.
     """
@@ -143,7 +143,7 @@ class PipelineBuilder:
         return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """The whole pipeline; answers its denoiser."""
+        """Return the whole pipeline; answers its denoiser."""
         return self._opened(checkpoint, getattr(torch, dtype))
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
@@ -155,7 +155,7 @@ class PipelineBuilder:
         save(self._pipeline, out)
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
-        """The pipeline in a directory, as it is; of a class, a small one of random components.
+        """Return the pipeline in a directory, as it is; of a class, a small one of random components.
 
         Args:
             source: a directory with model_index.json, the name of a class, or a toy_config.json of `variants`.
@@ -178,7 +178,7 @@ class PipelineBuilder:
         return denoiser
 
     def _made(self, scenarios: Sequence[Scenario], changed: Changed | None) -> tuple[Any, Change]:
-        """A small pipeline that draws all scenarios; if it cannot, larger ones, or ones without its pictures."""
+        """Return a small pipeline that draws all scenarios; if it cannot, larger ones, or ones without its pictures."""
 
         def made(scenarios: Sequence[Scenario]) -> Any:
             def ask(pipeline: Any) -> None:
@@ -204,7 +204,7 @@ class PipelineBuilder:
         return Variants({what: {"class": name, "changed": changed} for what, changed in found})
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """Every scenario, stage by stage."""
+        """Return every scenario, stage by stage."""
         found: Tensors = {}
         scenarios = scenarios_for(self._read, inputs)
         self._left_out = [*_left_out(self._read, scenarios)]
@@ -240,7 +240,7 @@ class PipelineBuilder:
         return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
 
     def _given(self, pipeline: Any, scenario: Scenario) -> dict[str, Any]:
-        """All that its call is given, of what it takes."""
+        """Return all that its call is given, of what it takes."""
         images, pictures = pictured(self._read, scenario), pictures_of(self._read, scenario)
         seeds = range(scenario.seed, scenario.seed + scenario.prompts * pictures)
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]

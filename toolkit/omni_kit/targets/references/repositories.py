@@ -20,7 +20,7 @@ from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
-from omni_kit.toys.batches.denoiser.asserted import asserted
+from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
@@ -68,7 +68,7 @@ class RepositoryBuilder:
         self._authors: Authors | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Says the version of torch: the authors' code has none.
+        """Say the version of torch: the authors' code has none.
 
         Args:
             options: `reference` is the class as "PATH::Class"; without it, configs say it.
@@ -83,7 +83,7 @@ class RepositoryBuilder:
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """Loads a checkpoint with every name that the model has, and no other.
+        """Load a checkpoint with every name that the model has, and no other.
 
         Raises:
             BadInput: names are missing, or unexpected.
@@ -108,18 +108,18 @@ class RepositoryBuilder:
         (out / "config.json").write_text(json.dumps(getattr(model, ARGUMENTS), indent=2), encoding="utf-8")
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """Each sample in a call of its own; the authors' models have no loss."""
+        """Return each sample in a call of its own; the authors' models have no loss."""
         dtype = next(model.parameters()).dtype
         cast_ = {name: t.to(dtype) if t.is_floating_point() else t for name, t in inputs.items()}
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
 
     def notes(self) -> list[str]:
-        """Names the packages that stand-ins stood for."""
+        """Return names the packages that stand-ins stood for."""
         used = ", ".join(self._authors.used) if self._authors is not None else ""
         return [f"the authors' code ran with stand-ins for packages that are not installed: {used}"] if used else []
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
-        """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
+        """Return a toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
         ends = time.monotonic() + _LONGEST
         best: _Tried | None = None
@@ -149,7 +149,7 @@ class RepositoryBuilder:
     def _tried(
         self, reference: Reference, values: Mapping[str, Any], batch_builder: BatchBuilder, most: float
     ) -> "nn.Module | _Tried | BadInput":
-        """The model of these arguments where it takes inputs; or what was made; or why it cannot be made."""
+        """Return the model of these arguments where it takes inputs; or what was made; or why it cannot be made."""
         try:
             torch.manual_seed(0)
             model = self._made(reference, values)
@@ -162,7 +162,9 @@ class RepositoryBuilder:
         return model if why is None else _Tried(dict(values), model, why)
 
     def _longer_tried(self, reference: Reference, one: _Tried, builder: BatchBuilder) -> nn.Module | None:
-        """The model that came furthest, if it takes any inputs; or with a size that a check in its forward allows."""
+        """Return the model that came furthest, if it takes any inputs; or with a size that a check in its forward
+        allows.
+        """
         if not isinstance(builder, DenoiserBatchBuilder):
             return None
         ends = time.monotonic() + _LONGEST
@@ -191,7 +193,7 @@ class RepositoryBuilder:
         return self._made(*self._read(file))
 
     def _read(self, file: Path) -> tuple[Reference, dict[str, Any]]:
-        """The class, and the arguments that a config has for it."""
+        """Return the class, and the arguments that a config has for it."""
         values = read_mapping(file)
         return find_reference(self._told) if self._told else recorded_reference(file), values_of(values)
 
@@ -209,7 +211,7 @@ def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn.Module:
-    """The authors' class with these arguments, or with these values in its dataclass or its namespace.
+    """Return the authors' class with these arguments, or with these values in its dataclass or its namespace.
 
     Raises:
         ImportError: their code needs what is not installed.
@@ -251,7 +253,7 @@ class _Fields(dict[str, Any]):
     sections: frozenset[str] = frozenset()
 
     def __getattr__(self, name: str) -> Any:
-        """The field of that name, or the section."""
+        """Return the field of that name, or the section."""
         if name in self:
             return self[name]
         if name in self.sections:
@@ -260,6 +262,6 @@ class _Fields(dict[str, Any]):
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:
-    """A list where the authors have one, a tuple where they have that: JSON knows one of the two."""
+    """Return a list where the authors have one, a tuple where they have that: JSON knows one of the two."""
     known = reference.arguments.get(name)
     return tuple(value) if isinstance(value, list) and known is not None and isinstance(known.default, tuple) else value

@@ -38,7 +38,7 @@ class SamplerBuilder(RepositoryBuilder):
 
     @torch.no_grad()
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """Every run, step by step."""
+        """Return every run, step by step."""
         told = getattr(model, ARGUMENTS)
         names = {new: old for old, new in told[NAMES].items()}
         sample, found = self._sampler(), Tensors()
@@ -80,7 +80,7 @@ class SamplerBuilder(RepositoryBuilder):
             np.cumprod, torch.cumprod = exact
 
     def _alone(self, model: Any, names: Mapping[str, str]) -> Tensors:
-        """The loop with a stand-in for the model, where it became a scheduler of its own."""
+        """Return the loop with a stand-in for the model, where it became a scheduler of its own."""
         found, order = Tensors(), list(inspect.signature(model.forward).parameters)
         for number, run in enumerate(runs_alone()):
             seeded(number)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from omni_kit.pysource.source import dotted
-from omni_kit.toys.batches.denoiser.asserted import required_sizes
+from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
 from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide
 from omni_kit.toys.width_errors import WIDTHS
@@ -95,14 +95,14 @@ def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]
 
 
 def _replaced(value: Any, one: int, other: int) -> Any:
-    """A size, or a list of sizes, with one of them become another."""
+    """Return a size, or a list of sizes, with one of them become another."""
     if isinstance(value, list):
         return [_replaced(item, one, other) for item in value]
     return other if type(value) is int and value == one else value
 
 
 def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Each of the other texts that an annotation allows: what is the default may need what is not here."""
+    """Yield each of the other texts that an annotation allows: what is the default may need what is not here."""
     for name, one in reference.arguments.items():
         listed = _LITERAL.search(one.annotation)
         words = ast.literal_eval(listed.group(1)) if listed and isinstance(values.get(name), str) else []
@@ -110,7 +110,7 @@ def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator
 
 
 def _in_compared_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Each of the other texts that the authors' code compares an argument with."""
+    """Yield each of the other texts that the authors' code compares an argument with."""
     nodes = (node for one in reference.closure.definitions for node in ast.walk(one.node))
     compared = [node for node in nodes if isinstance(node, ast.Compare) and len(node.ops) == 1]
     for name in (name for name, value in values.items() if isinstance(value, str)):

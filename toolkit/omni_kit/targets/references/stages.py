@@ -34,7 +34,7 @@ class Noted:
     latents: torch.Tensor | None = None
 
     def named(self, scenario: str, together: bool, negative_first: bool, picture: torch.Tensor) -> Tensors:
-        """Everything by the names of stages.
+        """Return everything by the names of stages.
 
         Args:
             together: one call of the denoiser is for both answers.
@@ -104,12 +104,14 @@ def _size(call: Mapping[str, Any]) -> int:
 
 
 def _half_of(name: str, value: Any, start: int, count: int, listed: bool) -> Any:
-    """One half of an argument; a table of positions whole, however many rows it has."""
+    """Return one half of an argument; a table of positions whole, however many rows it has."""
     return value if IS_POSITIONS.search(name) else _half(value, start, count, listed)
 
 
 def _half(value: Any, start: int, count: int, listed: bool) -> Any:
-    """One half of a value with rows for both, also within tuples and lists; `listed`: these have an entry for a row."""
+    """Return one half of a value with rows for both, also within tuples and lists; `listed`: these have an entry for a
+    row.
+    """
     whole = isinstance(value, list) and all(isinstance(one, torch.Tensor) and len(one) == 2 * count for one in value)
     if isinstance(value, tuple) or (isinstance(value, list) and (len(value) != 2 * count or (whole and not listed))):
         return type(value)(_half(one, start, count, listed) for one in value)
@@ -118,7 +120,7 @@ def _half(value: Any, start: int, count: int, listed: bool) -> Any:
 
 
 def _tensors(call: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors that a call received, and its numbers; in the order of their names."""
+    """Yield the tensors that a call received, and its numbers; in the order of their names."""
     for name, value in sorted(call.items()):
         if isinstance(value, (list, tuple)):
             for number, one in enumerate(value):

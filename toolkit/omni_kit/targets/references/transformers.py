@@ -60,14 +60,14 @@ class TransformersBuilder:
         return {"library": "transformers", "version": transformers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Builds the model on the meta device, where nothing is stored."""
+        """Build the model on the meta device, where nothing is stored."""
         config = AutoConfig.from_pretrained(config_dir)
         with torch.device("meta"):
             model = model_class_of(config)._from_config(config, **_EAGER)
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """Loads with transformers's own loader.
+        """Load with transformers's own loader.
 
         Raises:
             BadInput: it reports keys that are missing, unexpected or of another shape.
@@ -88,7 +88,7 @@ class TransformersBuilder:
         self._write(model, out, original=True)
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
-        """Writes the checkpoint in several shards with an index, as real ones are."""
+        """Write the checkpoint in several shards with an index, as real ones are."""
         self._write(model, out, original=layout == "hub")
 
     def _write(self, model: Any, out: Path, *, original: bool) -> None:
@@ -101,7 +101,7 @@ class TransformersBuilder:
         return language_model(speaker_of(model), inputs, as_named, loss_only)
 
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
-        """Everything that the part of it that answers in text gives."""
+        """Return everything that the part of it that answers in text gives."""
         part = speaker_of(model)
         packs = way.preparation == Preparation.packed
         with attention_used(model, way.attention):
@@ -121,7 +121,7 @@ class TransformersBuilder:
         return attention_recorded(model)
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
-        """A toy with deterministic weights, float32, in training mode.
+        """Return a toy with deterministic weights, float32, in training mode.
 
         Args:
             source: a model_type, the path of a config.json (complete or partial), or that of a toy_config.json, which
@@ -142,7 +142,7 @@ class TransformersBuilder:
         raise first
 
     def _made(self, config: Any, batch_builder: BatchBuilder) -> nn.Module:
-        """The model of a toy's config."""
+        """Return the model of a toy's config."""
         torch.manual_seed(0)
         made = model_class_of(config)
         model = made._from_config(_config_for(made, config), dtype=torch.float32, **_EAGER)
@@ -151,7 +151,7 @@ class TransformersBuilder:
         return placed
 
     def scaled(self, source: str, size: int, out: Path) -> int:
-        """Writes the config of a model of a size; of a toy, or a model_type, from what the class has by default.
+        """Write the config of a model of a size; of a toy, or a model_type, from what the class has by default.
 
         Raises:
             BadInput: transformers knows no such model_type, or has no language model for it.
@@ -180,7 +180,7 @@ class TransformersBuilder:
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.clone()}
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
-        """The inputs as they are, a sequence a row."""
+        """Return the inputs as they are, a sequence a row."""
         return {**inputs, "use_cache": False}
 
     def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
@@ -188,7 +188,7 @@ class TransformersBuilder:
         return cast(torch.Tensor, cast(Any, model)(**batch).loss)
 
     def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
-        """The loss of padded samples, or with media of one after the other, and how many labels count in it."""
+        """Return the loss of padded samples, or with media of one after the other, and how many labels count in it."""
         if any("mm_token_type_ids" in sample for sample in samples):
             return self._loss_apart(model, samples)
         named = ("input_ids", "labels")
@@ -203,7 +203,7 @@ class TransformersBuilder:
         return cast(Any, model)(**batch, use_cache=False).loss, counted
 
     def _loss_apart(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
-        """The loss of samples of which each goes through by itself."""
+        """Return the loss of samples of which each goes through by itself."""
         losses, counts = [], []
         for sample in samples:
             own = {name: tensor.to(self._device) for name, tensor in sample.items()}
@@ -308,7 +308,9 @@ class TransformersBuilder:
 
 
 def _toys_of(source: str) -> tuple[Any, Iterator[dict[str, Any]]]:
-    """The class of a config, and the values of toys: one, then those in which a relation of sizes is restored."""
+    """Return the class of a config, and the values of toys: one, then those in which a relation of sizes is
+    restored.
+    """
     path = Path(source)
     if not path.is_file():
         config = default_config(source)
@@ -328,7 +330,7 @@ def _toys_of(source: str) -> tuple[Any, Iterator[dict[str, Any]]]:
 
 
 def _completed(values: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with what it omits of another, in its parts, too."""
+    """Return a config with what it omits of another, in its parts, too."""
     parts = {
         key: _completed(part, whole[key])
         for key, part in values.items()
@@ -338,7 +340,7 @@ def _completed(values: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str,
 
 
 def _whole_of(source: str) -> Any:
-    """The real config of a source: a file as it is, but of a toy what its class has by default."""
+    """Return the real config of a source: a file as it is, but of a toy what its class has by default."""
     path = Path(source)
     if not path.is_file():
         return default_config(source)
@@ -384,13 +386,13 @@ def _own_parts(config: Any) -> dict[str, Any]:
 
 
 def _config_for(model_class: Any, config: Any) -> Any:
-    """The part of a config that a class is built from: the text model of a whole takes the text config alone."""
+    """Return the part of a config that a class is built from: the text model of a whole takes the text config alone."""
     parts = getattr(config, "sub_configs", {})
     return config.get_text_config() if parts.get("text_config") == model_class.config_class else config
 
 
 def model_class_of(config: Any) -> Any:
-    """The class that the config names, else the library's model for the type that reads most kinds of input."""
+    """Return the class that the config names, else the library's model for the type that reads most kinds of input."""
     for name in config.architectures or []:
         if hasattr(transformers, name):
             return getattr(transformers, name)

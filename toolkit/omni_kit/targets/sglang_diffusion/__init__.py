@@ -32,7 +32,7 @@ class SGLangDiffusion:
         return tuple(own().decisions(subject))
 
     def at(self, path: Path) -> Integration | None:
-        """A package that registers a pipeline."""
+        """Return a package that registers a pipeline."""
         return at(path)
 
     def find(self, path: Path) -> Sequence[Integration]:

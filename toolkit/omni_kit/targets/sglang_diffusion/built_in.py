@@ -112,7 +112,7 @@ def _place(checkout: Checkout, file: Path, line: int) -> str:
 
 
 def _entry_classes(file: Path) -> Iterator[ast.ClassDef]:
-    """The classes that a file's EntryClass names."""
+    """Yield the classes that a file's EntryClass names."""
     try:
         if _ENTRY.encode() not in file.read_bytes():
             return
@@ -129,14 +129,14 @@ def _names(node: ast.Assign) -> list[str]:
 
 
 def _strings(cls: ast.ClassDef, name: str) -> list[str]:
-    """The texts of a list that a class assigns."""
+    """Return the texts of a list that a class assigns."""
     values = (node.value for node in cls.body if isinstance(node, ast.Assign) and _names(node) == [name])
     return [one.value for value in values for one in ast.walk(value)
             if isinstance(one, ast.Constant) and isinstance(one.value, str)]  # fmt: skip
 
 
 def _config_taken(cls: ast.ClassDef) -> str:
-    """The config that the constructor is annotated with; empty if that is any."""
+    """Return the config that the constructor is annotated with; empty if that is any."""
     methods = (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     arguments = (one for method in methods for one in method.args.args if one.arg == "config")
     named = (dotted(one.annotation) or "" for one in arguments if one.annotation is not None)
@@ -144,7 +144,7 @@ def _config_taken(cls: ast.ClassDef) -> str:
 
 
 def _config_modules(checkout: Checkout) -> Iterator[tuple[str, str]]:
-    """Each class in SGLang's configs of autoencoders, and its module."""
+    """Yield each class in SGLang's configs of autoencoders, and its module."""
     for file in files_matching(checkout.package / _VAE_CONFIGS, "*.py"):
         _, tree = parse_file(file)
         dotted_name = ".".join(("sglang.multimodal_gen", *_VAE_CONFIGS.split("/"), file.stem))

@@ -32,7 +32,7 @@ class Checkout:
 
 
 def find_checkout(root: Path) -> Checkout | None:
-    """The checkout whose root is `root`; None if there is none."""
+    """Return the checkout whose root is `root`; None if there is none."""
     found = (Checkout(root / inner, inner) for inner in _INNER if (root / inner / "registry.py").is_file())
     return next(found, None)
 
@@ -49,7 +49,7 @@ def checkout_around(path: Path) -> Checkout | None:
 
 
 def checkout_at(root: Path) -> Checkout:
-    """The checkout at `root`, of a version whose conventions are known.
+    """Return the checkout at `root`, of a version whose conventions are known.
 
     Raises:
         BadInput: there is none, or it registers models otherwise.
@@ -68,7 +68,7 @@ def checkout_at(root: Path) -> Checkout:
 
 
 def pipeline_places(checkout: Checkout) -> dict[str, tuple[Path, int]]:
-    """The pipelines of a checkout: name -> file and line."""
+    """Return the pipelines of a checkout: name -> file and line."""
     files = files_matching(checkout.package / PIPELINES, "**/*.py")
     return {name: (file, line) for file in files for _, name, line in _read(file)}
 

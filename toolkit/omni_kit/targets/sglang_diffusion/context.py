@@ -61,7 +61,7 @@ class Text:
 
 
 def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
-    """The names that all templates may use, but for where the parts are.
+    """Return the names that all templates may use, but for where the parts are.
 
     Args:
         own: what SGLang has itself.
@@ -79,7 +79,7 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
 
 
 def tasks_of(facts: PipelineFacts) -> list[str]:
-    """SGLang's tasks that a pipeline does, the default one first."""
+    """Return SGLang's tasks that a pipeline does, the default one first."""
     if facts.images_needed:
         return ["I2V" if facts.video else "I2I"]
     if not facts.images:
@@ -193,7 +193,7 @@ def _base(facts: PipelineFacts) -> str:
 
 
 def _local(text: str) -> str:
-    """An expression of `__call__` in terms of its recorded variables."""
+    """Return an expression of `__call__` in terms of its recorded variables."""
     return text.replace("self.", "pipeline.") if text.startswith("self.") else f'local["{text}"]'
 
 
@@ -225,12 +225,14 @@ def _sizes(facts: PipelineFacts) -> dict[str, Any]:
 
 
 def _first(values: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of these names that is a whole number, as text; 0 if there is none."""
+    """Return the first of these names that is a whole number, as text; 0 if there is none."""
     return next((f"self.{name}" for name in names if isinstance(values.get(name), int)), "0")
 
 
 def _heads(values: Mapping[str, Any]) -> str:
-    """The number of heads as text: an argument, or the width by that of a head, which positions share by axes."""
+    """Return the number of heads as text: an argument, or the width by that of a head, which positions share by
+    axes.
+    """
     heads, width = _first(values, _HEADS), _first(values, _WIDTHS)
     axes = [name for name, value in values.items() if IS_AXES.search(name) and isinstance(value, (list, tuple))]
     return f"{width} // sum(self.{axes[0]})" if heads == "0" != width and axes else heads
@@ -244,7 +246,7 @@ def _width(values: Mapping[str, Any]) -> str:
 
 
 def step_text(unit: Affine) -> str:
-    """A unit of steps as an expression of `step`."""
+    """Return a unit of steps as an expression of `step`."""
     factor = "step" if unit.scale == 1 else f"{unit.scale!r} * step"
     if abs(unit.scale) and unit.scale != 1 and round(1 / abs(unit.scale), 6).is_integer():
         factor = f"{'-' if unit.scale < 0 else ''}step / {round(1 / abs(unit.scale))}"

@@ -17,8 +17,8 @@ from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.denoiser_inputs import DenoiserInputs, denoiser_inputs_of
 from omni_kit.upstream.diffusers.denoising import Denoising
-from omni_kit.upstream.diffusers.finishing import unusual_ends
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
+from omni_kit.upstream.diffusers.latent_decoding import unusual_ends
 from omni_kit.upstream.diffusers.looping import oddities
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
@@ -169,7 +169,7 @@ class PipelineFacts:
         return {name: value for name, value in given.items() if not name.startswith("_")}
 
     def vae_values(self) -> dict[str, Any]:
-        """The autoencoder's config: as its config.json says it, else by default."""
+        """Return the autoencoder's config: as its config.json says it, else by default."""
         cls = find_class(self.model.library, self.autoencoder.class_name)
         values = {name: one.default for name, one in arguments(cls).items()} if cls is not None else {}
         return {**values, **self.vae_given}
@@ -219,7 +219,7 @@ class PipelineFacts:
             return why
 
     def refuse_what_cannot_be_served(self) -> None:
-        """Raises a Refusal where the pipeline is not one of text and images, with one denoiser and an autoencoder."""
+        """Raise a Refusal where the pipeline is not one of text and images, with one denoiser and an autoencoder."""
         if since := self.pipeline.retired:
             successor = next(iter(self.pipeline.cls.node.bases), None)
             hint = f"scaffold {ast.unparse(successor)}" if successor is not None else ""

@@ -19,12 +19,12 @@ class Field:
 
 
 def fields_of(values: Mapping[str, Any]) -> list[Field]:
-    """The fields that have these values by default."""
+    """Return the fields that have these values by default."""
     return [field_of(name, value) for name, value in values.items()]
 
 
 def field_of(name: str, value: Any) -> Field:
-    """One field; what is not known is None."""
+    """Return one field; what is not known is None."""
     if value is UNKNOWN or value is None:
         return Field(name, "object", "None")
     if isinstance(value, dict):

@@ -15,7 +15,7 @@ _DEPTH = 2
 
 
 def at(path: Path) -> Integration | None:
-    """The integration whose directory `path` is; None if it is none."""
+    """Return the integration whose directory `path` is; None if it is none."""
     try:
         return Integration(find_pipeline_dir(path).path, lambda: Kind.pipeline)
     except BadInput:
@@ -36,7 +36,7 @@ def find(path: Path) -> Sequence[Integration]:
 
 
 def _of_sglang(checkout: Checkout, path: Path) -> Iterator[Integration]:
-    """Every pipeline that SGLang registers; those below `path`, where that is a part of SGLang's package."""
+    """Yield every pipeline that SGLang registers; those below `path`, where that is a part of SGLang's package."""
     path = path.resolve()
     part = path if path.is_relative_to(checkout.package) and path != checkout.package else checkout.package
     known = pipeline_places(checkout)

@@ -20,13 +20,13 @@ class PipelineHandler:
     variants = ("modular", "native", "hybrid", "whole")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """A pipeline, its configs, its denoiser on BaseDiT and the stage before it."""
+        """Return a pipeline, its configs, its denoiser on BaseDiT and the stage before it."""
         from omni_kit.targets.sglang_diffusion.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """A plugin next to diffusers' pipeline of its name, on the checkpoint that it was made from.
+        """Return a plugin next to diffusers' pipeline of its name, on the checkpoint that it was made from.
 
         Raises:
             BadInput: it is in a checkout.

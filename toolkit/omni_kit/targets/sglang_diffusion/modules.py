@@ -11,8 +11,8 @@ from omni_kit.targets.sglang_diffusion.context import ASKED, Text
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.composing import ENCODE, NOISE, Composition, Reader
+from omni_kit.upstream.diffusers.renamed_expressions import Wording
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.diffusers.wording import Wording
 from omni_kit.upstream.places import read_json
 
 _WORDS = {
@@ -29,7 +29,7 @@ _SHIFTS = "use_dynamic_shifting"
 
 
 def compose(facts: PipelineFacts) -> Composition:
-    """The pipeline, taken apart; `against` says what does not fit SGLang's stages."""
+    """Return the pipeline, taken apart; `against` says what does not fit SGLang's stages."""
     found = Reader(facts.denoising, facts.guidance, _wording(facts), _dynamic(facts)).read()
     odd = [one for one in _asked(facts, found) if isinstance(one, str)]
     if facts.embeds not in found.conditions and found.encoded:
@@ -41,7 +41,7 @@ def compose(facts: PipelineFacts) -> Composition:
 
 
 def modular_context(facts: PipelineFacts) -> dict[str, Any]:
-    """The other variables of the modular variant's templates."""
+    """Return the other variables of the modular variant's templates."""
     found = compose(facts)
     asked = [one for one in _asked(facts, found) if isinstance(one, Text)]
     noise = facts.pipeline.cls.method(NOISE)
@@ -72,7 +72,7 @@ def _dynamic(facts: PipelineFacts) -> bool:
 
 
 def _asked(facts: PipelineFacts, found: Composition) -> Iterator[Text | str]:
-    """The arguments of encode_prompt in a stage's words; a line for each that has none."""
+    """Yield the arguments of encode_prompt in a stage's words; a line for each that has none."""
     taken, called = arguments(facts.pipeline.cls, ENCODE), call_arguments(facts.pipeline)
     for name, value in found.encodes.items():
         source = (dotted(value) or "").removeprefix("self.")
@@ -92,7 +92,9 @@ def _asked(facts: PipelineFacts, found: Composition) -> Iterator[Text | str]:
 
 
 def _unpacking(facts: PipelineFacts) -> Iterator[Text | str]:
-    """The arguments of the method that unpacks latents in the words of a config; a line for each that has none."""
+    """Yield the arguments of the method that unpacks latents in the words of a config; a line for each that has
+    none.
+    """
     found = facts.pipeline.cls.method("__call__")
     if found is None:
         return

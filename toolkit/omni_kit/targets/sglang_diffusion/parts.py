@@ -49,7 +49,7 @@ def image_context(facts: PipelineFacts) -> dict[str, Any]:
 
 
 def _of_state(text: str, state: str, pipeline: str) -> str:
-    """An expression of `__call__` in terms of its state and of the pipeline."""
+    """Return an expression of `__call__` in terms of its state and of the pipeline."""
     return ast.unparse(_Words(state, pipeline).visit(ast.parse(text, mode="eval").body))
 
 

@@ -44,7 +44,7 @@ class PipelineDir:
 
 
 def find_pipeline_dir(path: Path) -> PipelineDir:
-    """Reads which pipeline `path` has, without importing anything.
+    """Read which pipeline `path` has, without importing anything.
 
     Raises:
         BadInput: the path is missing, is no package, cannot be parsed or has no pipeline.
@@ -72,12 +72,12 @@ def find_pipeline_dir(path: Path) -> PipelineDir:
 
 
 def named_in(file: Path, pipeline_name: str) -> Path:
-    """The path of a pipeline that SGLang has itself: FILE::NAME."""
+    """Return the path of a pipeline that SGLang has itself: FILE::NAME."""
     return file.with_name(f"{file.name}{_MARK}{pipeline_name}")
 
 
 def package_of_sglang(path: Path) -> Path | None:
-    """SGLang's own package of diffusion, where `path` is a folder of stages inside it."""
+    """Return SGLang's own package of diffusion, where `path` is a folder of stages inside it."""
     for parent in path.parents:
         if parent.name == _PACKAGE and (parent / STAGES) == path.parent:
             return parent

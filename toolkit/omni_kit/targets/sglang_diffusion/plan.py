@@ -18,7 +18,7 @@ from omni_kit.targets.sglang_diffusion.parts import image_context, native_contex
 from omni_kit.targets.sglang_diffusion.pipeline_dir import OUTSIDE
 from omni_kit.targets.sglang_diffusion.unserved_arguments import decisions as unserved_decisions
 from omni_kit.targets.sglang_diffusion.variants import DOES, IntegrationVariant, against_stages, choose_way
-from omni_kit.upstream.diffusers.outside import file_outside
+from omni_kit.upstream.diffusers.local_pipelines import file_outside
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
 from omni_kit.upstream.subject import Subject
@@ -42,7 +42,7 @@ _OF_WAY = (
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
-    """The whole plan of one integration.
+    """Return the whole plan of one integration.
 
     Raises:
         BadInput: the source is not a pipeline, or one that cannot be served so; or `into` is not a checkout of a known
@@ -104,7 +104,7 @@ class _Planner:
         return f"{self._inner}/{FOLDERS['stages']}/{self.request.name}" if self.in_tree else self.request.name
 
     def _place(self, part: str) -> str:
-        """The file of a part, relative to where is written."""
+        """Return the file of a part, relative to where is written."""
         if not self.in_tree or part in (*self._stage_parts, OUTSIDE):
             return f"{self.base}/{part}.py"
         return f"{self._inner}/{FOLDERS[part]}/{self.request.name}.py"
@@ -145,7 +145,7 @@ class _Planner:
         }  # fmt: skip
 
     def _dit(self, prefix: str) -> str:
-        """The denoiser's class: cache-dit finds its adapter by how a class's name begins."""
+        """Return the denoiser's class: cache-dit finds its adapter by how a class's name begins."""
         family = self.facts.class_name.removesuffix("Pipeline")
         return f"{prefix}DiT" if prefix.startswith(family) else f"{family}{prefix}DiT"
 
@@ -155,7 +155,7 @@ class _Planner:
         return file_outside(self.facts.pipeline)
 
     def _imports(self, *names: str) -> str:
-        """The lines that import classes of diffusers, and the pipeline from where it is."""
+        """Return the lines that import classes of diffusers, and the pipeline from where it is."""
         apart = self.facts.class_name if self._outside is not None else ""
         listed = ", ".join(name for name in names if name and name != apart)
         lines = [f"from diffusers import {listed}"] if listed else []
@@ -227,7 +227,7 @@ class _Planner:
 
 
 def _caches(way: IntegrationVariant) -> dict[str, object]:
-    """The caches of requests that this way does not reach, and why."""
+    """Return the caches of requests that this way does not reach, and why."""
     models = ("enable_teacache", "enable_spectrum")
     if way is IntegrationVariant.whole:
         why = "SGLang's caches hook into DenoisingStage, which does not run this pipeline"
@@ -236,11 +236,11 @@ def _caches(way: IntegrationVariant) -> dict[str, object]:
 
 
 def _place_in(text: str) -> str:
-    """The place at the end of a reason."""
+    """Return the place at the end of a reason."""
     return text.rpartition("(")[2].rstrip(")") if text.endswith(")") else ""
 
 
 def _imported(place: str) -> str:
-    """The dotted name of a file: from `sglang` on where that is its package."""
+    """Return the dotted name of a file: from `sglang` on where that is its package."""
     parts = PurePosixPath(place).with_suffix("").parts
     return ".".join(parts[parts.index("sglang") :] if "sglang" in parts else parts)

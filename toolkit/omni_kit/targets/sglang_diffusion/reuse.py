@@ -23,7 +23,9 @@ class VAEConfigPlace:
 
 
 def reused(class_name: str, own: Own) -> VAEConfigPlace | None:
-    """The config of SGLang's own autoencoder for a class of diffusers; None if it has none that decodes the same."""
+    """Return the config of SGLang's own autoencoder for a class of diffusers; None if it has none that decodes the
+    same.
+    """
     known = {**own.vae_configs, **_OF_ANY}
     if class_name not in own.models or class_name not in known or class_name not in _EQUAL:
         return None

@@ -27,7 +27,7 @@ class Unserved:
 
 
 def unserved(pipeline: Pipeline, served: Collection[str]) -> Iterator[Unserved]:
-    """The arguments of a pipeline's call that are not among those that are served, in order."""
+    """Yield the arguments of a pipeline's call that are not among those that are served, in order."""
     for name, one in call_arguments(pipeline).items():
         if name not in served and not name.startswith(_OF_THE_CALL):
             default = "required" if one.required else repr(one.default)
@@ -35,7 +35,7 @@ def unserved(pipeline: Pipeline, served: Collection[str]) -> Iterator[Unserved]:
 
 
 def decisions(found: Collection[Unserved]) -> Iterator[Decision]:
-    """A row for each argument; one for all that callers prepare in Python."""
+    """Yield a row for each argument; one for all that callers prepare in Python."""
     for one in found:
         if not one.ready:
             yield Decision("not served", one.name, f"it stays {one.default}: requests have no field for it", one.where)

@@ -77,7 +77,7 @@ def _unread(facts: PipelineFacts) -> Iterator[str]:
 
 
 def choose_way(facts: PipelineFacts, asked: str) -> IntegrationVariant:
-    """The way that was asked for, else the first that fits.
+    """Return the way that was asked for, else the first that fits.
 
     Raises:
         Refusal: what was asked for does not fit; why, in one line.

@@ -60,7 +60,7 @@ class VeOmni:
         return pinned_versions()
 
     def at(self, path: Path) -> Integration | None:
-        """A model directory: a package that registers a model."""
+        """Return a model directory: a package that registers a model."""
         return at(path)
 
     def find(self, path: Path) -> Sequence[Integration]:
@@ -68,7 +68,7 @@ class VeOmni:
         return find(path)
 
     def converter(self, name: str, path: str, verdict: LayoutVerdict) -> NewFile | str:
-        """The converter module of a model of transformers, of whatever kind."""
+        """Return the converter module of a model of transformers, of whatever kind."""
         from omni_kit.targets.veomni.text.converter import converter_context, layout_of
 
         layout = layout_of(verdict)
@@ -78,7 +78,7 @@ class VeOmni:
         return NewFile(path, "text/checkpoint_tensor_converter.py.jinja", context=vars(context))
 
     def exporter(self, path: str, integration: Integration) -> NewFile:
-        """The exporting module of a model of transformers; denoisers are exported as diffusers stores them."""
+        """Return the exporting module of a model of transformers; denoisers are exported as diffusers stores them."""
         if integration.kind is Kind.dit:
             raise BadInput(f"{integration.path} is a denoiser, which VeOmni exports as diffusers stores it")
         options = self.kinds[integration.kind].candidate(integration.path).options

@@ -24,7 +24,7 @@ class Checkout:
 
 
 def find_checkout(path: Path) -> Checkout | None:
-    """The checkout whose root, or whose package directory, is `path`."""
+    """Return the checkout whose root, or whose package directory, is `path`."""
     for root in (path, path.parent):
         package = root / "veomni"
         if (package / "models" / "transformers" / "__init__.py").is_file() and path in (root, package):
@@ -33,24 +33,26 @@ def find_checkout(path: Path) -> Checkout | None:
 
 
 def registrants(models: Path, key: str) -> list[Path]:
-    """The model directories in a folder that register a key, in order."""
+    """Return the model directories in a folder that register a key, in order."""
     return [entry for entry in sorted(models.iterdir()) if key in registered_in(entry)]
 
 
 @cache
 def shipped_model_types() -> frozenset[str]:
-    """The model_types that the installed VeOmni registers itself; empty when it is not installed."""
+    """Return the model_types that the installed VeOmni registers itself; empty when it is not installed."""
     return _shipped(MODELS)
 
 
 @cache
 def shipped_diffusers_keys() -> frozenset[str]:
-    """The keys of diffusion models that the installed VeOmni registers itself; empty when it is not installed."""
+    """Return the keys of diffusion models that the installed VeOmni registers itself; empty when it is not
+    installed.
+    """
     return _shipped(DIFFUSION_MODELS)
 
 
 def shipped_package() -> Path | None:
-    """The directory of the installed VeOmni; None if it is not installed."""
+    """Return the directory of the installed VeOmni; None if it is not installed."""
     from importlib.util import find_spec
 
     spec = find_spec("veomni")

@@ -22,7 +22,9 @@ def trains(found: ModelDir) -> bool:
 def candidate(
     found: ModelDir, upstream: Callable[[ModelDir], str], *, builder: str, reference: str, batch_builder: str
 ) -> Candidate:
-    """A model directory and upstream, its toy made from `toy_config.json`, or without one from `upstream(found)`."""
+    """Return a model directory and upstream, its toy made from `toy_config.json`, or without one from
+    `upstream(found)`.
+    """
     toy = found.path / _TOY_CONFIG
     return Candidate(
         path=found.path,

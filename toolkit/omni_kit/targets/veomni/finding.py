@@ -23,7 +23,7 @@ _DIFFUSION = "veomni.models.diffusers."
 
 
 def at(path: Path) -> Integration | None:
-    """The model directory that `path` is; None if it registers no model, as far as that can be told."""
+    """Return the model directory that `path` is; None if it registers no model, as far as that can be told."""
     if registers(path):
         return integration(find_model_dir(path))
     return _broken(path) if cannot_be_parsed(path) else None
@@ -44,12 +44,12 @@ def find(path: Path) -> Sequence[Integration]:
 
 
 def integration(found: ModelDir) -> Integration:
-    """A model directory as the rest of the house knows it."""
+    """Return a model directory as the rest of the house knows it."""
     return Integration(found.path, partial(_kind, found))
 
 
 def _broken(path: Path) -> Integration:
-    """A directory whose registrations cannot be read: it must not drop out of sight."""
+    """Return a directory whose registrations cannot be read: it must not drop out of sight."""
     return Integration(path.resolve(), lambda: Kind.other)
 
 

@@ -48,7 +48,7 @@ class ModelDir:
 
 
 def find_model_dir(path: Path) -> ModelDir:
-    """Reads what `path` registers, without importing anything.
+    """Read what `path` registers, without importing anything.
 
     Raises:
         BadInput: the path is missing, is no package, cannot be parsed or registers no model.
@@ -77,7 +77,7 @@ def located(path: Path, registered: Mapping[str, int]) -> ModelDir:
 
 
 def place_of(model: ModelDir, key: str) -> tuple[Path, int]:
-    """The file and the line that register a key: those of the directory itself, or of a package inside it."""
+    """Return the file and the line that register a key: those of the directory itself, or of a package inside it."""
     line = model.registered.get(key, 1)
     for init in (model.path / "__init__.py", *files_matching(model.path, "*/__init__.py")):
         if _registrations(_parse(init)).get(key) == line:
@@ -154,7 +154,7 @@ def _registrations(tree: ast.Module) -> Mapping[str, int]:
 
 
 def _keys(tree: ast.Module, names: set[str]) -> Iterator[tuple[ast.expr, int]]:
-    """The key expression of every `REGISTRY.register(key...)` and `REGISTRY[key] = ...`."""
+    """Yield the key expression of every `REGISTRY.register(key...)` and `REGISTRY[key] = ...`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "register":
             key = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "key"), None)
@@ -185,7 +185,7 @@ def _registry_names(tree: ast.Module) -> set[str]:
 
 
 def _string_values(tree: ast.Module) -> dict[str, list[str]]:
-    """The strings that a name stands for: a top-level constant, or the variable of a loop over constants."""
+    """Return the strings that a name stands for: a top-level constant, or the variable of a loop over constants."""
     values: dict[str, list[str]] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign):

@@ -56,13 +56,13 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _hooks(file: Path) -> Iterator[str]:
-    """The attributes that VeOmni looks up and that a package gives its classes."""
+    """Yield the attributes that VeOmni looks up and that a package gives its classes."""
     for node in within(_tree(file), ast.Assign):
         yield from (one.attr for one in node.targets if isinstance(one, ast.Attribute) and one.attr.startswith("_c"))
 
 
 def _of_code(file: Path) -> Iterator[str]:
-    """The kernel slots of a generated file, and the methods of its classes that are there for VeOmni."""
+    """Yield the kernel slots of a generated file, and the methods of its classes that are there for VeOmni."""
     tree = _tree(file)
     for call in calls(tree, "OpSlot"):
         first = call.args[0] if call.args else None

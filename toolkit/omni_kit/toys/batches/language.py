@@ -38,7 +38,7 @@ class LanguageBatchBuilder:
     """Token ids without a meaning of their own, media where the model reads them, and labels."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """Two rows, the second one padded on the left; see `text_inputs` and `media_inputs`."""
+        """Return two rows, the second one padded on the left; see `text_inputs` and `media_inputs`."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
         return media_inputs(part, tokens) if sees(part) else text_inputs(tokens)
@@ -52,7 +52,7 @@ class LanguageBatchBuilder:
         return [name for name in names if name == "logits"]
 
     def whole(self, batch: Tensors) -> list[Batch]:
-        """A number of tokens that four divides, and an odd one."""
+        """Return a number of tokens that four divides, and an odd one."""
         samples = samples_of(batch)
         surplus = sum(sample["input_ids"].shape[1] for sample in samples) % _WHOLE
         return [[[*samples[:-1], _shortened(samples[-1], drop)]] for drop in (surplus, surplus + 1)]
@@ -69,7 +69,9 @@ class LanguageBatchBuilder:
         return {}
 
     def scenarios(self, model: Any) -> Sequence[CallScenario]:
-        """Text alone in every way that forward has arguments for, and prepared; with media, every scene and switch."""
+        """Return text alone in every way that forward has arguments for, and prepared; with media, every scene and
+        switch.
+        """
         part = speaker_of(model)
         tokens = text_tokens(part.config)
         if not sees(part):
@@ -152,7 +154,7 @@ def _shortened(sample: Tensors, drop: int) -> Tensors:
 
 
 def _text_alone(sample: Tensors) -> Tensors:
-    """The tokens that have a label or come first, without any media."""
+    """Return the tokens that have a label or come first, without any media."""
     kept = sample["labels"][0] != _IGNORED
     kept[0] = True
     return {name: sample[name][:, kept] for name in BY_TOKEN if name in sample}
@@ -225,7 +227,7 @@ def without_router_loss(model: nn.Module) -> Iterator[None]:
 
 
 def as_named(model: nn.Module, inputs: Tensors) -> dict[str, Any]:
-    """The inputs that forward takes by name."""
+    """Return the inputs that forward takes by name."""
     named = inspect.signature(model.forward).parameters
     return {name: tensor for name, tensor in inputs.items() if name in named and name != "labels"}
 

@@ -81,7 +81,9 @@ class _Made(BaseException):
 
 
 def _made_in_forward(model: Any, getter: str, fed: Tensors, token: int) -> Any:
-    """The features that forward gets, which knows what else their method takes; None if it does not reach that."""
+    """Return the features that forward gets, which knows what else their method takes; None if it does not
+    reach that.
+    """
     inner = getattr(model, "model", None)
     owner, called = inner if hasattr(inner, getter) else model, False
     right = getattr(owner, getter)
@@ -111,7 +113,7 @@ def _made_in_forward(model: Any, getter: str, fed: Tensors, token: int) -> Any:
 
 
 def _count(answer: Any) -> int:
-    """The tokens in what a tower answers, a tensor or one for each picture."""
+    """Return the tokens in what a tower answers, a tensor or one for each picture."""
     found = getattr(answer, "pooler_output", None)
     if found is None:
         found = getattr(answer, "last_hidden_state", answer)
@@ -123,7 +125,7 @@ def _count(answer: Any) -> int:
 
 
 def forms(model: Any, getter: str) -> Iterator[Form]:
-    """The forms that the names of a getter's arguments allow, the likeliest first."""
+    """Yield the forms that the names of a getter's arguments allow, the likeliest first."""
     if tower(model, getter) is None:
         return
     names, film = _taken(model, getter), "video" in getter
@@ -183,12 +185,12 @@ def _patched(make: Callable[[tuple[int, ...]], Piece], width: tuple[int, ...], a
 
 
 def tower(model: Any, getter: str) -> Any:
-    """The method of a model, or of the model inside of it, that makes features; None if neither has one."""
+    """Return the method of a model, or of the model inside of it, that makes features; None if neither has one."""
     return getattr(model, getter, None) or getattr(getattr(model, "model", None), getter, None)
 
 
 def _taken(model: Any, getter: str) -> list[str]:
-    """The names of a getter's arguments: the method of a whole passes on what it does not name itself."""
+    """Return the names of a getter's arguments: the method of a whole passes on what it does not name itself."""
     owners = (one for one in (model, getattr(model, "model", None)) if hasattr(one, getter))
     named = (inspect.signature(getattr(owner, getter)).parameters.values() for owner in owners)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -229,7 +231,7 @@ class _Maker:
         return side or self._patch * 2 * self._merge
 
     def side_of(self, name: str) -> int | None:
-        """The side of further pixels of another resolution, by the config that is called after them."""
+        """Return the side of further pixels of another resolution, by the config that is called after them."""
         other = getattr(self._config, f"{name.removesuffix('_pixel_values')}_vision_config", None)
         return _side(getattr(other, "image_size", None)) if name.endswith("pixel_values") else None
 
@@ -359,7 +361,7 @@ class _Maker:
 
 
 def _seeing(config: Any) -> Any:
-    """The config of what sees: a tower, a tokenizer of pictures, or the model itself."""
+    """Return the config of what sees: a tower, a tokenizer of pictures, or the model itself."""
     return next((one for key in SEEING if (one := getattr(config, key, None))), config)
 
 
@@ -368,7 +370,7 @@ def _first(config: Any, *names: str) -> int | None:
 
 
 def _side(size: Any) -> int | None:
-    """The side of a square; configs store one number or two."""
+    """Return the side of a square; configs store one number or two."""
     if isinstance(size, (list, tuple)):
         return int(size[0])
     return int(size) if isinstance(size, int) else None

@@ -84,7 +84,7 @@ _ALL = (
 
 
 def scenarios_of(batch: Tensors) -> list[Scenario]:
-    """The scenarios of a batch."""
+    """Return the scenarios of a batch."""
     rows = batch[SCENARIOS].tolist()
     return [Scenario(row[0], row[1], bool(row[2]), *row[3:]) for row in rows]
 
@@ -100,7 +100,7 @@ class PipelineBatchBuilder:
     change: Change | None = None
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """A row for each scenario that upstream draws; where it raises, larger ones, or ones without images."""
+        """Return a row for each scenario that upstream draws; where it raises, larger ones, or ones without images."""
         last = [one for one in self.scenarios if one.pictures == 1][-1]
         able = (change for change in (AS_IS, *ENLARGED, *BARE) if _draws(change(last), run))
         found = [*map(self.change or next(able, AS_IS), self.scenarios)]
@@ -111,11 +111,11 @@ class PipelineBatchBuilder:
         return torch.ones(1, 1, dtype=torch.long)
 
     def judged(self, names: Sequence[str]) -> list[str]:
-        """The pictures."""
+        """Return the pictures."""
         return [name for name in names if name.endswith(PICTURE)]
 
     def whole(self, batch: Tensors) -> list[Batch]:
-        """Each scenario alone: pipelines are not trained."""
+        """Return each scenario alone: pipelines are not trained."""
         return [[[{SCENARIOS: row[None]}]] for row in batch[SCENARIOS]]
 
     def apart(self, batch: Tensors, count: int) -> list[Batch]:
@@ -124,7 +124,7 @@ class PipelineBatchBuilder:
         return [[[{SCENARIOS: row[None]}] for row in rows]]
 
     def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
-        """Each picture, or the middle frame of each film: [rows, columns, 3]."""
+        """Return each picture, or the middle frame of each film: [rows, columns, 3]."""
         found = {name: answers[name][0] for name in self.judged(sorted(answers))}
         return {_plain(name): _colours(one) for name, one in found.items()}
 

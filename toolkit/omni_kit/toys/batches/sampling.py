@@ -91,7 +91,7 @@ class SamplingBatchBuilder:
     """Of two sizes, with and without guidance, two pictures at once, two of each of two prompts, and one decoded."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """A run for each.
+        """Return a run for each.
 
         Raises:
             BadInput: the model does not say which of its arguments are latents and an embedded text.
@@ -125,7 +125,7 @@ class SamplingBatchBuilder:
         return list(names)
 
     def whole(self, batch: Tensors) -> list[Batch]:
-        """Each run alone: sampling is not trained."""
+        """Return each run alone: sampling is not trained."""
         return [[[one]] for one in samples_of(batch)]
 
     def apart(self, batch: Tensors, count: int) -> list[Batch]:
@@ -154,7 +154,7 @@ def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictu
 
 
 def _run(latents: torch.Tensor, text: torch.Tensor | int, pictures: int, scale: float, prompts: int) -> Tensors:
-    """A run with an embedded text like this one, or with labels below this one, which is that of no class."""
+    """Return a run with an embedded text like this one, or with labels below this one, which is that of no class."""
 
     def made(name: str, like: torch.Tensor, count: int) -> torch.Tensor:
         return _SPREAD * shuffled_ramp(f"sampling {name}", torch.Size([count, *like.shape[1:]]))

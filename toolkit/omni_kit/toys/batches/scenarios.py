@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.counting import counted
+from omni_kit.plurals import counted
 from omni_kit.toys.batches.protocol import CallScenario, Preparation
 from omni_kit.toys.batches.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
@@ -28,7 +28,7 @@ _COMPARED = ("logits", "aux_loss", *(switch.removeprefix("output_") for switch i
 
 
 def text_ways(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
-    """Every way that the model's forward has arguments for.
+    """Yield every way that the model's forward has arguments for.
 
     Args:
         model: upstream's, whose signature and config say what there is.
@@ -59,7 +59,7 @@ def text_ways(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
 
 
 def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) -> Iterator[CallScenario]:
-    """Every scene with the media that a model takes, prepared in each form; and one with every switch.
+    """Yield every scene with the media that a model takes, prepared in each form; and one with every switch.
 
     Args:
         batch: makes what stands in rows.
@@ -78,7 +78,7 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
 
 
 def prepared_ways(name: str, batch: Tensors, model: Any) -> Iterator[CallScenario]:
-    """One sample with every switch that upstream's model has, prepared as the framework prepares it.
+    """Yield one sample with every switch that upstream's model has, prepared as the framework prepares it.
 
     What the config switches on by itself is also switched off.
     """
@@ -100,7 +100,7 @@ def text_beside_media(model: Any, tokens: list[int]) -> Iterator[CallScenario]:
 
 
 def _has_switch(model: Any, switch: str, takes: Mapping[str, Any]) -> bool:
-    """A model of several parts hands what is asked of its router down, and names it nowhere."""
+    """Return a model of several parts hands what is asked of its router down, and names it nowhere."""
     router = switch == _ROUTER and hasattr(model.config.get_text_config(), "router_aux_loss_coef")
     return router or switch in takes or hasattr(model.config, switch)
 
@@ -130,7 +130,7 @@ def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[CallScenari
 
 
 def _lengths(tokens: list[int]) -> Iterator[CallScenario]:
-    """One row of one token, of two, and of more than toys' windows and original lengths."""
+    """Yield one row of one token, of two, and of more than toys' windows and original lengths."""
     for length in (1, 2, _LONG):
         row, many = _drawn(tokens, 1, length), length > 1
         fed = {**row, "labels": row["input_ids"]} if many else row
@@ -170,7 +170,7 @@ class _Answers:
     found: Tensors = field(default_factory=dict)
 
     def add(self, name: str, value: Any) -> None:
-        """Takes tensors out of whatever an output is made of: tuples, dicts, caches."""
+        """Take tensors out of whatever an output is made of: tuples, dicts, caches."""
         if isinstance(value, torch.Tensor):
             self.found[name] = self._without_padding(value)
         elif isinstance(value, Mapping):

@@ -16,7 +16,7 @@ _USUAL_BINS = (128, 80)  # where the config does not say
 
 
 def sounds(config: Any, names: Sequence[str]) -> Iterator["Sound"]:
-    """The spectrograms that a config and the arguments of `get_audio_features` allow, the likeliest first.
+    """Yield the spectrograms that a config and the arguments of `get_audio_features` allow, the likeliest first.
 
     Args:
         names: the arguments, that of the spectrogram first.

@@ -70,7 +70,7 @@ class MediaTokens:
 
 
 def media_inputs(model: Any, text_tokens: list[int], *, rows: Rows = EVERYTHING) -> Tensors:
-    """A batch with media, its rows padded on the left to the length of the longest.
+    """Return a batch with media, its rows padded on the left to the length of the longest.
 
     Args:
         model: the part of the model that holds the towers.
@@ -88,7 +88,7 @@ def media_inputs(model: Any, text_tokens: list[int], *, rows: Rows = EVERYTHING)
 
 
 def kinds_taken(model: Any, text_tokens: list[int]) -> str:
-    """The letters of the media that a model takes: those with a placeholder, of which it accepted one in a text.
+    """Return the letters of the media that a model takes: those with a placeholder, of which it accepted one in a text.
 
     A bar stands between pictures and films that no forward takes together; see `with_kinds`.
     """
@@ -102,7 +102,9 @@ def why_none_taken(model: Any, text_tokens: list[int]) -> str:
 
 
 def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
-    """The media that a model has a method and a placeholder for, and of which it accepted none, or not together."""
+    """Return the media that a model has a method and a placeholder for, and of which it accepted none, or not
+    together.
+    """
     media = _media_of(model, text_tokens)
     hears = getattr(model.config, "audio_config", model.config) is not None
     offered = {"V": ("videos", media.tokens.video), "S": ("sounds", media.tokens.audio if hears else None)}
@@ -189,7 +191,7 @@ def _media_of(model: Any, text: list[int]) -> _Media:
 
 
 def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
-    """The first form of a kind of which the model accepts one and two in a text; nothing if it accepts none."""
+    """Return the first form of a kind of which the model accepts one and two in a text; nothing if it accepts none."""
     known, rows = [token for token in tokens if token is not None], (f"T{letter}T", f"T{letter}T{letter}")
     for first in forms(media.model, GETTERS[letter]):
         form: Form | None = first
@@ -273,7 +275,7 @@ class _Writer:
             row.add(self._draw(1))
 
     def _counted(self, letter: str) -> tuple[int, int]:
-        """The placeholder of the next piece, and how many of it."""
+        """Return the placeholder of the next piece, and how many of it."""
         medium = self._media.taken[letter]
         assert medium is not None
         return medium.token, medium.tokens(self._media.model, len(self._owners[letter]))
@@ -312,7 +314,7 @@ class _Writer:
         return found
 
     def sounds(self) -> Tensors:
-        """A spectrogram per sound, padded to the longest, for a model that takes sounds in windows."""
+        """Return a spectrogram per sound, padded to the longest, for a model that takes sounds in windows."""
         if not (owners := self._owners["S"]) or self._media.taken["S"] is not None:
             return {}
         clips = _spectrograms(self._media.model.config, [self._frames(number) for number in range(len(owners))])
@@ -345,7 +347,7 @@ class _Drawer:
 
 
 def _batch(rows: list[_Row]) -> Tensors:
-    """All rows at the length of the longest one; labels leave out padding and media."""
+    """Return all rows at the length of the longest one; labels leave out padding and media."""
     length = max(len(row.ids) for row in rows)
     padded = [length - len(row.ids) for row in rows]
     ids = torch.tensor([[row.ids[0]] * pad + row.ids for row, pad in zip(rows, padded, strict=True)])
@@ -379,7 +381,7 @@ def _heard(model: Any, config: Any, frames: int) -> int:
 
 
 def samples_of(inputs: Tensors) -> list[Tensors]:
-    """The rows of a batch as batches of one: without padding, each with its own media.
+    """Return the rows of a batch as batches of one: without padding, each with its own media.
 
     Returns:
         For each row, the tensors of `media_inputs` that it has something of, in the form that upstream takes.
@@ -388,7 +390,7 @@ def samples_of(inputs: Tensors) -> list[Tensors]:
 
 
 def media_of_sample(sample: Tensors) -> Tensors:
-    """The tensors of media of a sample: not a token's, nor those of a sound that `films_before` goes with."""
+    """Return the tensors of media of a sample: not a token's, nor those of a sound that `films_before` goes with."""
     beside = _BESIDE if "films_before" in sample else ("video_second_per_grid",)
     return {name: tensor for name, tensor in sample.items() if name not in (*BY_TOKEN, *beside)}
 

@@ -9,7 +9,7 @@ _PAIR = 2  # rope turns pairs
 
 
 def fit_axes(toy: dict[str, Any], config: Mapping[str, Any], head: int) -> None:
-    """Sets the axes of a toy whose heads are `head` wide.
+    """Set the axes of a toy whose heads are `head` wide.
 
     Axes fill a head: where the real ones do not, one is missing before them, and is added. Where they are more than a
     head they are no parts of it but positions, and stay as they are.

@@ -96,14 +96,16 @@ _IS_LAYERS_OF_TEXT = re.compile(r"^(llama|text)\w*_layers$")
 
 
 def constructor_defaults(model_class: Any) -> dict[str, Any]:
-    """The arguments of a constructor, which diffusers writes down as its config; None for those without a default."""
+    """Return the arguments of a constructor, which diffusers writes down as its config; None for those without a
+    default.
+    """
     parameters = list(inspect.signature(model_class.__init__).parameters.values())[1:]
     named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     return {one.name: None if one.default is one.empty else one.default for one in named}
 
 
 def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A toy of a complete config: two blocks of each kind, small dimensions that all differ, no dropout.
+    """Return a toy of a complete config: two blocks of each kind, small dimensions that all differ, no dropout.
 
     Args:
         config: every argument of the model's constructor, defaults included.
@@ -131,14 +133,14 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """A toy with another width of the whole, and heads that make it up."""
+    """Return a toy with another width of the whole, and heads that make it up."""
     widths = {INNER: width, HEAD_DIM: width // HEADS}
     return {name: value if isinstance(value, bool) or not isinstance(value, int) else widths.get(value, value)
             for name, value in values.items()}  # fmt: skip
 
 
 def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
-    """One argument by itself; relations between arguments come later."""
+    """Return one argument by itself; relations between arguments come later."""
     if key.endswith(("dropout", "dropout_rate")):
         return 0.0
     if key.endswith("layers") and isinstance(value, (list, tuple)):  # numbers of layers that differ from the others
@@ -214,7 +216,7 @@ def _fit_none(toy: dict[str, Any]) -> None:
 
 
 def _factors(key: str, value: Any) -> Any:
-    """A factor for each pair of a head, where there is one for each."""
+    """Return a factor for each pair of a head, where there is one for each."""
     first = 1.0 if key.startswith("short") else 1.5
     return [first + step / HEAD_DIM for step in range(HEAD_DIM // 2)] if isinstance(value, list) else value
 

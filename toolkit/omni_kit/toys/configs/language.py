@@ -36,7 +36,7 @@ _PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
 
 def toy_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A toy of a complete config, that of a text model or one with vision, audio and text parts.
+    """Return a toy of a complete config, that of a text model or one with vision, audio and text parts.
 
     Args:
         config: every value of the config, defaults included, as `config.to_dict()` gives them. Values that could not be
@@ -54,7 +54,7 @@ def toy_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(value: Any) -> Any:
-    """A config without what could not be read, and with lists for the tuples that classes have as defaults."""
+    """Return a config without what could not be read, and with lists for the tuples that classes have as defaults."""
     if isinstance(value, Mapping):
         return {key: _known(one) for key, one in value.items() if one is not UNKNOWN}
     return [_known(one) for one in value] if isinstance(value, list | tuple) else value
@@ -118,7 +118,7 @@ def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
 
 
 def _parts(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The configs of the parts that a model is made of."""
+    """Return the configs of the parts that a model is made of."""
     parts = {key: value for key, value in config.items() if is_part(key, value)}
     return {key: value for key, value in parts.items() if key not in DROPPED and key != BY_LAYER}
 
@@ -187,7 +187,7 @@ def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
 
 
 def _set_size(toy: dict[str, Any], key: str, size: int) -> None:
-    """Sets a size, or the sizes of parts that have one each: those that differ stay different."""
+    """Set a size, or the sizes of parts that have one each: those that differ stay different."""
     value = toy.get(key)
     if _is_size(value):
         toy[key] = size
@@ -229,7 +229,7 @@ def _fit_latent_attention(toy: dict[str, Any], config: Mapping[str, Any]) -> Non
 
 
 def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
-    """Keeps the kind of rope; lengths shrink with the context, factor lists with the rotary width."""
+    """Keep the kind of rope; lengths shrink with the context, factor lists with the rotary width."""
     shrunk = toy.get("max_position_embeddings", 1) / max(config.get("max_position_embeddings") or 1, 1)
     if toy.get("rope_parameters") == {}:  # a class that sets none by default reads those of each type of layer
         kinds = dict.fromkeys(toy.get("layer_types") or ())
@@ -255,7 +255,7 @@ def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
 
 
 def _rope_dicts(value: Any) -> Iterable[dict[str, Any]]:
-    """The rope settings themselves: one dict, or one for each type of layer."""
+    """Return the rope settings themselves: one dict, or one for each type of layer."""
     if not isinstance(value, dict):
         return []
     nested = [item for item in value.values() if isinstance(item, dict)]

@@ -16,7 +16,7 @@ def channel_names(config: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def fit_channels(toy: dict[str, Any], config: Mapping[str, Any], second: str) -> None:
-    """Sets the channels that come in and go out.
+    """Set the channels that come in and go out.
 
     Args:
         toy: is changed.

@@ -51,7 +51,7 @@ _FEWEST = 2
 
 
 def shrink_layers(toy: dict[str, Any]) -> None:
-    """Cuts the layers of `toy` in place: counts, lists with one item a layer, lists of layer numbers, thresholds.
+    """Cut the layers of `toy` in place: counts, lists with one item a layer, lists of layer numbers, thresholds.
 
     A config without a layer count is left as it is.
     """
@@ -113,7 +113,7 @@ def _place(key: str, layers: Sequence[int], layer: int) -> int:
 
 
 def _choose(total: int, kinds: Sequence[Any], fewest: int) -> list[int]:
-    """The first layer of each kind, then as many from the start as are needed for `fewest`."""
+    """Return the first layer of each kind, then as many from the start as are needed for `fewest`."""
     chosen = {kinds.index(kind) for kind in dict.fromkeys(kinds)}
     for layer in range(total):
         if len(chosen) >= min(fewest, total):

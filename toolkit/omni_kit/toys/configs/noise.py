@@ -21,7 +21,7 @@ def with_noise(config: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 def write_with_noise(checkpoint: Path, out: Path) -> int:
-    """Writes the config of a checkpoint with noise below `out`; how many shares of dropout there are."""
+    """Write the config of a checkpoint with noise below `out`; how many shares of dropout there are."""
     made, count = with_noise(json.loads((checkpoint / "config.json").read_text(encoding="utf-8")))
     out.mkdir(parents=True, exist_ok=True)
     (out / "config.json").write_text(json.dumps(made), encoding="utf-8")

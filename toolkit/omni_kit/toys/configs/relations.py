@@ -55,7 +55,7 @@ def _rank(path: Path) -> int:
 
 
 def _sizes(config: Mapping[str, Any] | list[Any], at: Path = ()) -> Iterator[tuple[Path, int]]:
-    """Every size of a config and of its parts, by its path."""
+    """Yield every size of a config and of its parts, by its path."""
     for key, value in config.items() if isinstance(config, Mapping) else enumerate(config):
         if isinstance(value, Mapping | list) and "token" not in str(key):
             yield from _sizes(value, (*at, key))

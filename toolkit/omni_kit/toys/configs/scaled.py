@@ -28,7 +28,7 @@ _TOGETHER = ("n_group", "num_experts_per_tok", "moe_k")
 
 
 def scaled_config(config: Mapping[str, Any], size: int, count: Callable[[Mapping[str, Any]], int]) -> dict[str, Any]:
-    """The widest config whose model has at most `size` parameters, and of these the longest.
+    """Return the widest config whose model has at most `size` parameters, and of these the longest.
 
     Args:
         config: every value of a real config, as `config.to_dict()` gives them.
@@ -63,7 +63,7 @@ def with_layers(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
 
 
 def _narrower(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The config at falling widths, and at each with fewer and fewer experts."""
+    """Yield the config at falling widths, and at each with fewer and fewer experts."""
     most = max([int(config[key]) for key in _EXPERTS if isinstance(config.get(key), int)], default=1)
     together = [2 * int(config[key]) for key in _TOGETHER if isinstance(config.get(key), int)]
     fewest = max(_FEWEST_EXPERTS, *together, 0)

@@ -37,7 +37,7 @@ def is_part(key: str, value: Any) -> bool:
 
 
 def _parts(toy: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The config and every config below it."""
+    """Yield the config and every config below it."""
     yield toy
     for key, value in toy.items():
         if is_part(key, value):

@@ -113,7 +113,7 @@ def _layers(toy: Mapping[str, Any]) -> int:
 
 
 def _by_layer(one: ConfigField, value: Any, types: frozenset[type], layers: int) -> Iterator[list[Any]]:
-    """Two numbers in turn, where a list has a number for each layer, or one number may be such a list."""
+    """Yield two numbers in turn, where a list has a number for each layer, or one number may be such a list."""
     held = value if isinstance(value, list) else [value] * layers
     numbers = all(isinstance(number, (int, float)) for number in held)
     listed = isinstance(value, list) or (Use.by_layer in one.uses and list in types)

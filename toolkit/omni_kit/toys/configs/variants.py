@@ -160,7 +160,7 @@ class Source:
 
 
 def chosen(source: Source, accepts: Accepts, extent: Extent = Extent.apart) -> Variants:
-    """The variants that upstream accepts.
+    """Return the variants that upstream accepts.
 
     Args:
         accepts: why upstream does not accept a config; empty if it does.
@@ -184,7 +184,7 @@ class _Choice:
     refused: dict[str, str] = field(default_factory=dict)
 
     def apart(self, variations: Iterable[Variation]) -> Variants:
-        """One config for each variation: the first that is accepted."""
+        """Return one config for each variation: the first that is accepted."""
         for variation in variations:
             if name := self._accepted(variation, self.source.toy):
                 self.found.configs[name] = variation.configs[name]
@@ -194,7 +194,7 @@ class _Choice:
         return self._with_fields()
 
     def together(self) -> Variants:
-        """The first variation of each field: those of layers in one config, and all others in another."""
+        """Return the first variation of each field: those of layers in one config, and all others in another."""
         first: dict[bool, dict[str, Variation]] = {True: {}, False: {}}
         for variation in self.source.variations():
             one = " ".join(variation.fields)
@@ -207,14 +207,16 @@ class _Choice:
         return self._with_fields()
 
     def switched(self) -> Variants:
-        """Every switch turned in one config, but for that which ties embeddings."""
+        """Return every switch turned in one config, but for that which ties embeddings."""
         variations = [one for one in self.source.variations() if one.fields != [TIED] and _turns(one)]
         if (made := self._merged(self.source.toy, variations)) is not self.source.toy:
             self.found.configs[SWITCHED] = made
         return self._with_fields()
 
     def _merged(self, base: Mapping[str, Any], variations: Sequence[Variation]) -> Mapping[str, Any]:
-        """A config with all variations that are accepted with each other: halves are tried where the whole is not."""
+        """Return a config with all variations that are accepted with each other: halves are tried where the whole is
+        not.
+        """
         if len(variations) > 1:
             made, names = base, [next(iter(one.configs)) for one in variations]
             for name, one in zip(names, variations, strict=True):
@@ -231,7 +233,7 @@ class _Choice:
         return base
 
     def _accepted(self, variation: Variation, base: Mapping[str, Any]) -> str:
-        """The name of the first config that is accepted on top of another; empty if none is."""
+        """Return the name of the first config that is accepted on top of another; empty if none is."""
         first = next(iter(variation.configs))
         for name, config in variation.configs.items():
             why = self.accepts(_overlaid(base, self.source.toy, config))
@@ -264,7 +266,7 @@ def _turns(variation: Variation) -> bool:
 
 
 def _overlaid(base: Mapping[str, Any], toy: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with everything in which another differs from the toy's."""
+    """Return a config with everything in which another differs from the toy's."""
     made = copy.deepcopy(dict(base))
     for key, value in other.items():
         before = toy.get(key, UNKNOWN)
@@ -285,7 +287,7 @@ def _both(toy: Mapping[str, Any], first: Variation, second: Variation) -> Variat
 
 
 def _with(toy: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """Another value; a switch is turned in the parts that say the same of themselves, too."""
+    """Return another value; a switch is turned in the parts that say the same of themselves, too."""
     made = copy.deepcopy(dict(toy))
     if isinstance(value, bool):
         for part in made.values():

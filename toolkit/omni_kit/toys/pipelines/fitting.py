@@ -69,7 +69,7 @@ _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
 
 
 def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed | None = None) -> Any:
-    """A small pipeline of a class, with random weights and every part that the class needs.
+    """Return a small pipeline of a class, with random weights and every part that the class needs.
 
     Args:
         read: what diffusers says of the class.
@@ -530,7 +530,9 @@ class _Parts:
 
 
 def _written_channels(read: Pipeline) -> int | None:
-    """The number of channels of latents that a pipeline's call writes down; None if it reads them from a part."""
+    """Return the number of channels of latents that a pipeline's call writes down; None if it reads them from a
+    part.
+    """
     found = read.cls.method("__call__")
     assigned = (node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)) if found is not None else ()
     named = (literal(node.value) for node in assigned if dotted(node.targets[0]) == _CHANNELS_OF_LATENTS)
@@ -542,7 +544,7 @@ class _TooLarge(Exception):
 
 
 def _asked_above(code: CodeType, line: int) -> Iterator[str]:
-    """The attributes of its own that a function asks for in front of a line: `if self.x:`."""
+    """Yield the attributes of its own that a function asks for in front of a line: `if self.x:`."""
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))):
         first = code.co_firstlineno - 1
         if isinstance(node, ast.If) and node.body[0].lineno <= line - first <= (node.body[-1].end_lineno or 0):
@@ -554,7 +556,7 @@ def _is_autoencoder(part: Any) -> bool:
 
 
 def _refuse_missing(read: Pipeline, error: Exception) -> None:
-    """Raises MissingRequirement where an error comes from an import that diffusers left out."""
+    """Raise MissingRequirement where an error comes from an import that diffusers left out."""
     if package := missing_package(error):
         what = f"{read.cls.node.name} calls {package}, which is not installed, so no small one can run"
         raise MissingRequirement(what, f"pip install {package}") from error

@@ -13,7 +13,7 @@ _GUARD = re.compile(r"is_(\w+)_available$")
 
 
 def missing_package(error: Exception) -> str | None:
-    """The package that an error comes from; None if it comes from something else."""
+    """Return the package that an error comes from; None if it comes from something else."""
     if isinstance(error, ImportError):
         found = _NOT_INSTALLED.search(str(error))
         return next((name.lower() for name in found.groups() if name), None) if found else None
@@ -32,6 +32,6 @@ def _imports(body: list[ast.stmt], name: str) -> bool:
 
 
 def _guarding(test: ast.expr) -> list[str]:
-    """The packages that a condition asks for."""
+    """Return the packages that a condition asks for."""
     calls = (dotted(node.func) or "" for node in ast.walk(test) if isinstance(node, ast.Call))
     return [found[1] for call in calls if (found := _GUARD.search(call))]

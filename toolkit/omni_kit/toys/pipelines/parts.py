@@ -26,7 +26,7 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
-from omni_kit.upstream.diffusers.outside import file_outside
+from omni_kit.upstream.diffusers.local_pipelines import file_outside
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline
 from omni_kit.upstream.profile import Component
 
@@ -142,13 +142,13 @@ def marks_of(models: Sequence[Any], texts: Sequence[str]) -> dict[str, tuple[str
 
 
 def _spelled(name: str, texts: Sequence[str]) -> str:
-    """The first token in code that begins with a name."""
+    """Return the first token in code that begins with a name."""
     written = re.compile(rf"<\|?{re.escape(name)}(?:_pad)?\|?>")
     return next((match[0] for text in texts if (match := written.search(text))), f"<|{name}|>")
 
 
 def _configs(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A config, and those of its parts."""
+    """Yield a config, and those of its parts."""
     yield config
     for value in config.values():
         if isinstance(value, dict):
@@ -161,7 +161,7 @@ def code_of(component: Component) -> str:
 
 
 def encoder(component: Component, *, deep: bool = False) -> Any:
-    """A text encoder of transformers, small.
+    """Return a text encoder of transformers, small.
 
     Args:
         deep: with as many layers as its class has by default, of which pipelines read some by their numbers.
@@ -192,7 +192,9 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
 
 
 def _built(cls: Any, config: Any) -> Any:
-    """A model of a config, or of the first of its parts that makes one: encoders share a config with their decoders."""
+    """Return a model of a config, or of the first of its parts that makes one: encoders share a config with their
+    decoders.
+    """
     try:
         return cls._from_config(config, dtype=torch.float32)
     except AttributeError:
@@ -243,7 +245,7 @@ def _keep_patches(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
 
 
 def _concrete(name: str) -> str:
-    """A class that can be made: pipelines also declare bases, of one sort of model or of all."""
+    """Return a class that can be made: pipelines also declare bases, of one sort of model or of all."""
     sort = name.removesuffix(_BASE)
     return name if sort == name else f"{sort or _ANY}Model"
 
@@ -257,7 +259,7 @@ def positions_of(model: Any) -> int:
 def autoencoder(
     component: Component, changed: Mapping[str, Any] | None = None, *, levels: int = LEVELS, latents: int | None = None
 ) -> Any:
-    """An autoencoder with few channels and few layers.
+    """Return an autoencoder with few channels and few layers.
 
     Args:
         changed: other values for arguments of its constructor; those that it does not take are left out.
@@ -295,7 +297,7 @@ def let_decode(made: Any) -> None:
 
 
 def latent_channels(made: Mapping[str, Any]) -> int:
-    """The channels of latents of the autoencoder among some parts."""
+    """Return the channels of latents of the autoencoder among some parts."""
     configs = (part.config for part in made.values() if isinstance(part, diffusers.ModelMixin))
     found = (config.get(name) for config in configs for name in _LATENT_CHANNELS)
     return next((int(value) for value in found if isinstance(value, int)), 1)
@@ -313,14 +315,14 @@ def scheduler(component: Component, changed: Mapping[str, Any]) -> Any:
 
 
 def scheduler_with(method: str, argument: str) -> Any:
-    """The first class of a scheduler whose method takes an argument; None if there is none."""
+    """Return the first class of a scheduler whose method takes an argument; None if there is none."""
     classes = (getattr(diffusers, name, None) for name in dir(diffusers.schedulers) if name.endswith("Scheduler"))
     asked = ((cls, inspect.getattr_static(cls, method, None)) for cls in classes)  # some only say what to install
     return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
 
 
 def processor(component: Component, reads: Any, sees: Mapping[str, int] | None = None) -> Any:
-    """A processor of pictures, or of texts and pictures, as its class makes it.
+    """Return a processor of pictures, or of texts and pictures, as its class makes it.
 
     Args:
         reads: the tokenizer of those that read texts.
@@ -345,7 +347,7 @@ def processor(component: Component, reads: Any, sees: Mapping[str, int] | None =
 
 
 def _pictured(cls: Any, sees: Mapping[str, int]) -> Any:
-    """A processor of pictures as its class makes it, but for the sizes of its pictures and of their patches."""
+    """Return a processor of pictures as its class makes it, but for the sizes of its pictures and of their patches."""
     made = cls()
     patches = {name: sees[name] for name in _PATCH_SIZES if name in sees and isinstance(getattr(made, name, None), int)}
     found = {name: dict(getattr(made, name, None) or {}) for name in ("size", "crop_size")} if _SIDE in sees else {}
@@ -367,7 +369,9 @@ def seen_by(model: Any) -> dict[str, int]:
 
 
 def _of_transformers(name: str) -> Any:
-    """A class of transformers, or one that diffusers adds to it: to the module of that name that was there then."""
+    """Return a class of transformers, or one that diffusers adds to it: to the module of that name that was
+    there then.
+    """
     modules = (transformers, sys.modules["transformers"])
     found = next((one for module in modules if (one := getattr(module, name, None)) is not None), None)
     if found is None:
@@ -376,12 +380,12 @@ def _of_transformers(name: str) -> Any:
 
 
 def guider(component: Component) -> Any:
-    """A guider as its class makes it."""
+    """Return a guider as its class makes it."""
     return getattr(diffusers.guiders, component.class_name)()
 
 
 def between_config(component: Component) -> dict[str, Any]:
-    """The arguments of a small model between a text encoder and a denoiser; no two widths are alike.
+    """Return the arguments of a small model between a text encoder and a denoiser; no two widths are alike.
 
     Raises:
         BadInput: it is not a model of diffusers.
@@ -410,7 +414,7 @@ def _required(cls: Any) -> list[str]:
 
 
 def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:
-    """The denoiser, with weights in which every element differs.
+    """Return the denoiser, with weights in which every element differs.
 
     Args:
         changed: arguments of its constructor that have to be others than the toy's.
@@ -422,12 +426,12 @@ def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:
 
 
 def denoiser_config(component: Component) -> dict[str, Any]:
-    """The arguments of a small denoiser."""
+    """Return the arguments of a small denoiser."""
     return toy_denoiser(denoiser_defaults(component))
 
 
 def denoiser_defaults(component: Component) -> dict[str, Any]:
-    """The arguments of a denoiser as its class has them."""
+    """Return the arguments of a denoiser as its class has them."""
     return constructor_defaults(_class(component))
 
 
@@ -439,7 +443,7 @@ def _class(component: Component) -> Any:
 
 
 def _shrunk(name: str, value: Any, channels: int) -> Any:
-    """One argument of an autoencoder: channels and layers are few, what says how latents lie is kept."""
+    """Return one argument of an autoencoder: channels and layers are few, what says how latents lie is kept."""
     if name.endswith("block_out_channels") and isinstance(value, (list, tuple)):
         return tuple(channels for _ in value)
     if name.endswith(_LAYERS_OF):
@@ -463,5 +467,5 @@ def _level(values: dict[str, Any], levels: int) -> None:
 
 
 def told(error: Exception) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     return in_short(error)

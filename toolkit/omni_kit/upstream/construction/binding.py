@@ -11,7 +11,7 @@ from omni_kit.pysource.signatures import defaults, named, positional, signature
 
 
 def argument_names(function: ast.FunctionDef) -> list[str]:
-    """The names of the arguments of a function, `self` included, those by name alone last."""
+    """Return the names of the arguments of a function, `self` included, those by name alone last."""
     return list(named(signature(function)))
 
 
@@ -30,8 +30,9 @@ def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict
 
 @remembered
 def _without_arguments(function: ast.FunctionDef) -> tuple[list[str], dict[str, Any], dict[str, ast.expr]]:
-    """The parameters by position; what all of them are worth without arguments; defaults that each call has for its
-    own, since constructors may change them."""
+    """Return the parameters by position; what all of them are worth without arguments; defaults that each call has for
+    its own, since constructors may change them.
+    """
     taken = signature(function)
     given = defaults(taken)
     worth = dict.fromkeys(named(taken), UNKNOWN) | {name: literal(one) for name, one in given.items()}

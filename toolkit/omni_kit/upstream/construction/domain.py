@@ -97,7 +97,7 @@ class Construction(OpenDomain):
         return Unknown(name if imported.name is None and path.startswith(f"{name}.") else path)
 
     def defined(self, source: SourceFile, name: str) -> Any:
-        """The class or the function that a name means in a file; UNKNOWN for anything else."""
+        """Return the class or the function that a name means in a file; UNKNOWN for anything else."""
         key = source, name
         if key not in self._defined:
             cls, function = source.resolve_class(name), source.resolve_function(name)
@@ -106,7 +106,9 @@ class Construction(OpenDomain):
         return self._defined[key]
 
     def _class_table(self, source: SourceFile, name: str) -> Any:
-        """A table of classes of another file, as activations have one: a dict, or `Maker(dict)`, which makes them."""
+        """Return a table of classes of another file, as activations have one: a dict, or `Maker(dict)`, which makes
+        them.
+        """
         key = source, name
         if key not in self._tables:
             self._tables[key] = _table_of(source.resolve_constant(name))
@@ -183,7 +185,9 @@ class Construction(OpenDomain):
         return self._from_table(base, key, frame) if isinstance(base, ClassTable) else base[key]
 
     def _from_table(self, table: ClassTable, key: Any, frame: Any) -> Any:
-        """The class that a table holds, or the module that it makes; UNKNOWN for what the library does not define."""
+        """Return the class that a table holds, or the module that it makes; UNKNOWN for what the library does not
+        define.
+        """
         found = table.find(key)
         if found is None:
             return UNKNOWN
@@ -294,7 +298,7 @@ class Construction(OpenDomain):
 
 
 def _table_of(found: tuple[SourceFile, ast.expr] | None) -> Any:
-    """The table of classes that an expression of a file is; UNKNOWN for anything else."""
+    """Return the table of classes that an expression of a file is; UNKNOWN for anything else."""
     if found is None:
         return UNKNOWN
     source, table = found
@@ -311,7 +315,7 @@ def _anonymous(value: Any) -> Any:
 
 
 def _of_type(config: Config, model_type: str, /, **values: Any) -> Any:
-    """The config of a type that the library's table of configs holds."""
+    """Return the config of a type that the library's table of configs holds."""
     made = config.of_type(model_type, values)
     return made if made is not None else UNKNOWN
 
@@ -352,7 +356,7 @@ def _type_named(kind: Any) -> str:
 
 
 def _shaped(path: str, arguments: list[Any], keywords: dict[str, Any]) -> Tensor:
-    """A tensor that a function of torch makes in a given size."""
+    """Return a tensor that a function of torch makes in a given size."""
     size: Any = arguments[:1] if path == "torch.full" else arguments
     if len(size) == 1 and isinstance(size[0], (list, tuple)):
         size = size[0]
@@ -361,7 +365,7 @@ def _shaped(path: str, arguments: list[Any], keywords: dict[str, Any]) -> Tensor
 
 
 def _torch_module(kind: str, arguments: list[Any], keywords: dict[str, Any], where: str, node: ast.expr) -> Any:
-    """A module of torch.nn: a container with its items, or a layer with its parameters."""
+    """Return a module of torch.nn: a container with its items, or a layer with its parameters."""
     if kind in _CONTAINERS:
         module = Module(kind)
         first = arguments[0] if arguments else []
@@ -381,7 +385,7 @@ def _torch_module(kind: str, arguments: list[Any], keywords: dict[str, Any], whe
 
 
 def _register_buffer(frame: Any, module: Module, name: Any, tensor: Any = UNKNOWN, persistent: Any = True) -> None:
-    """Keeps a persistent buffer as an attribute of the module."""
+    """Keep a persistent buffer as an attribute of the module."""
     if isinstance(name, str) and persistent is not False and tensor is not None:
         shape = tensor.shape if isinstance(tensor, Tensor) else None
         frame.set_own(module, name, Tensor(shape, frame.home.source.where(frame.at), buffer=True))

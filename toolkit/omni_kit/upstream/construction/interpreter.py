@@ -33,7 +33,7 @@ class Interpreter:
         self.source = source
 
     def build(self, class_name: str, args: list[Any], kwargs: dict[str, Any]) -> Module:
-        """The module that calling `class_name` gives.
+        """Return the module that calling `class_name` gives.
 
         Raises:
             BadInput: the file neither defines nor imports the class.
@@ -55,7 +55,7 @@ class Interpreter:
 
 
 def construct(cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module:
-    """The module that calling a class gives."""
+    """Return the module that calling a class gives."""
     module = Module(cls.node.name, cls=cls)
     opened(Place(cls, module)).initialise(cls.mro, module, *args, **kwargs)
     return module
@@ -67,7 +67,7 @@ def returned_by(place: Place, node: ast.FunctionDef, args: list[Any], kwargs: di
 
 
 def opened(place: Place) -> "Frame":
-    """A place to begin from."""
+    """Return a place to begin from."""
     return Frame(Construction(), place.source.path, place.source.module, Scope({}), place)
 
 
@@ -97,13 +97,13 @@ class Frame(python.Frame):
             return UNKNOWN
 
     def run(self, body: Sequence[ast.stmt]) -> None:
-        """Runs statements one after the other; those of other types are passed over."""
+        """Run statements one after the other; those of other types are passed over."""
         for node in body:
             if not isinstance(node, _PASSED_OVER):
                 self.runner(node)(node)
 
     def of_ifexp(self, node: ast.IfExp) -> Any:
-        """The branch that the condition chooses; if it cannot be determined, a module of either."""
+        """Return the branch that the condition chooses; if it cannot be determined, a module of either."""
         test = self.value(node.test)
         if not isinstance(test, Unknown):
             return self.value(node.body if self.is_true(test) else node.orelse)
@@ -179,12 +179,12 @@ class Frame(python.Frame):
                 return
 
     def run_break(self, node: ast.Break) -> None:
-        """Ends a loop, unless it is not certain that it is reached."""
+        """End a loop, unless it is not certain that it is reached."""
         if not self.uncertain:
             super().run_break(node)
 
     def run_continue(self, node: ast.Continue) -> None:
-        """Ends a pass of a loop, unless it is not certain that it is reached."""
+        """End a pass of a loop, unless it is not certain that it is reached."""
         if not self.uncertain:
             super().run_continue(node)
 
@@ -193,13 +193,13 @@ class Frame(python.Frame):
         self.run(node.body)
 
     def run_return(self, node: ast.Return) -> None:
-        """Ends the method, unless it is not certain that it is reached."""
+        """End the method, unless it is not certain that it is reached."""
         if not self.uncertain:
             super().run_return(node)
         self.undecided = True
 
     def run_raise(self, node: ast.Raise) -> None:
-        """Ends a function without a value, unless it is not certain that it is reached."""
+        """End a function without a value, unless it is not certain that it is reached."""
         if not self.uncertain and isinstance(self.home.code, FunctionRef):
             raise Return(UNKNOWN)
 
@@ -213,7 +213,7 @@ class Frame(python.Frame):
     # modules
 
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
-        """A config where one is being built, else the module that calling the class gives."""
+        """Return a config where one is being built, else the module that calling the class gives."""
         owner = self.home.owner
         if isinstance(owner, Config) and (made := owner.make(cls, kwargs)) is not None:
             return made
@@ -222,7 +222,7 @@ class Frame(python.Frame):
         return module
 
     def initialise(self, mro: Sequence[ClassRef | str], module: Module, *args: Any, **kwargs: Any) -> None:
-        """Runs the first constructor of `mro`; it calls the next by `super()`."""
+        """Run the first constructor of `mro`; it calls the next by `super()`."""
         for entry in mro:
             if isinstance(entry, str):
                 if _initialised_by_root(entry, module, list(args), kwargs):
@@ -241,7 +241,7 @@ class Frame(python.Frame):
             found.set(name, value, certain=True)
 
     def enter(self, place: Place, node: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs a method or a function to its end; gives UNKNOWN if what it returns cannot be determined."""
+        """Run a method or a function to its end; give UNKNOWN if what it returns cannot be determined."""
         source = place.source
         frame = Frame(self.domain, source.path, source.module, Scope(bind(node, args, kwargs)), place)
         self.domain.depth -= 1
@@ -269,7 +269,7 @@ class Frame(python.Frame):
             super().bind(target, value)
 
     def set_own(self, module: Module, name: Any, value: Any) -> None:
-        """Sets an attribute of a module; as an alternative where it is not certain that it is set."""
+        """Set an attribute of a module; as an alternative where it is not certain that it is set."""
         if not isinstance(name, str):
             return
         origin = self.origin
@@ -303,7 +303,7 @@ class Frame(python.Frame):
 
 
 def _initialised_by_root(name: str, module: Module, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """The constructors of PreTrainedModel and of torch.nn; whether it was one of these."""
+    """Return the constructors of PreTrainedModel and of torch.nn; whether it was one of these."""
     if name == "PreTrainedModel":
         module.pretrained = True
         module.attributes.setdefault("config", [args[0] if args else kwargs.get("config", UNKNOWN)])

@@ -21,7 +21,7 @@ class Arguments:
         self.where = where
 
     def take(self, index: int, name: str, default: Any = UNKNOWN) -> Any:
-        """An argument by name or place; its default where it is not given."""
+        """Return an argument by name or place; its default where it is not given."""
         return self.args[index] if len(self.args) > index else self.kwargs.get(name, default)
 
     def tensors(self, **shapes: tuple[Any, ...]) -> dict[str, list[Any]]:
@@ -34,7 +34,7 @@ class Arguments:
 
 
 def layer_parameters(kind: str, args: list[Any], kwargs: Mapping[str, Any], where: str) -> dict[str, list[Any]] | None:
-    """Attributes of a torch.nn class; None when the class is not known."""
+    """Return attributes of a torch.nn class; None when the class is not known."""
     call = Arguments(args, kwargs, where)
     if kind in _EMPTY or kind.startswith(_POOLS):
         return {}
@@ -48,7 +48,7 @@ def _family(kind: str) -> str:
 
 
 def known_shape(values: tuple[Any, ...]) -> tuple[int | None, ...]:
-    """A shape in which what is no number is None."""
+    """Return a shape in which what is no number is None."""
     return tuple(v if isinstance(v, int) and not isinstance(v, bool) else None for v in values)
 
 

@@ -32,7 +32,7 @@ class Module:
     cls: ClassRef | None = None
 
     def items(self) -> list[Any]:
-        """The elements of a list-like module."""
+        """Return the elements of a list-like module."""
         return [alternatives[-1] for name, alternatives in self.attributes.items() if name.isdigit()]
 
 
@@ -51,11 +51,13 @@ class Config(ABC):
 
     @abstractmethod
     def model_class(self, source: SourceFile, name: str) -> "ClassRef | None":
-        """The class that `name`, in a file, builds from this config: itself, or what an Auto class stands for."""
+        """Return the class that `name`, in a file, builds from this config: itself, or what an Auto class
+        stands for.
+        """
 
     @abstractmethod
     def get(self, name: str) -> Any:
-        """The value of an attribute, UNKNOWN if it cannot be read."""
+        """Return the value of an attribute, UNKNOWN if it cannot be read."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
@@ -63,27 +65,27 @@ class Config(ABC):
 
     @abstractmethod
     def set(self, name: str, value: Any, certain: bool) -> None:
-        """Sets an attribute; where it is not certain that it is set, its value becomes unknown."""
+        """Set an attribute; where it is not certain that it is set, its value becomes unknown."""
 
     @abstractmethod
     def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
-        """The config that calling another class of configs gives; None for any other class."""
+        """Return the config that calling another class of configs gives; None for any other class."""
 
     def method(self, name: str) -> tuple[ClassRef, ast.FunctionDef] | None:
-        """A method that is run when it is called, with the class that defines it; None if none is."""
+        """Return a method that is run when it is called, with the class that defines it; None if none is."""
         return None
 
     def of_type(self, model_type: str, values: dict[str, Any]) -> "Config | None":
-        """The config of a model_type of the library; None if it has none."""
+        """Return the config of a model_type of the library; None if it has none."""
         return None
 
     def of_class(self, path: str, values: dict[str, Any]) -> "Config | None":
-        """The config of a class of the library, by its package and name; None if it has none."""
+        """Return the config of a class of the library, by its package and name; None if it has none."""
         return None
 
     @abstractmethod
     def copy(self) -> "Config":
-        """A config of its own with the same values."""
+        """Return a config of its own with the same values."""
 
 
 class Arguments(Config):

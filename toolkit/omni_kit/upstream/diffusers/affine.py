@@ -36,7 +36,7 @@ def evaluate(
     constants: Mapping[str, object],
     line: int,
 ) -> Affine | None:
-    """An expression in terms of one variable; None if it is none such.
+    """Return an expression in terms of one variable; None if it is none such.
 
     Args:
         assigned: line, name and value of assignments, in order; of several before `line`, the last that can be read.
@@ -57,7 +57,7 @@ class _AffineValues(OpenDomain):
         self._known: dict[tuple[str, int], Any] = {}
 
     def read(self, node: ast.expr, line: int) -> Affine | None:
-        """An expression in a line; None if it is not affine."""
+        """Return an expression in a line; None if it is not affine."""
         try:
             return _affine(value_of(node, self, home=line))
         except Unsupported:
@@ -118,7 +118,7 @@ def _itself(value: Affine) -> Affine:
 
 
 def _affine(value: Any) -> Affine | None:
-    """A value as an affine one; a list of the same value is that value."""
+    """Return a value as an affine one; a list of the same value is that value."""
     if isinstance(value, list | tuple) and value and all(one == value[0] for one in value):
         return _affine(value[0])
     if isinstance(value, int | float):

@@ -13,7 +13,7 @@ _TOKENS = 1  # the dimension of tokens in [batch, tokens, width]
 
 
 def block_classes(cls: ClassRef) -> tuple[list[str], str]:
-    """The names of the classes that must not be split when a model is cut up, and where that was read.
+    """Return the names of the classes that must not be split when a model is cut up, and where that was read.
 
     What the class declares; without a declaration, what its constructor puts into lists of modules.
     """
@@ -28,7 +28,7 @@ def block_classes(cls: ClassRef) -> tuple[list[str], str]:
 
 
 def _listed(home: ClassRef, init: ast.FunctionDef) -> Iterator[str]:
-    """The classes of the library in `ModuleList([...])`."""
+    """Yield the classes of the library in `ModuleList([...])`."""
     for call in ast.walk(init):
         if isinstance(call, ast.Call) and (dotted(call.func) or "").endswith("ModuleList"):
             inner = (node.func for node in ast.walk(call) if isinstance(node, ast.Call) and node is not call)
@@ -37,7 +37,7 @@ def _listed(home: ClassRef, init: ast.FunctionDef) -> Iterator[str]:
 
 
 def joined_streams(cls: ClassRef, streams: Sequence[str]) -> tuple[str, ...] | None:
-    """The order in which the processors of a model's attention join streams of tokens into one.
+    """Return the order in which the processors of a model's attention join streams of tokens into one.
 
     Args:
         streams: arguments of processors that hold tokens, as "hidden_states".

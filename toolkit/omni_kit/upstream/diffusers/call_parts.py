@@ -86,7 +86,7 @@ class Divided:
 
 
 def divided(pipeline: Pipeline) -> Divided:
-    """The parts of a pipeline's `__call__`.
+    """Return the parts of a pipeline's `__call__`.
 
     Raises:
         Refusal: it cannot be divided; why, and where.
@@ -146,7 +146,7 @@ class _Divider:
             yield f"**{given.kwarg.arg}"
 
     def _answered(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], ast.expr | None]:
-        """The statements without those at the end that only answer, and what the last of them answers."""
+        """Return the statements without those at the end that only answer, and what the last of them answers."""
         frames: ast.expr | None = None
         while body and only_answers(body[-1]):
             frames = frames if frames is not None else _first_answer(body[-1])
@@ -190,7 +190,9 @@ class _Divider:
         return body[:first], body[first:last], body[last:]
 
     def _stepped(self, leave: Sequence[ast.stmt], parts: Mapping[str, Part]) -> str:
-        """The variable that goes from step to step: the scheduler steps on it, or what comes of a step becomes it."""
+        """Return the variable that goes from step to step: the scheduler steps on it, or what comes of a step becomes
+        it.
+        """
         found: list[str] = []
         for node in (node for one in leave for node in ast.walk(one)):
             if isinstance(node, ast.Call) and dotted(node.func) == _STEP:
@@ -206,7 +208,7 @@ class _Divider:
         return both[0]
 
     def _text(self, statements: Sequence[ast.stmt]) -> str:
-        """Statements as they are written, with the comments above them, at the margin."""
+        """Return statements as they are written, with the comments above them, at the margin."""
         written = "\n".join(self._lines(statements)).strip("\n")
         same = [ast.dump(one) for one in statements]
         try:
@@ -244,7 +246,7 @@ class _Flow:
     frames: ast.expr | None
 
     def parts(self, text: Callable[[Sequence[ast.stmt]], str]) -> dict[str, Part]:
-        """Each part with what it takes of others, and leaves to them."""
+        """Return each part with what it takes of others, and leaves to them."""
         known = {name: set(self.counters if name in _OF_STEP else ()) for name in self.statements}
         known[PREPARE] = set(self.arguments)
         stored = {name: known[name] | {one for node in body for one in of_tree(node).stored}
@@ -263,13 +265,13 @@ class _Flow:
         return found
 
     def _needed(self, name: str, known: set[str]) -> set[str]:
-        """The variables that a part may read before it has assigned them."""
+        """Return the variables that a part may read before it has assigned them."""
         ends = [ast.Expr(self.frames)] if name == FINISH and self.frames is not None else []
         return set(_read_first([*self.statements[name], *ends], set(known)))
 
 
 def _read_first(body: Sequence[ast.stmt], known: set[str]) -> Iterator[str]:
-    """Variables that statements may read before they assign them; what they surely assign joins `known`."""
+    """Yield variables that statements may read before they assign them; what they surely assign joins `known`."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _unknown(node.test, known)
@@ -300,7 +302,7 @@ def _unknown(node: ast.AST, known: set[str]) -> Iterator[str]:
 
 
 def _certain(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Variables that statements assign whatever happens."""
+    """Yield variables that statements assign whatever happens."""
     for node in body:
         if isinstance(node, ast.If):
             yield from set(_certain(node.body)) & set(_certain(node.orelse))
@@ -325,7 +327,9 @@ def only_answers(node: ast.stmt) -> bool:
 
 
 def _first_answer(node: ast.stmt) -> ast.expr | None:
-    """The first thing that a return statement answers: of a tuple its first element, of an output its first field."""
+    """Return the first thing that a return statement answers: of a tuple its first element, of an output its first
+    field.
+    """
     if not isinstance(node, ast.Return) or node.value is None:
         return None
     value = node.value
@@ -336,7 +340,7 @@ def _first_answer(node: ast.stmt) -> ast.expr | None:
 
 
 def _inner(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and those in it, but for what functions and loops in it keep to themselves."""
+    """Yield a node and those in it, but for what functions and loops in it keep to themselves."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, (ast.FunctionDef, ast.Lambda)):

@@ -29,18 +29,19 @@ def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
 
 
 def guidance_argument(pipeline: Pipeline) -> str:
-    """The argument for the guidance scale: of this name, or the only one whose name ends with it."""
+    """Return the argument for the guidance scale: of this name, or the only one whose name ends with it."""
     names = [name for name in call_arguments(pipeline) if name.endswith(GUIDANCE)]
     return names[0] if len(names) == 1 else GUIDANCE
 
 
 def media_of(pipeline: Pipeline) -> list[str]:
-    """The arguments for pictures, films and sounds that a pipeline starts from."""
+    """Return the arguments for pictures, films and sounds that a pipeline starts from."""
     return [name for name in call_arguments(pipeline) if name in _MEDIA]
 
 
 def images_of(pipeline: Pipeline) -> list[str]:
-    """The arguments for pictures that a call receives, in order: annotated so, or given to a processor of pictures.
+    """Return the arguments for pictures that a call receives, in order: annotated so, or given to a processor of
+    pictures.
 
     Adapters are loaded apart, and pictures that are already encoded are no pictures. A mask belongs to the picture
     before it, and to a film if there is none.
@@ -91,7 +92,7 @@ def _reads_json(function: ast.FunctionDef) -> bool:
 
 
 def _keys_looked_for(function: ast.FunctionDef) -> Iterator[str]:
-    """The texts that a function looks for in one of its arguments."""
+    """Yield the texts that a function looks for in one of its arguments."""
     taken = {one.arg for one in function.args.args}
     tests = (node for node in ast.walk(function) if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In))
     found = (literal(node.left) for node in tests if dotted(node.comparators[0]) in taken)
@@ -99,7 +100,7 @@ def _keys_looked_for(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def _processed(pipeline: Pipeline) -> Iterator[str]:
-    """The variables that a call passes to a processor of pictures."""
+    """Yield the variables that a call passes to a processor of pictures."""
     found = pipeline.cls.method("__call__")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_processor.preprocess") and node.args:
@@ -107,7 +108,7 @@ def _processed(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _passed_on(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """The variables that a call passes to methods of its own, and the annotations of the parameters there."""
+    """Yield the variables that a call passes to methods of its own, and the annotations of the parameters there."""
     found = pipeline.cls.method("__call__")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Call) and (method := dotted(node.func) or "").startswith("self."):
@@ -124,7 +125,7 @@ def _accepts_lists_only(annotation: str) -> bool:
 
 
 def _members(node: ast.expr) -> Iterator[str]:
-    """The types of a union, as text."""
+    """Yield the types of a union, as text."""
     if isinstance(node, ast.BinOp):
         yield from (*_members(node.left), *_members(node.right))
     elif isinstance(node, ast.Subscript) and dotted(node.value) in ("Optional", "Union"):
@@ -135,7 +136,7 @@ def _members(node: ast.expr) -> Iterator[str]:
 
 
 def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:
-    """The size that a pipeline takes by default, and where that was read; None if it could not be.
+    """Return the size that a pipeline takes by default, and where that was read; None if it could not be.
 
     Args:
         name: "height" or "width".
@@ -158,7 +159,7 @@ def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[in
 
 
 def _constants(pipeline: Pipeline) -> Iterator[tuple[str, int]]:
-    """The whole numbers that the constructor assigns to attributes; of a choice, that without the component."""
+    """Yield the whole numbers that the constructor assigns to attributes; of a choice, that without the component."""
     found = pipeline.cls.method("__init__")
     for node in ast.walk(found[1]) if found is not None else ():
         if isinstance(node, ast.Assign) and (name := dotted(node.targets[0]) or "").startswith("self."):
@@ -168,7 +169,7 @@ def _constants(pipeline: Pipeline) -> Iterator[tuple[str, int]]:
 
 
 def _number(node: ast.expr, known: Mapping[str, Any]) -> int | None:
-    """The whole number that an expression of whole numbers and known attributes is."""
+    """Return the whole number that an expression of whole numbers and known attributes is."""
     try:
         value = evaluate(node, OpenDomain({f"self.{name}": one for name, one in known.items()}))
     except Unsupported:

@@ -34,24 +34,26 @@ def is_diffusers_class(name: str, library: Library | None = None) -> bool:
 
 @cache
 def _exported(root: Path) -> frozenset[str]:
-    """Every string of the package's file: the tables of what is imported from where are made of them."""
+    """Return every string of the package's file: the tables of what is imported from where are made of them."""
     tree = ast.parse((root / "__init__.py").read_text(encoding="utf-8"))
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return frozenset(node.value for node in constants if isinstance(node.value, str))
 
 
 def class_names(library: Library) -> list[str]:
-    """The classes of models and pipelines that the library defines."""
+    """Return the classes of models and pipelines that the library defines."""
     return [name for part in (MODELS, PIPELINES, MODULAR) for name in _defined(library, part) if name[0] != "_"]
 
 
 def place_of(library: Library, name: str) -> str | None:
-    """The file that defines a class, relative to the package ("models/transformers/transformer_wan.py"), or None."""
+    """Return the file that defines a class, relative to the package ("models/transformers/transformer_wan.py"), or
+    None.
+    """
     return next((found[name] for part in _PLACES if name in (found := _defined(library, part))), None)
 
 
 def find_class(library: Library, name: str) -> ClassRef | None:
-    """A class with the file that defines it, or None.
+    """Return a class with the file that defines it, or None.
 
     Raises:
         BadInput: that file is no Python that can be read.
@@ -83,7 +85,7 @@ def is_transformer(cls: ClassRef) -> bool:
 
 
 def transformer_names(library: Library) -> list[str]:
-    """The names of the transformers that the library exports, in the order of their files."""
+    """Return the names of the transformers that the library exports, in the order of their files."""
     exported = _exported(library.root)
     names = (name for name in sorted(_defined(library, TRANSFORMERS).items(), key=lambda item: item[1]))
     return [name for name, _ in names if name in exported]

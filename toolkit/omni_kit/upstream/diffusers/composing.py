@@ -13,8 +13,8 @@ from omni_kit.upstream.diffusers.defaults import Defaults
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import Guidance
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
+from omni_kit.upstream.diffusers.renamed_expressions import Wording
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.diffusers.wording import Wording
 
 ENCODE, NOISE, _STEPS = "encode_prompt", "prepare_latents", "retrieve_timesteps"
 _RANDOM, _GUIDES = "randn_tensor", "do_classifier_free_guidance"
@@ -66,7 +66,7 @@ class Reader:
     against: list[str] = field(default_factory=list)
 
     def read(self) -> Composition:
-        """Everything that can be read; what cannot is said."""
+        """Return everything that can be read; what cannot is said."""
         encoded, encodes, guides = self._prompts()
         shape, pack, packing, exact = self._noise()
         conditions, sigmas = self._conditions(encoded), self._sigmas()
@@ -218,7 +218,7 @@ class Reader:
     def _inner(
         self, flow: Wording, node: ast.expr, method: ast.FunctionDef, line: int, known: Mapping[str, str]
     ) -> str:
-        """An expression of prepare_latents, whose arguments may be assigned again."""
+        """Return an expression of prepare_latents, whose arguments may be assigned again."""
         values = {}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and (value := _assigned(method, inner.id, line)) is not None:
@@ -260,7 +260,7 @@ class Reader:
         return ""
 
     def _calling(self, name: str) -> tuple[ast.stmt | None, ast.Call | None]:
-        """The statement with the one call of a function that is made by default."""
+        """Return the statement with the one call of a function that is made by default."""
         defaults = Defaults(self.wording.pipeline, self.wording.scheduler)
         found = [
             (node, call)

@@ -37,7 +37,7 @@ class Decoding:
 
 
 def decoding_of(pipeline: Pipeline, autoencoder: str) -> Decoding:
-    """Reads `__call__` of a pipeline, and its class for how mean and deviation are shaped."""
+    """Read `__call__` of a pipeline, and its class for how mean and deviation are shaped."""
     found = pipeline.cls.method("__call__")
     if found is None:
         return Decoding()

@@ -66,7 +66,9 @@ class _Values(OpenDomain):
 
 
 def media_needed(defaults: Defaults) -> list[str]:
-    """The pictures, films and sounds that a pipeline cannot be called without: required, or worked on by default."""
+    """Return the pictures, films and sounds that a pipeline cannot be called without: required, or worked on by
+    default.
+    """
     given = call_arguments(defaults.pipeline)
     named = list(dict.fromkeys([*media_of(defaults.pipeline), *images_of(defaults.pipeline)]))
     found = defaults.pipeline.cls.method("__call__")
@@ -80,21 +82,21 @@ def media_needed(defaults: Defaults) -> list[str]:
 
 
 def images_needed(pipeline: Pipeline) -> list[str]:
-    """The pictures that a pipeline cannot be called without, in the order of its call."""
+    """Return the pictures that a pipeline cannot be called without, in the order of its call."""
     scheduler = next((one.class_name for one in pipeline.components if one.name == SCHEDULER), "")
     needed = media_needed(Defaults(pipeline, scheduler))
     return [name for name in images_of(pipeline) if name in needed]
 
 
 def _assigned_at(taken: Iterable[ast.AST], name: str) -> float:
-    """The first line that assigns a variable by default."""
+    """Return the first line that assigns a variable by default."""
     found = [node for node in taken if isinstance(node, ast.Assign)]
     targets = ((node, one) for node in found for target in node.targets for one in ast.walk(target))
     return min((node.lineno for node, one in targets if isinstance(one, ast.Name) and one.id == name), default=math.inf)
 
 
 def _made_where_absent(node: ast.AST) -> Iterator[str]:
-    """The variable that `if x is None: x = ...` fills in: a call that leaves it out has it, too."""
+    """Yield the variable that `if x is None: x = ...` fills in: a call that leaves it out has it, too."""
     if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is):
         name = dotted(node.test.left) or ""
         stored = {one.id for inner in node.body for one in ast.walk(inner)
@@ -103,7 +105,7 @@ def _made_where_absent(node: ast.AST) -> Iterator[str]:
 
 
 def _taken(defaults: Defaults, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The code that runs by default."""
+    """Yield the code that runs by default."""
     for node in nodes:
         yield node
         if isinstance(node, (ast.If, ast.IfExp)):
@@ -119,7 +121,7 @@ def _listed(body: ast.expr | list[ast.stmt]) -> list[ast.AST]:
 
 
 def _worked_on(node: ast.AST) -> Iterator[str]:
-    """The variables that are asked for an attribute or an item, or given to what prepares media."""
+    """Yield the variables that are asked for an attribute or an item, or given to what prepares media."""
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name):
         yield node.value.id
     elif isinstance(node, ast.Call):

@@ -47,7 +47,7 @@ def _around(node: ast.AST, call: ast.Call) -> bool:
 
 
 def _unsqueezing(value: ast.expr, function: ast.FunctionDef, line: int, depth: int = 0) -> Iterator[int]:
-    """The axes of `.unsqueeze(axis)` in an expression, and in what its names were last assigned."""
+    """Yield the axes of `.unsqueeze(axis)` in an expression, and in what its names were last assigned."""
     for node in ast.walk(value):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
             yield from (one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, int))
@@ -57,7 +57,7 @@ def _unsqueezing(value: ast.expr, function: ast.FunctionDef, line: int, depth: i
 
 
 def _last(name: str, function: ast.FunctionDef, line: int) -> ast.Assign | None:
-    """The last assignment of a variable before a line."""
+    """Return the last assignment of a variable before a line."""
     found = [node for node in ast.walk(function) if isinstance(node, ast.Assign) and dotted(node.targets[0]) == name]
     return max((node for node in found if node.lineno < line), key=lambda node: node.lineno, default=None)
 
@@ -68,7 +68,7 @@ def _half(node: ast.AST) -> bool:
 
 
 def _changing(denoising: Denoising, loop: ast.For) -> Iterator[str]:
-    """Arguments whose values come from the loop's variables."""
+    """Yield arguments whose values come from the loop's variables."""
     held = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
     line = denoising.call.lineno if denoising.call is not None else 0
     before = (node for node in ast.walk(loop) if isinstance(node, ast.Assign) and node.lineno < line)
@@ -80,7 +80,7 @@ def _changing(denoising: Denoising, loop: ast.For) -> Iterator[str]:
 
 
 def _targets(target: ast.expr) -> Iterator[str]:
-    """The variables that are assigned; attributes are none."""
+    """Yield the variables that are assigned; attributes are none."""
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, (ast.Tuple, ast.List)):

@@ -179,7 +179,7 @@ class Denoising:
 
 
 def _read(node: ast.AST) -> str:
-    """The dotted name of a read attribute, also of `getattr(self.vae.config, "scaling_factor", 1.0)`."""
+    """Return the dotted name of a read attribute, also of `getattr(self.vae.config, "scaling_factor", 1.0)`."""
     if isinstance(node, ast.Call) and dotted(node.func) == "getattr" and len(node.args) > 1:
         return f"{dotted(node.args[0])}.{literal(node.args[1])}"
     return dotted(node) or ""
@@ -213,7 +213,7 @@ def _steps_variable(loop: ast.For) -> str:
 
 
 def _targets(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
-    """The names that the result of a call is assigned to."""
+    """Yield the names that the result of a call is assigned to."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and any(inner is call for inner in ast.walk(node.value)):
             yield from (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))

@@ -41,7 +41,7 @@ class Guidance:
 
 
 def guidance_of(pipeline: Pipeline) -> Guidance:
-    """Reads `__call__`."""
+    """Read `__call__`."""
     found = pipeline.cls.method("__call__")
     if found is None:
         return Guidance(Formula.none)
@@ -82,7 +82,7 @@ def _pairs(function: ast.FunctionDef) -> Iterator[bool]:
 
 
 def _combinations(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, Formula, str]]:
-    """Assignments of `a + s * (b - c)` where `a` is one of `b` and `c`, and `s` is a scale."""
+    """Yield assignments of `a + s * (b - c)` where `a` is one of `b` and `c`, and `s` is a scale."""
     for node in sorted((n for n in ast.walk(function) if isinstance(n, ast.Assign)), key=lambda n: n.lineno):
         if (found := _combined(node.value)) is not None:
             yield node, *found

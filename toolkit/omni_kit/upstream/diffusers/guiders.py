@@ -40,7 +40,9 @@ class Guider:
 
 
 def guider_for(library: Library, formula: Formula) -> Guider | None:
-    """The guider, of those that the library's own modular pipelines take, that computes a formula; None for none."""
+    """Return the guider, of those that the library's own modular pipelines take, that computes a formula; None for
+    none.
+    """
     for name in _taken(library):
         cls = find_class(library, name)
         for config in _configs(cls) if cls is not None else ():
@@ -50,7 +52,7 @@ def guider_for(library: Library, formula: Formula) -> Guider | None:
 
 
 def _taken(library: Library) -> list[str]:
-    """The guiders of the library's own modular pipelines, most used first."""
+    """Return the guiders of the library's own modular pipelines, most used first."""
     files = (library.root / "modular_pipelines").rglob("*.py")
     found = Counter(name for file in files for name in _TAKEN.findall(file.read_text(encoding="utf-8")))
     return [name for name, _ in found.most_common()]

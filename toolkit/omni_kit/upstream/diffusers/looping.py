@@ -187,7 +187,7 @@ def oddities(denoising: Denoising, scheduler: str) -> list[str]:
 
 
 def loop_of(denoising: Denoising) -> ast.For | None:
-    """The loop that the denoiser is asked in; None if there is none, or loops inside of each other."""
+    """Return the loop that the denoiser is asked in; None if there is none, or loops inside of each other."""
     found, call = denoising.pipeline.cls.method("__call__"), denoising.call
     nodes = ast.walk(found[1]) if found is not None and call is not None else ()
     around = [node for node in nodes if isinstance(node, (ast.For, ast.While)) and call and _holds(node, call)]
@@ -214,6 +214,6 @@ def _is_module(node: ast.expr) -> bool:
 
 
 def shown(node: ast.AST) -> str:
-    """The text of a piece of code, cut where it is long."""
+    """Return the text of a piece of code, cut where it is long."""
     text = " ".join(ast.unparse(node).split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

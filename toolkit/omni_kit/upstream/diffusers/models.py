@@ -70,7 +70,7 @@ class ComponentModel:
 
 
 def component_model(library: Library, class_name: str, values: Mapping[str, Any]) -> ComponentModel:
-    """The model of a class with the values of its config.json.
+    """Return the model of a class with the values of its config.json.
 
     Raises:
         BadInput: the library has no such class, it is no model, or a value is none that the constructor could take.

@@ -43,7 +43,7 @@ class Original:
 
 
 def original_layout(library: Library, tensors: Shapes, own: ComponentModel | None = None) -> Original | None:
-    """The original authors' layout that the names of tensors tell; None if they are in diffusers' or unknown.
+    """Return the original authors' layout that the names of tensors tell; None if they are in diffusers' or unknown.
 
     Args:
         tensors: every key of the checkpoint with its shape; None for a shape that is not known.
@@ -90,7 +90,7 @@ def _told(source: SourceFile, tensors: Shapes) -> str:
 
 
 def _loads(name: str, classes: Sequence[str]) -> str:
-    """The class that a format is of, by the words of its name; empty if no class is called like it."""
+    """Return the class that a format is of, by the words of its name; empty if no class is called like it."""
     words = [word.lower() for word in re.split(r"[-_.]", name)]
     joined = "".join(words)
     able = [one for one in classes if one.lower().startswith(joined[:_SHORTEST])]
@@ -128,7 +128,9 @@ def _converters(library: Library) -> dict[str, tuple[str, str]]:
 
 
 def converter_of(library: Library, class_name: str) -> tuple[str, str]:
-    """The function of diffusers that renames the keys of a class's original checkpoints, and where; empty without."""
+    """Return the function of diffusers that renames the keys of a class's original checkpoints, and where; empty
+    without.
+    """
     return _converters(library).get(class_name, ("", ""))
 
 
@@ -138,7 +140,7 @@ def _file(library: Library, place: str) -> SourceFile | None:
 
 
 def _table(source: SourceFile, name: str) -> dict[str, Any]:
-    """A table of literals; empty if it is not there, or is none."""
+    """Return a table of literals; empty if it is not there, or is none."""
     value = literal(source.constants.get(name))
     return value if isinstance(value, dict) else {}
 

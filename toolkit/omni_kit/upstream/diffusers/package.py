@@ -21,7 +21,7 @@ def package_root(path: Path) -> Path | None:
 
 @cache
 def package_parts(root: Path) -> tuple[Path, ...]:
-    """The parts of a package, each a folder or a file; every file is in one, what exports in the package itself.
+    """Return the parts of a package, each a folder or a file; every file is in one, what exports in the package itself.
 
     Args:
         root: the package directory.
@@ -30,7 +30,7 @@ def package_parts(root: Path) -> tuple[Path, ...]:
 
 
 def part_files(root: Path, part: Path) -> list[Path]:
-    """The Python files of a part; with the folder of a pipeline comes the model that is named like it.
+    """Return the Python files of a part; with the folder of a pipeline comes the model that is named like it.
 
     Args:
         root: the package directory.
@@ -43,14 +43,14 @@ def part_files(root: Path, part: Path) -> list[Path]:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """The folders with pipelines, standard and modular."""
+    """Yield the folders with pipelines, standard and modular."""
     for place in (PIPELINES, MODULAR):
         found = [file.parent for file in files_matching(root / place, f"**/{_INIT}")]
         yield from (folder for folder in found if folder != root / place)
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files of models and schedulers that come with no pipeline's folder."""
+    """Yield the files of models and schedulers that come with no pipeline's folder."""
     taken = {_model_of(root, folder) for folder in _folders(root)}
     for place in (TRANSFORMERS, SCHEDULERS):
         yield from (file for file in files_matching(root / place, "*.py") if file.name != _INIT and file not in taken)

@@ -27,7 +27,7 @@ class Part:
 
 
 def parts_of(cls: ClassRef) -> list[Part]:
-    """The parts that the constructor of a class makes, in the order of its lines."""
+    """Return the parts that the constructor of a class makes, in the order of its lines."""
     found = cls.method("__init__")
     return list(_parts(*found)) if found is not None else []
 
@@ -53,7 +53,7 @@ def _variables(call: ast.Call) -> Iterator[str]:
 
 
 def built_classes(cls: ClassRef) -> list[tuple[ClassRef, ClassRef]]:
-    """The classes of the library that the constructors of a class name, and theirs: each once, nearest first.
+    """Return the classes of the library that the constructors of a class name, and theirs: each once, nearest first.
 
     Returns:
         Pairs of the class that names another, and that other.
@@ -80,7 +80,7 @@ def _named(cls: ClassRef) -> Iterator[str]:
 
 
 def _constructing(cls: ClassRef) -> list[ast.FunctionDef]:
-    """The constructor, and the methods of the class that it calls."""
+    """Return the constructor, and the methods of the class that it calls."""
     init = cls.defines("__init__")
     calls = (node.func for node in ast.walk(init) if isinstance(node, ast.Call)) if init is not None else ()
     names = [func.attr for func in calls if isinstance(func, ast.Attribute) and dotted(func.value) == "self"]

@@ -112,14 +112,18 @@ class Pipeline:
         return frozenset(str(item.value) for item in items if isinstance(item, ast.Constant))
 
     def _asked(self) -> Iterator[tuple[str, list[str], bool]]:
-        """Each argument of the constructor that takes a part: its name, the classes, and whether it may be absent."""
+        """Yield each argument of the constructor that takes a part: its name, the classes, and whether it may be
+        absent.
+        """
         for argument in arguments(self.cls).values():
             names = [name for name in argument.names if self._of_library(name) is not None]
             if names:
                 yield argument.name, names, argument.name in self.optional or not argument.required
 
     def _of_library(self, name: str) -> str | None:
-        """The library whose class a name is in the constructor's file; None for anything else, as plain types."""
+        """Return the library whose class a name is in the constructor's file; None for anything else, as plain
+        types.
+        """
         found = self.cls.method("__init__")
         imported = (found[0] if found is not None else self.cls).source.imports.get(name)
         if imported is None or not name[:1].isupper():
@@ -138,7 +142,7 @@ class Pipeline:
             yield self._component(name, str(self._of_library(chosen)), chosen, where[name], optional)
 
     def _with_config_read(self, name: str, classes: list[str]) -> str:
-        """The first of several classes whose config has every value that the pipeline's code reads of it."""
+        """Return the first of several classes whose config has every value that the pipeline's code reads of it."""
         prefix = f"self.{name}.config."
         whole = (dotted(node) or "" for node in ast.walk(self.cls.node) if isinstance(node, ast.Attribute))
         read = {text.removeprefix(prefix).partition(".")[0] for text in whole if text.startswith(prefix)}
@@ -167,7 +171,7 @@ class Pipeline:
                 yield self._component(name, *given, f"{INDEX}: {name}", asked.get(name, True))
 
     def _component(self, name: str, library: str, class_name: str, evidence: str, optional: bool) -> Component:
-        """Raises BadInput where diffusers does not have the class."""
+        """Raise BadInput where diffusers does not have the class."""
         folder = self.library.root / PIPELINES / library  # where classes of one pipeline alone are
         own = library == self.library.name or (library.isidentifier() and folder.is_dir())
         place = place_of(self.library, class_name) if own else None
@@ -188,7 +192,7 @@ class Pipeline:
 
 
 def find_pipeline(library: Library, class_name: str, values: Mapping[str, Any]) -> Pipeline:
-    """The pipeline of a class.
+    """Return the pipeline of a class.
 
     Args:
         values: its model_index.json; empty if only the class is known.

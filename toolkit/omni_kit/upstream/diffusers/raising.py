@@ -46,7 +46,7 @@ def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """An expression and what it always evaluates: of `x or y`, x alone."""
+    """Yield an expression and what it always evaluates: of `x or y`, x alone."""
     yield node
     parts = [*ast.iter_child_nodes(node)]
     if isinstance(node, ast.BoolOp | ast.IfExp):
@@ -56,7 +56,7 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _unknown_arguments(pipeline: Pipeline, node: ast.AST) -> Iterator[str]:
-    """The keywords of a call of a method of its own that this method does not take."""
+    """Yield the keywords of a call of a method of its own that this method does not take."""
     name = dotted(node.func) or "" if isinstance(node, ast.Call) else ""
     method = pipeline.cls.method(name.removeprefix("self.")) if name.startswith("self.") else None
     if method is None or method[1].args.kwarg is not None or not isinstance(node, ast.Call):
@@ -67,7 +67,7 @@ def _unknown_arguments(pipeline: Pipeline, node: ast.AST) -> Iterator[str]:
 
 
 def _unknown_fields(pipeline: Pipeline, node: ast.AST) -> Iterator[str]:
-    """The field of its denoiser's config that is read, where the denoiser's class declares no such argument."""
+    """Yield the field of its denoiser's config that is read, where the denoiser's class declares no such argument."""
     part = pipeline.denoiser
     holder, _, field = (dotted(node) or "" if isinstance(node, ast.Attribute) else "").rpartition(".")
     cls = find_class(pipeline.library, part.class_name)

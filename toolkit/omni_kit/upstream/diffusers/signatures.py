@@ -50,7 +50,7 @@ class Argument:
 
 
 def arguments(cls: ClassRef, method: str = "__init__") -> dict[str, Argument]:
-    """The named arguments of a method without `self`, in order; none if neither the class nor a base has it."""
+    """Return the named arguments of a method without `self`, in order; none if neither the class nor a base has it."""
     found = cls.method(method)
     if found is None:
         return {}

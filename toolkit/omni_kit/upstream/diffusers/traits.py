@@ -32,7 +32,7 @@ _KERNELS = ("dispatch_attention_fn", "scaled_dot_product_attention")
 
 
 def profile(model: ComponentModel, components: Sequence[Component] = ()) -> ModelProfile:
-    """The profile of a model.
+    """Return the profile of a model.
 
     Args:
         components: the parts of the pipeline that it is of.
@@ -52,14 +52,14 @@ def profile(model: ComponentModel, components: Sequence[Component] = ()) -> Mode
 
 
 def modular_profile(library: Library, class_name: str) -> ModelProfile:
-    """The profile of a pipeline whose blocks can be put together again: its kind alone."""
+    """Return the profile of a pipeline whose blocks can be put together again: its kind alone."""
     place = f"{library.name}/{place_of(library, class_name)}"
     kind, evidence = kind_of(place)
     return ModelProfile(class_name, library.name, library.version, (class_name,), kind, evidence)
 
 
 def kind_of(place: str) -> tuple[Kind, str]:
-    """The kind of a class by where it stands: the library keeps each sort in a folder of its own.
+    """Return the kind of a class by where it stands: the library keeps each sort in a folder of its own.
 
     Args:
         place: "diffusers/models/transformers/transformer_wan.py".
@@ -125,7 +125,7 @@ def _axes(cls: ClassRef, name: str) -> list[str]:
 
 
 def _patching(model: ComponentModel) -> Iterator[Trait]:
-    """The arguments that say how large patches are, and the part that takes the latents' channels."""
+    """Yield the arguments that say how large patches are, and the part that takes the latents' channels."""
     for name in model.arguments:
         value, where = model.value(name)
         if name.startswith("patch_size") and value is not UNKNOWN and value is not None:
@@ -135,7 +135,7 @@ def _patching(model: ComponentModel) -> Iterator[Trait]:
 
 
 def _positions(model: ComponentModel) -> Iterator[Trait]:
-    """The parts that turn or mark tokens by their place, and the arguments that shape them."""
+    """Yield the parts that turn or mark tokens by their place, and the arguments that shape them."""
     for part in parts_of(model.cls):
         if any(word in part.class_name.lower() for word in _ROPE):
             yield Trait("positions", f"{part.name}: {part.class_name}", part.where)
@@ -146,7 +146,9 @@ def _positions(model: ComponentModel) -> Iterator[Trait]:
 
 
 def _attention(model: ComponentModel) -> Iterator[Trait]:
-    """Classes of attention that the model is built of, the processors that run in them, and the kernel they call."""
+    """Yield classes of attention that the model is built of, the processors that run in them, and the kernel
+    they call.
+    """
     attention, processors = _attending(model)
     for trait, classes in (("attention", attention), ("attention-processor", processors)):
         for cls in classes:
@@ -156,7 +158,7 @@ def _attention(model: ComponentModel) -> Iterator[Trait]:
 
 
 def attention_kernels(model: ComponentModel) -> dict[str, str]:
-    """The functions that the model's attention ends in, and where each is called."""
+    """Return the functions that the model's attention ends in, and where each is called."""
     attention, processors = _attending(model)
     found: dict[str, str] = {}
     for kernel in _KERNELS:
@@ -167,7 +169,7 @@ def attention_kernels(model: ComponentModel) -> dict[str, str]:
 
 
 def _attending(model: ComponentModel) -> tuple[list[ClassRef], list[ClassRef]]:
-    """The classes of attention that a model is built of, and those of processors."""
+    """Return the classes of attention that a model is built of, and those of processors."""
     built = [(by, cls) for by, cls in built_classes(model.cls) if _names_attention(cls.node.name)]
     attention = [cls for _, cls in built if "Processor" not in cls.node.name]
     running = [(by, cls) for by, cls in built if "Processor" in cls.node.name]
@@ -196,7 +198,7 @@ def _cp_plan(model: ComponentModel) -> Iterator[Trait]:
 
 
 def _shared(node: ast.expr) -> Any:
-    """One entry of a plan: by argument or by place among the results; a call in few words."""
+    """Return one entry of a plan: by argument or by place among the results; a call in few words."""
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return {str(_literal(key)): _shared(value) for key, value in pairs if key is not None}

@@ -23,7 +23,7 @@ class Closure:
     foreign: dict[Defined, dict[str, str]] = field(default_factory=dict)
 
     def packages(self) -> dict[str, str]:
-        """The packages that are imported from -> file:line of the first use."""
+        """Return the packages that are imported from -> file:line of the first use."""
         found: dict[str, str] = {}
         for one in self.definitions:
             for name in (*self.foreign[one].values(), *_guarded_imports(one.node)):
@@ -40,7 +40,7 @@ def _guarded_imports(node: ast.stmt) -> list[str]:
 
 
 def closure_of(root: Defined) -> Closure:
-    """Walks from a definition to all that it names."""
+    """Walk from a definition to all that it names."""
     found = Closure()
     _add(root, found)
     return found
@@ -62,7 +62,8 @@ def _add(one: Defined, found: Closure) -> None:
 
 
 def _meaning(one: Defined, name: str) -> tuple[str, Defined | str | None]:
-    """The part of a dotted name that the authors, or a stand-in, define, and what it is: `ops.Mask` of `ops.Mask.of`.
+    """Return the part of a dotted name that the authors, or a stand-in, define, and what it is: `ops.Mask` of
+    `ops.Mask.of`.
 
     Where nobody does it is the whole name, with the absolute name of what is imported.
     """
@@ -76,7 +77,7 @@ def _meaning(one: Defined, name: str) -> tuple[str, Defined | str | None]:
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
-    """The names that are read in a definition, with what is asked of them: "nn.Linear", of which "nn" is a part.
+    """Yield the names that are read in a definition, with what is asked of them: "nn.Linear", of which "nn" is a part.
 
     Bound names of a function are left out where they are arguments or assigned there. So are names in texts.
     """
@@ -102,7 +103,7 @@ def _names(node: ast.AST, bound: frozenset[str]) -> Iterator[str]:
 
 
 def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
-    """The arguments of a function and what it assigns."""
+    """Return the arguments of a function and what it assigns."""
     given = function.args
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
     stored = (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def in_words_of_config(node: ast.expr, home: Defined, function: ast.FunctionDef, closure: Closure) -> str:
-    """An expression over `config`: `config["num_heads"]` of `self.heads` of a class that is made by the model.
+    """Return an expression over `config`: `config["num_heads"]` of `self.heads` of a class that is made by the model.
 
     Args:
         node: in a method of `home`.
@@ -69,7 +69,7 @@ class _Worded(Domain):
         return namespace_of(ClassRef(root.source, root.node)) if isinstance(root.node, ast.ClassDef) else None
 
     def told(self, node: ast.expr, home: Defined, function: ast.FunctionDef) -> str:
-        """An expression of a method, over `config`."""
+        """Return an expression of a method, over `config`."""
         return _text(evaluate(node, self, home=(home, function)))
 
     def name(self, name: str, frame: Frame) -> Any:

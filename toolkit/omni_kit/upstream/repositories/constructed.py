@@ -10,7 +10,7 @@ _POST = "__post_init__"
 
 
 def with_constructor(cls: ClassRef) -> ClassRef:
-    """A dataclass as a class with the constructor that Python makes for it; any other class as it is.
+    """Return a dataclass as a class with the constructor that Python makes for it; any other class as it is.
 
     The lines of the file keep their numbers: the constructor stands in that of the first field. A dataclass whose
     fields have more than a plain default stays as it is.
@@ -37,5 +37,5 @@ def with_constructor(cls: ClassRef) -> ClassRef:
 
 
 def _name(node: ast.expr | None) -> str:
-    """The dotted name of what is called, or of what stands there."""
+    """Return the dotted name of what is called, or of what stands there."""
     return (dotted(node.func if isinstance(node, ast.Call) else node) or "") if node is not None else ""

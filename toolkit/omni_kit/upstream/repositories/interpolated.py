@@ -16,7 +16,7 @@ _DEEPEST = 8
 
 
 def interpolated(document: Any) -> Any:
-    """A document with every reference replaced whose value is known; others stay as they are written."""
+    """Return a document with every reference replaced whose value is known; others stay as they are written."""
     return _Document(document).filled(document, ())
 
 
@@ -25,7 +25,7 @@ class _Document:
         self.root = root
 
     def filled(self, value: Any, place: tuple[str | int, ...], depth: int = 0) -> Any:
-        """A value that stands at a place, given by the keys that lead there."""
+        """Return a value that stands at a place, given by the keys that lead there."""
         if isinstance(value, Mapping):
             return {name: self.filled(one, (*place, name), depth) for name, one in value.items()}
         if isinstance(value, Sequence) and not isinstance(value, str):

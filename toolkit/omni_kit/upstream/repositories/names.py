@@ -84,7 +84,7 @@ def _inside(source: SourceFile, head: str, rest: str, seen: frozenset[tuple[str,
 
 
 def _in_module(source: SourceFile, module: str, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
-    """A name behind a module: the longest part of it that is a file of the authors is where it is looked for."""
+    """Return a name behind a module: the longest part of it that is a file of the authors is where it is looked for."""
     parts = rest.split(".") if rest else []
     for cut in range(len(parts) - 1, -1, -1):
         file = source.library.module_file(".".join([module, *parts[:cut]]))
@@ -94,7 +94,7 @@ def _in_module(source: SourceFile, module: str, rest: str, seen: frozenset[tuple
 
 
 def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
-    """A name that `from ... import *` may have brought."""
+    """Return a name that `from ... import *` may have brought."""
     for node in source.tree.body:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == STAR:
             module = absolute_module(source.package, node)
@@ -120,7 +120,7 @@ def in_stand_ins(name: str) -> Defined | None:
 
 
 def definitions(source: SourceFile) -> dict[str, ast.stmt]:
-    """Everything that a file itself binds at the top level, imports left out; of two bindings the later one."""
+    """Return everything that a file itself binds at the top level, imports left out; of two bindings the later one."""
     found: dict[str, ast.stmt] = {}
     for node in source.tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -135,8 +135,8 @@ def definitions(source: SourceFile) -> dict[str, ast.stmt]:
 
 
 def guarded(source: SourceFile) -> dict[str, Defined]:
-    """Names that a `try` or an `if` at the top level binds, as flags and packages that may not be there are: each means
-    the whole statement. Those that import what the authors wrote are left to imports.
+    """Return names that a `try` or an `if` at the top level binds, as flags and packages that may not be there are:
+    each means the whole statement. Those that import what the authors wrote are left to imports.
     """
     found: dict[str, Defined] = {}
     for node in source.tree.body:
@@ -195,7 +195,7 @@ def plain_modules(node: ast.AST) -> list[str]:
 
 
 def _tested(tree: ast.Module) -> set[str]:
-    """Names that decide something themselves, not by an attribute: in the test of an `if` or an `assert`."""
+    """Return names that decide something themselves, not by an attribute: in the test of an `if` or an `assert`."""
     tests = [one.test for one in ast.walk(tree) if isinstance(one, ast.If | ast.IfExp | ast.Assert | ast.While)]
     nodes = [one for test in tests for one in ast.walk(test)]
     owners = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
@@ -240,7 +240,7 @@ def _modules(source: SourceFile, node: ast.Import | ast.ImportFrom) -> list[str]
 
 
 def absolute(source: SourceFile, node: ast.AST) -> str:
-    """The absolute name of an imported thing that an expression names; empty for anything else."""
+    """Return the absolute name of an imported thing that an expression names; empty for anything else."""
     name = dotted(node)
     found = resolve(source, name) if name else None
     return found if isinstance(found, str) else ""

@@ -169,7 +169,9 @@ def _is_method(node: ast.AST | None, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _alias(function: ast.FunctionDef, node: ast.expr, assigned: ast.AST | None) -> str:
-    """The variable that an assignment makes of a section, and of which only fields are read; empty for any other."""
+    """Return the variable that an assignment makes of a section, and of which only fields are read; empty for any
+    other.
+    """
     if not isinstance(assigned, ast.Assign) or assigned.value is not node or len(assigned.targets) != 1:
         return ""
     name = dotted(assigned.targets[0]) or ""
@@ -181,13 +183,13 @@ def _alias(function: ast.FunctionDef, node: ast.expr, assigned: ast.AST | None) 
 
 
 def _kept(function: ast.FunctionDef, argument: str) -> set[str]:
-    """The attributes of `self` that a function sets to an argument itself."""
+    """Return the attributes of `self` that a function sets to an argument itself."""
     nodes = (one for one in ast.walk(function) if isinstance(one, ast.Assign) and dotted(one.value) == argument)
     return {attribute for one in nodes for target in one.targets if (attribute := _own(target))}
 
 
 def _own(target: ast.expr) -> str:
-    """The name of an attribute of `self`; empty for anything else."""
+    """Return the name of an attribute of `self`; empty for anything else."""
     return target.attr if isinstance(target, ast.Attribute) and dotted(target.value) == "self" else ""
 
 

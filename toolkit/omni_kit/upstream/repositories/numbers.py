@@ -48,7 +48,7 @@ def _clipped(value: Any, low: Any = None, high: Any = None) -> Any:
 
 
 def _filled(number: float, *shape: Any) -> Any:
-    """A vector of a known length; of a tensor of another shape, one element."""
+    """Return a vector of a known length; of a tensor of another shape, one element."""
     length = [one for one in shape if isinstance(one, int | np.ndarray)]
     return np.full(_sized(int(np.asarray(length[0]).item())), number) if len(shape) == len(length) == 1 else number
 
@@ -96,7 +96,9 @@ def called(
 
 
 def worked_out(node: ast.expr, source: SourceFile) -> Any:
-    """The number, or list of numbers, that an expression at the top of a file stands for; UNKNOWN for any other."""
+    """Return the number, or list of numbers, that an expression at the top of a file stands for; UNKNOWN for
+    any other.
+    """
     try:
         found = evaluate(node, Numbers(), path=source.path, home=source)
     except Unsupported:
@@ -199,13 +201,13 @@ class Numbers(OpenDomain):
 
 
 def _vector(value: Any) -> Any:
-    """A list of numbers as a vector, anything else as it is."""
+    """Return a list of numbers as a vector, anything else as it is."""
     numbers = isinstance(value, list | tuple) and value and all(isinstance(one, int | float) for one in value)
     return np.asarray(value) if numbers else value
 
 
 def _seen(value: Any) -> Any:
-    """A result; one without dimensions is a plain number."""
+    """Return a result; one without dimensions is a plain number."""
     if not isinstance(value, np.ndarray | np.generic):
         return value
     if value.ndim > 1 or value.size > _MOST:

@@ -133,7 +133,7 @@ def _keywords(call: ast.Call) -> dict[str, Any]:
 
 
 def _computed(call: ast.Call, source: SourceFile, names: Collection[str]) -> dict[str, Any]:
-    """The values of a call's arguments that are worked out from numbers, of those with these names."""
+    """Return the values of a call's arguments that are worked out from numbers, of those with these names."""
     from omni_kit.upstream.repositories.numbers import worked_out  # with numpy, which only authors' files need
 
     nodes = {one.arg: one.value for one in call.keywords if one.arg in names and literal(one.value) is UNKNOWN}
@@ -176,7 +176,7 @@ def _parsed(text: str, suffix: str) -> Any:
 
 
 def _mappings(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-    """Every mapping in a document, the outermost first."""
+    """Yield every mapping in a document, the outermost first."""
     if depth > _DEEPEST:
         return
     if isinstance(value, Mapping):

@@ -15,7 +15,7 @@ NULL = "_null_label"  # the key under which it says the class label of no class
 
 
 def recorded_reference(file: Path) -> Reference:
-    """The class that a config says it is of.
+    """Return the class that a config says it is of.
 
     A relative path is looked for from the working directory, from the folders above the file, and among the worked
     examples that travel with this package.

@@ -176,7 +176,7 @@ def _constructs_base(call: ast.Call) -> bool:
 
 
 def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:
-    """The names under which a function reads a mapping, those that it asks for with a default left out."""
+    """Return the names under which a function reads a mapping, those that it asks for with a default left out."""
     reads = [one for one in ast.walk(function) if isinstance(one, ast.Subscript) and dotted(one.value) == mapping]
     return [
         one.slice.value for one in reads if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, str)
@@ -193,8 +193,8 @@ def names_reference(given: str) -> bool:
 
 
 def find_reference(given: str) -> Reference:
-    """The class that SOURCE names: `PATH::Class`, `PATH::Class::function` where it is said what samples with it, or
-    `package.module:Class`. It is read where it lies; nothing of it is imported.
+    """Return the class that SOURCE names: `PATH::Class`, `PATH::Class::function` where it is said what samples with it,
+    or `package.module:Class`. It is read where it lies; nothing of it is imported.
 
     Raises:
         BadInput: there is no such path, module or class; several classes have the name; it is not an nn.Module.
@@ -239,7 +239,7 @@ def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:
 
 
 def _by_module(module: str) -> tuple[Repository, list[SourceFile]]:
-    """A module that could be imported from here: its outermost package is found without importing anything."""
+    """Return a module that could be imported from here: its outermost package is found without importing anything."""
     head = module.partition(".")[0]
     try:
         spec = importlib.util.find_spec(head)
@@ -259,7 +259,7 @@ def _by_module(module: str) -> tuple[Repository, list[SourceFile]]:
 
 
 def _defined(sources: list[SourceFile], name: str) -> list[ClassRef]:
-    """The classes of that name in these files; those that one alone imports count where it is the only file."""
+    """Return the classes of that name in these files; those that one alone imports count where it is the only file."""
     own = [ClassRef(one, one.classes[name]) for one in sources if name in one.classes]
     if own or len(sources) != 1:
         return own

@@ -59,7 +59,7 @@ class Repository(Library):
         return tuple(file for file in found if not _skipped(file.relative_to(self.root)))
 
     def module_file(self, module: str) -> Path | None:
-        """The file of a dotted module below one of the places; None of what the authors did not write."""
+        """Return the file of a dotted module below one of the places; None of what the authors did not write."""
         alone = self.script_folder is not None and not _importable(module.partition(".")[0])
         for place in (*self.places, *([self.script_folder] if self.script_folder and alone else [])):
             base = place.joinpath(*module.split("."))
@@ -69,12 +69,12 @@ class Repository(Library):
         return None
 
     def folders(self, module: str) -> list[Path]:
-        """The folders of a dotted package that has no file of its own, below the places."""
+        """Return the folders of a dotted package that has no file of its own, below the places."""
         found = [place.joinpath(*module.split(".")) for place in self.places]
         return [one for one in found if module and one.is_dir() and not (one / "__init__.py").is_file()]
 
     def module_name(self, file: Path) -> str:
-        """The dotted name of a file, from the innermost of the places."""
+        """Return the dotted name of a file, from the innermost of the places."""
         place = next(place for place in reversed(self.places) if file.is_relative_to(place))
         parts = file.relative_to(place).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -94,8 +94,8 @@ def _skipped(place: Path) -> bool:
 
 
 def repository_of(file: Path, within: Path | None = None) -> Repository:
-    """The repository that a file belongs to, with the root that most of its imports start from, or, where several do
-    alike, that most imports of the file start from.
+    """Return the repository that a file belongs to, with the root that most of its imports start from, or, where
+    several do alike, that most imports of the file start from.
 
     That is the folder above its outermost package, or one above that, up to where the repository itself begins.
 
@@ -152,7 +152,7 @@ def _relative_depth(file: Path) -> int:
 
 
 def _imported(file: Path) -> set[str]:
-    """The modules that a file, and those next to it, import by absolute names."""
+    """Return the modules that a file, and those next to it, import by absolute names."""
     found: set[str] = set()
     for one in files_matching(file.parent, "*.py")[:_NEAR]:
         with suppress(OSError, SyntaxError, UnicodeDecodeError):

@@ -108,7 +108,8 @@ class Sampling:
 
 
 def samplings_of(reference: Reference) -> list[Sampling]:
-    """The functions that may sample with the class: those that say so, else those that call a model as it is called.
+    """Return the functions that may sample with the class: those that say so, else those that call a model as it is
+    called.
 
     Of several that fit equally, those in the folders nearest to the class are returned.
 
@@ -133,7 +134,7 @@ def samplings_of(reference: Reference) -> list[Sampling]:
 
 
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
-    """The functions with a loop that calls a model, and how well each fits the class."""
+    """Yield the functions with a loop that calls a model, and how well each fits the class."""
     tops = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
     for function, owner, closed in functions_of(source):
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
@@ -162,7 +163,7 @@ def _takes_steps(function: ast.FunctionDef) -> bool:
 
 
 def _made_for(reference: Reference) -> Iterator[Defined]:
-    """The functions that receive an instance of the class, where one is made in the authors' files."""
+    """Yield the functions that receive an instance of the class, where one is made in the authors' files."""
     wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
     for source in sources_of(reference):
         values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
@@ -261,7 +262,7 @@ def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
 
 
 def _before(body: Sequence[ast.stmt], loop: ast.For) -> Iterator[ast.stmt]:
-    """The statements before a loop, also where it stands in the body of a `with`."""
+    """Yield the statements before a loop, also where it stands in the body of a `with`."""
     for node in body:
         if node is loop:
             return

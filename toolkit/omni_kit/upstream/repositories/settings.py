@@ -31,7 +31,9 @@ class Settings:
 
 
 def settings_of(cls: ClassRef) -> Settings | None:
-    """The dataclass that a constructor's first argument is; None of another, or where others must be given, too."""
+    """Return the dataclass that a constructor's first argument is; None of another, or where others must be
+    given, too.
+    """
     found = cls.method("__init__")
     if found is None:
         return None
@@ -78,7 +80,7 @@ def _fields(cls: ClassRef) -> Iterator[Argument]:
 
 
 def _default(node: ast.expr | None) -> Any:
-    """The literal that a field is by default; UNKNOWN without one."""
+    """Return the literal that a field is by default; UNKNOWN without one."""
     if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("field"):
         given = {one.arg: one.value for one in node.keywords}
         if "default_factory" in given:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from omni_kit.upstream.kinds import Signs, derive
 from omni_kit.upstream.profile import ModelProfile, Trait
-from omni_kit.upstream.repositories.attending import attending_in
+from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import REPOSITORY
 
@@ -26,7 +26,7 @@ _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_
 
 
 def profile(reference: Reference) -> ModelProfile:
-    """The profile of a class of a repository."""
+    """Return the profile of a class of a repository."""
     kind, evidence = derive(Signs(denoises=_step(reference)))
     return ModelProfile(
         model_type=reference.class_name,
@@ -57,8 +57,8 @@ def _traits(reference: Reference) -> Iterator[Trait]:
 
 
 def kept_as_tensors(reference: Reference) -> frozenset[str]:
-    """The arguments that the constructor makes parameters or buffers of, under their own names; by default they are
-    null.
+    """Return the arguments that the constructor makes parameters or buffers of, under their own names; by default they
+    are null.
     """
     found = reference.cls.method("__init__")
     text = ast.unparse(found[1]) if found is not None else ""
@@ -67,6 +67,6 @@ def kept_as_tensors(reference: Reference) -> frozenset[str]:
 
 
 def foreign(reference: Reference) -> dict[str, str]:
-    """The packages other than torch and Python's own that the class needs -> file:line of the first use."""
+    """Return the packages other than torch and Python's own that the class needs -> file:line of the first use."""
     found = reference.closure.packages()
     return {name: where for name, where in found.items() if name != "torch" and name not in sys.stdlib_module_names}

@@ -44,7 +44,7 @@ class Trial:
     _made: int = field(default=0)
 
     def tensor(self, *shape: int, dtype: Dtype | None = None, scaled: bool = True) -> Tensor:
-        """A random input, another one for each call, of the parameters' dtype unless one is given.
+        """Return a random input, another one for each call, of the parameters' dtype unless one is given.
 
         Args:
             scaled: of the trial's scale; else its numbers are around 1.
@@ -56,14 +56,14 @@ class Trial:
         return Tensor(numbers + self.moved * random.normal(size=shape), dtype or self.values.low)
 
     def choices(self, rows: int, columns: int, of: int) -> Tensor:
-        """Rows of different whole numbers below `of`, one of which is in no row."""
+        """Return rows of different whole numbers below `of`, one of which is in no row."""
         self._made += 1
         random = np.random.default_rng([self.values.salt, self._made])
         least = range(1, of) if of > columns else range(of)
         return Tensor(np.array([random.permutation(least)[:columns] for _ in range(rows)]), INT64)
 
     def expect(self, value: Tensor) -> Tensor:
-        """A value that the code is expected to come by."""
+        """Return a value that the code is expected to come by."""
         self.expected.append(value)
         return value
 
@@ -83,7 +83,8 @@ class Trial:
 
 
 def varied(module: Module, **given: float) -> Module:
-    """A module whose own numbers are others: a factor of 1 or a share of 0 in this config may be none in the next.
+    """Return a module whose own numbers are others: a factor of 1 or a share of 0 in this config may be none in the
+    next.
 
     Args:
         given: numbers that it has to have.
@@ -149,7 +150,7 @@ def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype
 def _disagreement(
     compare: Comparison, scales: Sequence[float], low: Dtype, left_out: Iterable[ast.AST] = ()
 ) -> tuple[Trial, Any] | None:
-    """The first trial in which both do not agree, and what the code gives in it; None if there is none."""
+    """Return the first trial in which both do not agree, and what the code gives in it; None if there is none."""
     for trial in _trials(scales, low, frozenset(left_out)):
         found, wanted = compare(trial)
         if not same(found, wanted):
@@ -167,7 +168,7 @@ def _trials(scales: Sequence[float], low: Dtype, nodes: frozenset[ast.AST]) -> I
 
 
 def _parting(trial: Trial, result: Any) -> tuple[str, str]:
-    """The first step on the way to a result that makes of what is expected what is not.
+    """Return the first step on the way to a result that makes of what is expected what is not.
 
     A step is as expected where its numbers are among those of one expected value, whatever part of it they are, or
     where such a step takes them: other operations may lead to the same.
@@ -218,7 +219,7 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 def _causes(agree: Callable[..., bool], first: TensorValues) -> Iterable[tuple[str, str]]:
-    """The operations that make the difference: one of them, or the fewest adjustments that do it together."""
+    """Return the operations that make the difference: one of them, or the fewest adjustments that do it together."""
     nodes = [node for node in first.operations if isinstance(node, ast.Call | ast.BinOp | ast.AugAssign)][:_MOST]
     kept: list[ast.AST] = []
     for node in nodes:

@@ -29,7 +29,7 @@ class UnsupportedOperation(Exception):
 
 
 def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of a function or method of torch.
+    """Return the result of a function or method of torch.
 
     Raises:
         UnsupportedOperation: it is none of those known, or torch would refuse the call.
@@ -49,7 +49,7 @@ def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 @cache
 def known() -> dict[str, Callable[..., Any]]:
-    """Every function by torch's name."""
+    """Return every function by torch's name."""
     own: dict[str, Callable[..., Any]] = {
         name.removesuffix("_of_torch"): one
         for name, one in globals().items()
@@ -88,7 +88,7 @@ def _pointwise(function: Callable[[Array], Array], input: Tensor) -> Tensor:
 
 
 def _kept(function: Callable[[Array], Array], input: Tensor) -> Tensor:
-    """Functions whose result has the dtype of what they are given, integers too."""
+    """Return functions whose result has the dtype of what they are given, integers too."""
     return Tensor(function(input.data), input.dtype, input.exact)
 
 
@@ -967,7 +967,7 @@ def _axis(dim: Dims) -> Any:
 
 
 def _sizes(given: Sequence[Any]) -> tuple[int, ...]:
-    """Sizes or dimensions, one by one or as one list."""
+    """Return sizes or dimensions, one by one or as one list."""
     listed = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
     return tuple(int(_data(one)) for one in listed)
 

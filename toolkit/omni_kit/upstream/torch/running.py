@@ -143,7 +143,7 @@ class TensorValues(Domain):
         self._parameters: dict[int, tuple[Shape, Tensor]] = {}
 
     def parameter(self, module: Module, name: str) -> Tensor:
-        """The numbers of a module's parameter, the same for each use.
+        """Return the numbers of a module's parameter, the same for each use.
 
         Raises:
             Unsupported: its shape is not known.
@@ -543,7 +543,7 @@ class TensorValues(Domain):
         return self._constant(result) if self._without_gradient and isinstance(result, Tensor) else result
 
     def _constant(self, tensor: Tensor) -> Tensor:
-        """A result that gradients do not see."""
+        """Return a result that gradients do not see."""
         if not tensor.dtype.is_floating_point:
             return tensor
         place = len(self.constants)
@@ -559,7 +559,7 @@ class TensorValues(Domain):
         return self._layer(next((one for one in roots if one != "Module"), ""), module, arguments, keywords)
 
     def _layer(self, kind: str, module: Module, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        """A module of torch.nn."""
+        """Return a module of torch.nn."""
 
         def held(name: str) -> Tensor | None:
             return self.parameter(module, name) if isinstance(module.attributes.get(name, [None])[0], Shape) else None
@@ -597,7 +597,7 @@ class TensorValues(Domain):
         return self._stepped(result, given, frame, node or frame.at)
 
     def _stepped(self, result: Any, given: Sequence[Any], frame: Frame, node: ast.AST) -> Any:
-        """The result of an operation, which is kept as a step where it is not that of one further in."""
+        """Return the result of an operation, which is kept as a step where it is not that of one further in."""
         taken = [id(one) for one in tensors_in(given)]
         fresh = [one for one in tensors_in(result) if id(one) in taken or id(one) not in self.made]
         if not isinstance(frame.home, Place):
@@ -615,7 +615,7 @@ class TensorValues(Domain):
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of a result: itself, or those in its parts."""
+    """Yield the tensors of a result: itself, or those in its parts."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -633,7 +633,7 @@ class Limits:
 
 
 def _number(value: Any) -> Any:
-    """The only number of a tensor, or a number as it is."""
+    """Return the only number of a tensor, or a number as it is."""
     if isinstance(value, Tensor):
         if value.data.size != 1:
             raise Unsupported("takes a tensor of several numbers for one")
@@ -648,7 +648,7 @@ def _present(value: Tensor | None) -> Tensor:
 
 
 def _of_config(node: ast.AST, config: Any) -> str:
-    """The fields of a config that a statement reads with what is known of them, as a reason names them."""
+    """Return the fields of a config that a statement reads with what is known of them, as a reason names them."""
     read = {dotted(one) or "" for one in ast.walk(node) if isinstance(one, ast.Attribute)}
     names = sorted(one.rpartition("config.")[2] for one in read if one.startswith(("config.", "self.config.")))
     values = [(name, config.get(name) if isinstance(config, Config) else UNKNOWN) for name in names]
@@ -657,7 +657,7 @@ def _of_config(node: ast.AST, config: Any) -> str:
 
 
 def _kinds(node: ast.expr) -> list[ast.expr]:
-    """The classes that `isinstance` asks for."""
+    """Return the classes that `isinstance` asks for."""
     kinds = node.args[1] if isinstance(node, ast.Call) and len(node.args) > 1 else ast.Constant(None)
     return kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
 

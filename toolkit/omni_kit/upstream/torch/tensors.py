@@ -75,11 +75,11 @@ class Tensor:
         return self.data.shape
 
     def like(self, data: Array) -> "Tensor":
-        """Some of the same values, or in another order."""
+        """Return some of the same values, or in another order."""
         return Tensor(data, self.dtype, self.exact)
 
     def to(self, dtype: Dtype) -> "Tensor":
-        """The values in another dtype."""
+        """Return the values in another dtype."""
         if dtype == self.dtype:
             return self
         data: Array = self.data
@@ -98,7 +98,7 @@ def narrowed(data: Array) -> Array:
 
 
 def promoted(*values: Any) -> Dtype:
-    """The dtype of an operation's result: torch's rules for tensors, tensors without dimensions, and numbers."""
+    """Return the dtype of an operation's result: torch's rules for tensors, tensors without dimensions, and numbers."""
     groups: list[list[Dtype]] = [[], [], []]
     for one in values:
         if isinstance(one, Tensor):
@@ -131,7 +131,7 @@ def _of_number(one: Any) -> Dtype:
 
 
 def tensor_of(value: Any, dtype: Dtype | None = None) -> Tensor:
-    """A tensor from numbers, lists of numbers, or a tensor."""
+    """Return a tensor from numbers, lists of numbers, or a tensor."""
     if isinstance(value, Tensor):
         return value if dtype is None else value.to(dtype)
     plain = _plain(value)

@@ -18,7 +18,7 @@ MULTIMODAL_TABLE = "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"
 
 @cache
 def auto_table(library: Library, table: str) -> Mapping[str, str]:
-    """One table of `models/auto/modeling_auto.py` (as `CAUSAL_TABLE`): model_type -> class name.
+    """Return one table of `models/auto/modeling_auto.py` (as `CAUSAL_TABLE`): model_type -> class name.
 
     Where a table names several classes for a type, the first counts. An unknown table is empty.
     """
@@ -29,7 +29,7 @@ def auto_table(library: Library, table: str) -> Mapping[str, str]:
 
 
 def _pairs(source: SourceFile, table: str) -> Iterator[tuple[str, str]]:
-    """The pairs of an OrderedDict literal; a starred `list(OTHER.items())` is followed."""
+    """Yield the pairs of an OrderedDict literal; a starred `list(OTHER.items())` is followed."""
     node = source.constants.get(table)
     if not isinstance(node, ast.Call) or dotted(node.func) != "OrderedDict" or not node.args:
         return
@@ -45,7 +45,7 @@ def _pairs(source: SourceFile, table: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def auto_model_table(library: Library, name: str) -> str | None:
-    """The table behind an Auto class ("AutoModelForCausalLM"); None for any other class."""
+    """Return the table behind an Auto class ("AutoModelForCausalLM"); None for any other class."""
     file = library.root / "models" / "auto" / "modeling_auto.py"
     node = read_source(library, file).classes.get(name) if name.startswith("Auto") and file.is_file() else None
     for item in node.body if node is not None else []:
@@ -55,13 +55,13 @@ def auto_model_table(library: Library, name: str) -> str | None:
 
 
 def auto_class(library: Library, table: str, cls: ConfigClass) -> tuple[SourceFile, ast.ClassDef] | None:
-    """The class that `table` names for this config's model_type, with the file that defines it."""
+    """Return the class that `table` names for this config's model_type, with the file that defines it."""
     name = auto_table(library, table).get(cls.model_type)
     return (find_class(cls, name) or class_anywhere(library, name)) if name else None
 
 
 def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
-    """The class `name` in the modeling files next to a config class."""
+    """Return the class `name` in the modeling files next to a config class."""
     for file in files_matching(cls.folder, "modeling_*.py"):
         source = read_source(cls.source.library, file)
         if name in source.classes:
@@ -71,7 +71,7 @@ def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] |
 
 @cache
 def class_anywhere(library: Library, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
-    """The class `name` in any modeling file: a model_type may use the classes of another one."""
+    """Return the class `name` in any modeling file: a model_type may use the classes of another one."""
     for file in sorted((library.root / "models").glob("*/modeling_*.py")):
         if f"class {name}(" in file.read_text(encoding="utf-8"):
             source = read_source(library, file)

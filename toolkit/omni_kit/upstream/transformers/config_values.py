@@ -42,7 +42,7 @@ _LISTS = frozenset({"list", "List", "tuple", "Tuple", "Sequence", "set"})
 
 
 def check_values(config: ModelConfig) -> None:
-    """Checks every value that config.json gives, those of its parts included.
+    """Check every value that config.json gives, those of its parts included.
 
     Raises:
         BadInput: the first that its class would refuse, or that is not a model size; with key, value and expectation.
@@ -80,7 +80,9 @@ def _any(pattern: re.Pattern[str], names: list[str]) -> bool:
 
 
 def _part(cls: ConfigClass, key: str, value: Any) -> ConfigClass | None:
-    """The class of a part of the config; None for any other value, and for parts that the library does not have."""
+    """Return the class of a part of the config; None for any other value, and for parts that the library does
+    not have.
+    """
     if not isinstance(value, Mapping) or not key.endswith("config"):
         return None
     model_type, library = value.get("model_type"), cls.source.library
@@ -90,7 +92,7 @@ def _part(cls: ConfigClass, key: str, value: Any) -> ConfigClass | None:
 
 
 def shown(value: Any) -> str:
-    """A value as a message cites it: shortened, and told by its kind where it is long."""
+    """Return a value as a message cites it: shortened, and told by its kind where it is long."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MOST:
         return "an integer of more than 64 bits"
     text = json.dumps(value, ensure_ascii=True, default=repr)

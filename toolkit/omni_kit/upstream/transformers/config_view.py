@@ -85,7 +85,7 @@ class ConfigView(Config):
         return self._real(name) in self._values or name in self._properties
 
     def as_dict(self) -> dict[str, Any]:
-        """The config as plain values, as `to_dict()` of the built config gives them.
+        """Return the config as plain values, as `to_dict()` of the built config gives them.
 
         Left out: values that could not be read, None by default, and what only the base class of all configs says.
         """
@@ -168,7 +168,8 @@ class ConfigView(Config):
                 self._values.setdefault(name, value)
 
     def _rope(self) -> Any:
-        """The rotary settings as the library's base class completes them; as they are where it does not, or unread.
+        """Return the rotary settings as the library's base class completes them; as they are where it does not, or
+        unread.
 
         They are no part of `as_dict`: only the base class says them.
         """
@@ -236,7 +237,7 @@ def _properties(cls: ConfigClass) -> dict[str, ast.FunctionDef]:
 
 
 def _usual_type(cls: ConfigClass, name: str) -> str:
-    """The model_type that a class gives a part that names none; empty if it says none."""
+    """Return the model_type that a class gives a part that names none; empty if it says none."""
     node = cls.source.classes.get(cls.name)
     text = ast.unparse(node) if node is not None else ""
     found = re.search(rf"self\.{name}\.get\('model_type', '([\w.-]+)'\)", text)

@@ -65,7 +65,7 @@ class ConfigClass:
     optional_parts: frozenset[str] = frozenset()
 
     def spellings(self, name: str) -> list[str]:
-        """An attribute's name, what it stands for, and what stands for it."""
+        """Return an attribute's name, what it stands for, and what stands for it."""
         aliases = self.attribute_map
         same = [alias for alias, real in aliases.items() if real == name]
         return [name, *([aliases[name]] if name in aliases else []), *same]
@@ -101,7 +101,7 @@ class ModelConfig:
         return [str(item) for item in value] if isinstance(value, list) else []
 
     def find(self, *names: str) -> Value | None:
-        """The first of `names` that has a value other than None, aliases of the class resolved."""
+        """Return the first of `names` that has a value other than None, aliases of the class resolved."""
         for name in names:
             for attribute in self.cls.spellings(name):
                 if self.given.get(attribute) is not None:
@@ -113,7 +113,7 @@ class ModelConfig:
         return None
 
     def get(self, *names: str) -> Any:
-        """The value alone, or None."""
+        """Return the value alone, or None."""
         found = self.find(*names)
         return None if found is None else found.value
 
@@ -124,7 +124,7 @@ class ModelConfig:
 
 @cache
 def model_types(library: Library) -> dict[str, list[Path]]:
-    """Every model_type that the library's configuration files name, with those files."""
+    """Return every model_type that the library's configuration files name, with those files."""
     found: dict[str, list[Path]] = {}
     for file in sorted((library.root / "models").glob("*/configuration_*.py")):
         for model_type in dict.fromkeys(_MODEL_TYPE.findall(file.read_text(encoding="utf-8"))):
@@ -134,7 +134,7 @@ def model_types(library: Library) -> dict[str, list[Path]]:
 
 @cache
 def config_class(library: Library, model_type: str) -> ConfigClass:
-    """The configuration class of `model_type`.
+    """Return the configuration class of `model_type`.
 
     Raises:
         BadInput: the library has no such model_type; the hint names close ones.
@@ -151,7 +151,7 @@ def config_class(library: Library, model_type: str) -> ConfigClass:
 
 
 def named_config_class(source: SourceFile, name: str) -> ConfigClass | None:
-    """The configuration class that `name` means in a file: some have no model_type to be found by."""
+    """Return the configuration class that `name` means in a file: some have no model_type to be found by."""
     found = source.resolve_class(name)
     if found is None:
         return None
@@ -161,7 +161,7 @@ def named_config_class(source: SourceFile, name: str) -> ConfigClass | None:
 
 
 def part_class(cls: ConfigClass, name: str) -> ConfigClass | None:
-    """The configuration class that a nested config is of by default; None if the class does not say."""
+    """Return the configuration class that a nested config is of by default; None if the class does not say."""
     written, library = cls.sub_configs.get(name, ""), cls.source.library
     return (
         config_class(library, written) if written in model_types(library) else named_config_class(cls.source, written)
@@ -192,7 +192,7 @@ def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: 
 
 
 def _written(value: ast.expr) -> str:
-    """The class of a nested config, or its model_type where a specification gives one to AutoConfig."""
+    """Return the class of a nested config, or its model_type where a specification gives one to AutoConfig."""
     given = {k.arg: k.value for k in value.keywords} if isinstance(value, ast.Call) else {}
     model_type = given.get("model_type")
     if isinstance(model_type, ast.Constant) and isinstance(model_type.value, str):
@@ -229,7 +229,7 @@ def _class_attributes(source: SourceFile, node: ast.ClassDef, below: tuple[ast.C
 
 @cache
 def _class_variables(source: SourceFile, node: ast.ClassDef) -> frozenset[str]:
-    """The attributes that a class or a base of it annotates as ClassVar."""
+    """Return the attributes that a class or a base of it annotates as ClassVar."""
     resolved = (source.resolve_class(base) for base in source.bases(node))
     inherited = (_class_variables(*found) for found in resolved if found is not None and found[1] is not node)
     own = (item for item in node.body if isinstance(item, ast.AnnAssign) and "ClassVar" in ast.unparse(item.annotation))
@@ -238,7 +238,7 @@ def _class_variables(source: SourceFile, node: ast.ClassDef) -> frozenset[str]:
 
 @cache
 def _annotations(source: SourceFile, node: ast.ClassDef) -> Mapping[str, ast.expr]:
-    """The declared types of attributes, a subclass's over its base's; those of the class itself are left out."""
+    """Return the declared types of attributes, a subclass's over its base's; those of the class itself are left out."""
     found: dict[str, ast.expr] = {}
     for base in reversed(source.bases(node)):
         resolved = source.resolve_class(base)

@@ -13,7 +13,7 @@ _FEW = 6
 
 
 def default_config(cls: ConfigClass) -> ModelConfig:
-    """A config with the defaults of its class, nested configs included, and only a few layers."""
+    """Return a config with the defaults of its class, nested configs included, and only a few layers."""
     return ModelConfig(cls, default_values(cls), "defaults")
 
 
@@ -32,7 +32,7 @@ def default_values(cls: ConfigClass, layers: int | None = _FEW) -> dict[str, Any
 
 
 def sub_config(cls: ConfigClass, written: str) -> ConfigClass | None:
-    """The config class that an entry of `sub_configs` names; None for AutoConfig alone."""
+    """Return the config class that an entry of `sub_configs` names; None for AutoConfig alone."""
     if written in model_types(cls.source.library):
         return config_class(cls.source.library, written)
     found = cls.source.resolve_class(written)
@@ -40,7 +40,7 @@ def sub_config(cls: ConfigClass, written: str) -> ConfigClass | None:
 
 
 def as_config(source: SourceFile, node: ast.ClassDef) -> ConfigClass | None:
-    """A class as a config class of transformers, by the model_type that it states; None for any other class."""
+    """Return a class as a config class of transformers, by the model_type that it states; None for any other class."""
     for item in node.body:
         value = item.value if isinstance(item, (ast.Assign, ast.AnnAssign)) else None
         targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]

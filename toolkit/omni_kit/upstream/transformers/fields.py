@@ -99,7 +99,7 @@ class _Reader:
                 self._meet(node)
 
     def _direct(self, node: ast.AST) -> str:
-        """The field that an expression reads from a config; empty if it reads none."""
+        """Return the field that an expression reads from a config; empty if it reads none."""
         match node:
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()) if _is_config(owner):
                 called = isinstance(parent := self._parents.get(node), ast.Call) and parent.func is node

@@ -63,7 +63,7 @@ class UpstreamModel:
         return ConfigView(self.config)
 
     def find(self, *names: str) -> Value | None:
-        """The first of `names` that has a value: given, by default, or filled in when the config is built."""
+        """Return the first of `names` that has a value: given, by default, or filled in when the config is built."""
         found = self.config.find(*names)
         if found is not None:
             return found
@@ -107,7 +107,7 @@ class UpstreamModel:
 
 
 def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:
-    """Finds the modeling class of a config.
+    """Find the modeling class of a config.
 
     Raises:
         BadInput: the library has no modeling class for it.
@@ -122,7 +122,7 @@ def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:
 
 
 def _named_by_tables(library: Library, config: ModelConfig) -> list[str]:
-    """The classes of a model_type; of one that sees, that which takes pictures comes first."""
+    """Return the classes of a model_type; of one that sees, that which takes pictures comes first."""
     sees = config.has("vision_config")
     order = sorted(_TABLES, key=lambda table: table != IMAGE_TEXT_TABLE) if sees else _TABLES
     tables = (auto_table(library, table) for table in order)

@@ -47,7 +47,7 @@ def _with_thinker(source: SourceFile, name: str) -> ConfigClass | None:
 
 
 def _below(owner: ConfigClass, written: str) -> set[str]:
-    """The name of a config, and those of all configs inside it."""
+    """Return the name of a config, and those of all configs inside it."""
     config = sub_config(owner, written)
     inner = config.sub_configs.values() if config is not None and config.name != owner.name else ()
     return {written}.union(*(_below(config, name) for name in inner if config is not None))

@@ -34,7 +34,7 @@ _NESTED = {"vision_config": "vision", "audio_config": "audio"}
 
 @lru_cache(maxsize=4)
 def profile(model: UpstreamModel) -> ModelProfile:
-    """Derives the profile from the config and from the modeling source."""
+    """Derive the profile from the config and from the modeling source."""
     experts = _experts(model)
     kind, evidence = kind_of(model)
     return ModelProfile(
@@ -50,7 +50,7 @@ def profile(model: UpstreamModel) -> ModelProfile:
 
 
 def expert_parameters(skeleton: Skeleton) -> list[Parameter]:
-    """The stacked expert weights, by pattern: 3-D parameters whose module is a class of experts."""
+    """Return the stacked expert weights, by pattern: 3-D parameters whose module is a class of experts."""
     return [
         parameter
         for parameter in skeleton.patterns().values()
@@ -59,7 +59,9 @@ def expert_parameters(skeleton: Skeleton) -> list[Parameter]:
 
 
 def stacked_parameters(skeleton: Skeleton) -> list[Parameter]:
-    """Everything that has a row for each expert, by pattern: the stacked weights, and the biases next to them."""
+    """Return everything that has a row for each expert, by pattern: the stacked weights, and the biases next to
+    them.
+    """
     counts = {weight.name.rpartition(".")[0]: weight.shape[0] for weight in expert_parameters(skeleton) if weight.shape}
     return [
         parameter
@@ -74,7 +76,7 @@ def holds_experts(parameter: Parameter) -> bool:
 
 
 def kind_of(model: UpstreamModel) -> tuple[Kind, str]:
-    """The kind of a model, and the evidence for it."""
+    """Return the kind of a model, and the evidence for it."""
     return derive(
         Signs(
             speaks=_speaks(model),
@@ -87,7 +89,7 @@ def kind_of(model: UpstreamModel) -> tuple[Kind, str]:
 
 
 def _speaks(model: UpstreamModel) -> str:
-    """The class that answers in text."""
+    """Return the class that answers in text."""
     names = (model.class_name, *model.heads)
     return next((name for name in names if name.endswith(CAUSAL_ENDINGS)), "")
 
@@ -108,7 +110,7 @@ def _silent(model: UpstreamModel) -> str:
 
 
 def _has(model: UpstreamModel, *keys: str) -> str:
-    """The first of these parts that the config has."""
+    """Return the first of these parts that the config has."""
     return next((f"{model.config.origin}: {key}" for key in keys if model.config.has(key)), "")
 
 
@@ -123,7 +125,7 @@ def _takes(model: UpstreamModel, *names: str) -> str:
 
 
 def text_config(model: UpstreamModel) -> ModelConfig:
-    """The config of the part that answers in text: the innermost of a model that is several in one, or its own."""
+    """Return the config of the part that answers in text: the innermost one of a composite model, or its own."""
     view = model.built_config
     for part in TEXT_PARTS:
         inner = view.get(part) if view.has(part) else None
@@ -146,7 +148,7 @@ def _experts(model: UpstreamModel) -> Experts | None:
 
 
 def _has_experts(model: UpstreamModel) -> str:
-    """The first parameter of experts, and where its class makes it.
+    """Return the first parameter of experts, and where its class makes it.
 
     A class that cannot be built from this config, as a text model from that of a whole, shows no layers: then the other
     classes of the file count, too. Nothing is built where no file names experts.
@@ -161,7 +163,7 @@ def _has_experts(model: UpstreamModel) -> str:
 
 
 def _modeling_files(source: SourceFile, seen: set[Path]) -> Iterator[SourceFile]:
-    """A file and the files of other models that it imports from, directly or through them."""
+    """Yield a file and the files of other models that it imports from, directly or through them."""
     if source.path not in seen:
         seen.add(source.path)
         yield source
@@ -247,7 +249,7 @@ def _source_traits(model: UpstreamModel) -> Iterator[Trait]:
 
 
 def _centered(node: ast.ClassDef) -> ast.AST | None:
-    """The `1.0 + self.weight` of a norm whose weight is centred on zero."""
+    """Return the `1.0 + self.weight` of a norm whose weight is centred on zero."""
     for item in ast.walk(node):
         if (
             isinstance(item, ast.BinOp)

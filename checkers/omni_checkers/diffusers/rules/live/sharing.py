@@ -55,7 +55,7 @@ def _without_plan(cls: ClassRef) -> bool:
 
 
 def _edits(cls: ClassRef, plan: str) -> list[Edit]:
-    """The plan before the first method, and the import of what it is made of."""
+    """Return the plan before the first method, and the import of what it is made of."""
     first = next((one for one in cls.node.body if isinstance(one, ast.FunctionDef)), None)
     known = next((one for one in cls.source.tree.body if _brings_the_base(one)), None)
     if first is None or known is None:

@@ -102,7 +102,7 @@ def _product(node: ast.AST) -> bool:
 
 
 def _named(function: ast.FunctionDef, call: ast.Call) -> set[str]:
-    """The variables that hold what a call gives, also after another step."""
+    """Return the variables that hold what a call gives, also after another step."""
     found: set[str] = set()
     for node in walked(function):
         if isinstance(node, ast.Assign):

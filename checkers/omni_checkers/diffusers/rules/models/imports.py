@@ -12,7 +12,7 @@ from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.upstream.diffusers.needs import importable
+from omni_kit.upstream.diffusers.requirements import importable
 
 _HEAD = "import torch\n"
 _FORWARD = "encoder_hidden_states, return_dict: bool = True):\n"
@@ -56,7 +56,7 @@ class ImportsAreDeclared(Rule):
 
 
 def _plain_imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
-    """Every import that is not optional, with the package that it is of."""
+    """Yield every import that is not optional, with the package that it is of."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node, node.module.partition(".")[0]
@@ -67,7 +67,7 @@ def _plain_imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _packages(file: Path) -> set[str]:
-    """The packages that a file is in."""
+    """Return the packages that a file is in."""
     return {folder.name for folder in file.parents if (folder / "__init__.py").is_file()}
 
 

@@ -62,7 +62,7 @@ class DtypesComeFromInputs(Rule):
 
 
 def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
-    """The functions that run in a model: methods of modules and processors, and functions next to them."""
+    """Yield the functions that run in a model: methods of modules and processors, and functions next to them."""
     holders = {cls.source.path for cls in classes if cls.derives("Module")}
     named = {one.node for cls in classes for one in processors_of(cls)}
     for cls in classes:
@@ -82,7 +82,7 @@ def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tup
 
 
 def _chosen(function: ast.FunctionDef) -> set[int]:
-    """Nodes inside comparisons, and under conditions that say which of two dtypes it is; and defaults."""
+    """Return nodes inside comparisons, and under conditions that say which of two dtypes it is; and defaults."""
     found: set[int] = set()
     for node in walked(function):
         if isinstance(node, (ast.Compare, ast.IfExp)):

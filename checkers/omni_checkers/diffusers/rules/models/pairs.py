@@ -81,7 +81,7 @@ def _alone(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _lone(part: str) -> bool:
-    """Keys of a text that has no queries of its own: a cross attention's."""
+    """Return keys of a text that has no queries of its own: a cross attention's."""
     return "added" in part or "cross" in part
 
 

@@ -77,7 +77,7 @@ def _planned(plan: ast.Dict) -> tuple[set[str], set[str], set[str]]:
 
 
 def _made(forward: ast.FunctionDef) -> dict[str, ast.Call]:
-    """Variables that hold what a module of the model gives."""
+    """Return variables that hold what a module of the model gives."""
     found = {}
     for node in walked(forward):
         if isinstance(node, ast.Assign):
@@ -92,7 +92,7 @@ def _names(node: ast.AST) -> list[ast.Name]:
 
 
 def _sources(forward: ast.FunctionDef, call: ast.Call) -> set[str]:
-    """The variables that the arguments of a call are made from."""
+    """Return the variables that the arguments of a call are made from."""
     todo = {name for given in [*call.args, *(word.value for word in call.keywords)] for name in _contents(given)}
     seen, given_from_outside = set[str](), set(parameters(forward))
     while todo:
@@ -105,7 +105,7 @@ def _sources(forward: ast.FunctionDef, call: ast.Call) -> set[str]:
 
 
 def _contents(node: ast.AST) -> set[str]:
-    """The variables whose contents an expression takes, and not only their shape or device."""
+    """Return the variables whose contents an expression takes, and not only their shape or device."""
     about = {id(one.value) for one in walked(node) if isinstance(one, ast.Attribute) and one.attr in _ABOUT}
     return {one.id for one in _names(node) if id(one) not in about}
 
@@ -126,7 +126,7 @@ def _given_to_blocks(forward: ast.FunctionDef, name: str) -> bool:
 
 
 def _taken_as(cls: ClassRef, forward: ast.FunctionDef, name: str) -> set[str]:
-    """The arguments of blocks that a variable is given as."""
+    """Return the arguments of blocks that a variable is given as."""
     found = {name}
     for call in _block_calls(forward):
         found |= {word.arg for word in call.keywords if word.arg and name in {one.id for one in _names(word.value)}}

@@ -130,7 +130,7 @@ class ModularPipelinesAreMapped(Rule):
 
 
 def _text(cls: ClassRef, name: str) -> str:
-    """The text that a class, or one above it, assigns to a name; empty for anything else."""
+    """Return the text that a class, or one above it, assigns to a name; empty for anything else."""
     found = cls.assigned(name)
     value = found[1] if found is not None else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
@@ -142,7 +142,7 @@ def _mapping(source: SourceFile) -> ast.expr | None:
 
 
 def _keys(mapping: ast.AST | None) -> Iterator[str]:
-    """The keys of a table: of a dict, or the first of each pair."""
+    """Yield the keys of a table: of a dict, or the first of each pair."""
     for node in ast.walk(mapping) if mapping is not None else ():
         firsts = node.keys if isinstance(node, ast.Dict) else node.elts[:1] if isinstance(node, ast.Tuple) else []
         yield from (one.value for one in firsts if isinstance(one, ast.Constant) and isinstance(one.value, str))

@@ -82,7 +82,7 @@ def _many_times(node: ast.expr) -> ast.expr | None:
 
 
 def _listed(sizes: Sequence[ast.expr]) -> list[ast.expr]:
-    """Sizes as they are given: one by one, or in a tuple."""
+    """Return sizes as they are given: one by one, or in a tuple."""
     given = sizes[0] if len(sizes) == 1 else None
     found = list(given.elts) if isinstance(given, (ast.Tuple, ast.List)) else list(sizes)
     rest = found[1] if len(found) == 2 else None
@@ -126,7 +126,7 @@ def _single(node: ast.expr, function: ast.FunctionDef, call: ast.Call, depth: in
 
 
 def _turning(function: ast.FunctionDef, call: ast.Call) -> set[str]:
-    """The variables of the loops that a call stands in."""
+    """Return the variables of the loops that a call stands in."""
     return {
         one.id
         for loop in walked(function)

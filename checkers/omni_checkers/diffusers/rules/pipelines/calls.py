@@ -164,7 +164,7 @@ class LoopShowsProgress(Rule):
 
 
 def _loops(call: ast.FunctionDef) -> Iterator[ast.For]:
-    """The loops over timesteps: those in which a scheduler makes a step, or whose subject is called so."""
+    """Yield the loops over timesteps: those in which a scheduler makes a step, or whose subject is called so."""
     for node in walked(call):
         if isinstance(node, ast.For):
             over = {last_name(one) for one in walked(node.iter)}

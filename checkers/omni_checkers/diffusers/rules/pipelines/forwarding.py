@@ -109,7 +109,7 @@ def _encoded(cls: ClassRef, call: ast.FunctionDef) -> Iterator[_Encoded]:
 
 
 def _answers(function: ast.FunctionDef, count: int) -> list[str]:
-    """The names of as many answers as are taken; empty ones where they have none."""
+    """Return the names of as many answers as are taken; empty ones where they have none."""
     for node in walked(function):
         if isinstance(node, ast.Return) and node.value is not None:
             one = node.value
@@ -120,7 +120,7 @@ def _answers(function: ast.FunctionDef, count: int) -> list[str]:
 
 
 def _named(node: ast.expr) -> str:
-    """The name of what is computed: `mask.to(device)` and `tokens.mask[:, 1:]` are both a mask."""
+    """Return the name of what is computed: `mask.to(device)` and `tokens.mask[:, 1:]` are both a mask."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return _named(node.func.value)
     return _named(node.value) if isinstance(node, ast.Subscript) else last_name(node)

@@ -91,7 +91,7 @@ def _formulas(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _scaled(node: ast.expr) -> ast.BinOp | None:
-    """The sum or difference that a scale of guidance is multiplied with."""
+    """Return the sum or difference that a scale of guidance is multiplied with."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
     for scale, between in ((node.left, node.right), (node.right, node.left)):

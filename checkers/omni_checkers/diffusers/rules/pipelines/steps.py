@@ -64,7 +64,7 @@ def _numbered(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _fewer(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
-    """A time that is expanded to the latents, and passed next to twice as many rows."""
+    """Yield a time that is expanded to the latents, and passed next to twice as many rows."""
     doubled: dict[str, str] = {}
     times: dict[str, tuple[ast.AST, str]] = {}
     assigned = [one for one in walked(function) if isinstance(one, ast.Assign) and len(one.targets) == 1]

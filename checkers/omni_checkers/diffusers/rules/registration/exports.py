@@ -103,7 +103,7 @@ def _one_sided(source: SourceFile, exports: Exports) -> Iterator[Finding]:
 
 
 def _undefined(source: SourceFile, exports: Exports) -> Iterator[Finding]:
-    """Names of files of this folder that do not define them; packages say themselves what they export."""
+    """Yield names of files of this folder that do not define them; packages say themselves what they export."""
     for (module, name), node in [*exports.lazy.items(), *exports.typed.items()]:
         file = source.path.parent.joinpath(*module.split(".")).with_suffix(".py")
         if file.is_file() and name != "*" and not _defines(source.library, file, name):

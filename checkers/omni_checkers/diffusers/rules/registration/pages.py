@@ -80,14 +80,14 @@ def _shown(checkout: Path) -> dict[str, list[str]]:
 
 @lru_cache(maxsize=16)
 def _table(checkout: Path) -> frozenset[str]:
-    """The pages that the table of contents lists."""
+    """Return the pages that the table of contents lists."""
     file = checkout / _TOC
     return frozenset(re.findall(r"local:\s*(\S+)", file.read_text(encoding="utf-8")) if file.is_file() else ())
 
 
 @lru_cache(maxsize=64)
 def _named(folder: Path) -> frozenset[str]:
-    """All words in the tests; empty without tests."""
+    """Return all words in the tests; empty without tests."""
     return frozenset(
         word for file in files_matching(folder, "**/*.py") for word in _WORD.findall(file.read_text(encoding="utf-8"))
     )

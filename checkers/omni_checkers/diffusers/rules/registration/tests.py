@@ -113,7 +113,7 @@ def _checkout(path: Path) -> Path:
 
 
 def _tests_of(path: Path, sources: Sequence[SourceFile], below: str = "") -> Iterator[tuple[Path, ast.Module]]:
-    """The files of tests that are of a part alone: in a folder of its name, or named as one of its files."""
+    """Yield the files of tests that are of a part alone: in a folder of its name, or named as one of its files."""
     stems = tuple(f"_{source.path.stem}" for source in sources if source.path.name != "__init__.py")
     for file in _tests(_checkout(path) / _TESTS / below):
         if file.parent.name == path.name or file.stem.endswith(stems):
@@ -129,7 +129,7 @@ def _tests(folder: Path) -> list[Path]:
 
 
 def _quick(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:
-    """The tests that nothing marks as slow."""
+    """Yield the tests that nothing marks as slow."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             marked = any(_marks(one) for one in node.decorator_list)
@@ -163,7 +163,7 @@ def _lineage(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> Iterator[ast
 
 
 def _model_class(node: ast.ClassDef) -> Iterator[str]:
-    """The class that a class of tests says it is about."""
+    """Yield the class that a class of tests says it is about."""
     for item in node.body:
         named = isinstance(item, ast.FunctionDef) and item.name == "model_class"
         if named or (isinstance(item, ast.Assign) and any(last_name(one) == "model_class" for one in item.targets)):

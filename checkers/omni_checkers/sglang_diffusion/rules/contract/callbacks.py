@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import CONFIG, DIT, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.keys import Keys, keys_of, words_read
+from omni_checkers.sglang_diffusion.facts.dict_keys import Keys, keys_of, words_read
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.pysource.classes import ClassRef
@@ -97,7 +97,9 @@ def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef)
 
 
 def _onesided(serving: Serving, config: ClassRef, positive: Keys, negative: Keys, taken: set[str]) -> Iterator[Finding]:
-    """Keys that only the positive branch has; a branch that is empty on purpose belongs to a model without guidance."""
+    """Yield keys that only the positive branch has; a branch that is empty on purpose belongs to a model without
+    guidance.
+    """
     method, given = config.method(_NEGATIVE), config.method(_POSITIVE)
     if not (positive.complete and negative.complete) or method is None or given is None:
         return

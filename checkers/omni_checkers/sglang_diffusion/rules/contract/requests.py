@@ -13,8 +13,8 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import CONFIG, QWEN, STAGE, changed
 from omni_checkers.sglang_diffusion.facts.requests import Use, request_parameter, uses_of
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
-from omni_checkers.sglang_diffusion.facts.sorts import Sort, sort_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
+from omni_checkers.sglang_diffusion.facts.static_types import Sort, sort_of
 from omni_kit.files import files_matching
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.nodes import returns
@@ -117,7 +117,7 @@ class RequestKnowsWhatIsAsked(Rule):
 
 
 def _uses(serving: Serving, own_stages: list[StageUse]) -> Iterator[tuple[Use, bool]]:
-    """Every use of a request in stages and callbacks, and whether it is stored."""
+    """Yield every use of a request in stages and callbacks, and whether it is stored."""
     found = [uses_of(one.cls, _METHODS, serving.config) for one in own_stages]
     if serving.config is not None:
         for _, function in own_methods(serving, serving.config):
@@ -129,7 +129,7 @@ def _uses(serving: Serving, own_stages: list[StageUse]) -> Iterator[tuple[Use, b
 
 
 def _spoken(serving: Serving) -> set[tuple[str, bool]]:
-    """Names of attributes in the integration's files, and whether they are stored; strings count as both."""
+    """Return names of attributes in the integration's files, and whether they are stored; strings count as both."""
     found: set[tuple[str, bool]] = set()
     for file in serving.own:
         source = serving.sources.read(file)

@@ -100,7 +100,7 @@ def _handed(setting: list[Given], name: str) -> Iterator[Given]:
 
 
 def _argument(call: ast.Call, name: str) -> ast.expr | None:
-    """An argument of `retrieve_timesteps` or `set_timesteps`, given either way."""
+    """Return an argument of `retrieve_timesteps` or `set_timesteps`, given either way."""
     order = _ORDER.get(last_name(call.func), ())
     given = dict(zip(order, call.args, strict=False))
     return keyword(call, name) or given.get(name)
@@ -124,7 +124,7 @@ def _returned(serving: Serving) -> Iterator[Given]:
 
 
 def _named(serving: Serving) -> set[str]:
-    """The functions that the pipeline's class names."""
+    """Return the functions that the pipeline's class names."""
     entries = [entry for entry in serving.cls.mro if isinstance(entry, ClassRef)]
     return {node.id for entry in entries for node in walked(entry.node) if isinstance(node, ast.Name)}
 
@@ -257,7 +257,7 @@ def _is_shift(node: ast.BinOp) -> bool:
 
 
 def _shown(node: ast.expr, more: int = 0) -> str:
-    """An expression, or one that is greater by 1, as text; empty if that would be no plain text."""
+    """Return an expression, or one that is greater by 1, as text; empty if that would be no plain text."""
     value = constant(node)
     if isinstance(value, (int, float)):
         return f"{value + more:g}"

@@ -72,7 +72,9 @@ def _gathers(call: ast.Call) -> bool:
 
 
 def _files(serving: Serving, denoiser: ClassRef) -> Iterator[SourceFile]:
-    """The denoiser's file, those of its bases, and what it imports of the integration and of SGLang's denoisers."""
+    """Yield the denoiser's file, those of its bases, and what it imports of the integration and of SGLang's
+    denoisers.
+    """
     places = dict.fromkeys(entry.source.path for entry in denoiser.mro if isinstance(entry, ClassRef))
     for imported in denoiser.source.imports.values():
         home = denoiser.source.home_of(imported)
@@ -181,7 +183,7 @@ def _crosses(node: ast.ClassDef, name: str) -> bool:
 
 
 def _inputs(node: ast.expr, function: ast.FunctionDef) -> set[str]:
-    """The parameters of a function that an expression is made of."""
+    """Return the parameters of a function that an expression is made of."""
     taken = {one.arg for one in [*function.args.args, *function.args.kwonlyargs]} - {"self"}
     todo, seen = _names(node), set[str]()
     while todo:
@@ -194,7 +196,9 @@ def _inputs(node: ast.expr, function: ast.FunctionDef) -> set[str]:
 
 
 def _names(node: ast.expr) -> set[str]:
-    """The variables that an expression is made of; of a call, those of what it works on, and not of its settings."""
+    """Return the variables that an expression is made of; of a call, those of what it works on, and not of its
+    settings.
+    """
     if isinstance(node, ast.Call):
         return _names(_worked_on(node))
     if isinstance(node, ast.Name):
@@ -204,7 +208,7 @@ def _names(node: ast.expr) -> set[str]:
 
 
 def _worked_on(call: ast.Call) -> ast.expr:
-    """The tensor of `tensor.method(...)`, and the first argument of any other call."""
+    """Return the tensor of `tensor.method(...)`, and the first argument of any other call."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     if owner is not None and (dotted(owner) or "").partition(".")[0] not in ("self", "torch", "F", "nn"):
         return owner

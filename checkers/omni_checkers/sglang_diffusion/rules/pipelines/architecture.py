@@ -76,7 +76,7 @@ def _field(cls: ClassRef, name: str) -> tuple[ClassRef, ast.AnnAssign] | None:
 
 
 def _derived(cls: ClassRef) -> set[str]:
-    """Attributes that a class computes, properties among them."""
+    """Return attributes that a class computes, properties among them."""
     found: set[str] = set()
     for entry in own_classes(cls):
         found |= {item.name for item in entry.node.body if isinstance(item, ast.FunctionDef) and item.decorator_list}
@@ -105,7 +105,9 @@ def _names_read(arch: ClassRef, denoiser: ClassRef | None) -> tuple[set[str], se
 
 
 def _asked(call: ast.Call) -> tuple[str, bool] | None:
-    """The name that `getattr` or `get` reads of a config, and whether it may be absent; None for another call."""
+    """Return the name that `getattr` or `get` reads of a config, and whether it may be absent; None for another
+    call.
+    """
     if dotted(call.func) == "getattr" and len(call.args) > 1 and _is_config(call.args[0]):
         name = _text(call.args[1])
         return (name, len(call.args) > 2) if name else None
@@ -132,7 +134,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _literal(node: ast.expr | None) -> Any:
-    """A literal default, also one of a factory that makes nothing else."""
+    """Return a literal default, also one of a factory that makes nothing else."""
     if isinstance(node, ast.Call):
         factory = keyword(node, "default_factory")
         node = factory.body if isinstance(factory, ast.Lambda) else next(

@@ -167,7 +167,7 @@ def _upstreams(serving: Serving, listed: list[str], node: ast.expr, source: Sour
 
 
 def _added(serving: Serving) -> Iterator[str]:
-    """The names that the pipeline's own classes speak of elsewhere than where they ask for a module."""
+    """Yield the names that the pipeline's own classes speak of elsewhere than where they ask for a module."""
     for entry in own_classes(serving.cls):
         if entry.node.name == "ComposedPipelineBase":
             continue

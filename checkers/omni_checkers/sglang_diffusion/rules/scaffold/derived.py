@@ -120,7 +120,7 @@ def _body(node: ast.AST) -> list[ast.stmt]:
 
 
 def _plain(node: ast.AST) -> list[ast.stmt]:
-    """The statements of a body that define and import nothing, without texts."""
+    """Return the statements of a body that define and import nothing, without texts."""
     return [one for one in _body(node) if not isinstance(one, _SKIPPED) and not _is_text(one)]
 
 
@@ -148,7 +148,7 @@ def _statements(
 
 
 def _pair(was: ast.AST, now: ast.AST, place: ast.AST, name: str) -> Iterator[tuple[ast.AST, str]]:
-    """The smallest parts in which two nodes differ."""
+    """Yield the smallest parts in which two nodes differ."""
     if ast.dump(was) == ast.dump(now):
         return
     place = now if hasattr(now, "lineno") else place
@@ -185,6 +185,6 @@ def _dumped(value: object) -> str:
 
 
 def _shown(node: ast.AST) -> str:
-    """The code in one line."""
+    """Return the code in one line."""
     text = " ".join(unparse_cached(node).split())
     return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}...`"

@@ -37,7 +37,7 @@ class Kernel:
         return self.kind in {"table", "torch"}
 
     def named(self, *names: str) -> ast.expr | None:
-        """A named argument, under the first of these names that is given."""
+        """Return a named argument, under the first of these names that is given."""
         given = {keyword.arg: keyword.value for keyword in self.call.keywords if keyword.arg}
         return next((given[name] for name in names if name in given), None)
 
@@ -50,7 +50,7 @@ class Kernel:
 
 
 def kernels(diffusion: Diffusion) -> Iterator[Kernel]:
-    """Every call of an attention kernel in the packages of the two sides."""
+    """Yield every call of an attention kernel in the packages of the two sides."""
     side = diffusion.transformer
     folder = side.place[0].parent if side is not None else None
     files = [file for path, file in diffusion.files.items() if folder is not None and path.is_relative_to(folder)]
@@ -62,7 +62,7 @@ def kernels(diffusion: Diffusion) -> Iterator[Kernel]:
 
 
 def _from_table(function: ast.FunctionDef) -> set[str]:
-    """The names that hold a function of the table."""
+    """Return the names that hold a function of the table."""
     flows = Flows(function)
     names = {
         item.func.id for item in walked(function) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)

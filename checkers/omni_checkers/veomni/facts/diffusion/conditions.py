@@ -35,7 +35,7 @@ def returned_keys(method: Method) -> Keys:
 
 
 def _own(node: ast.FunctionDef) -> list[ast.AST]:
-    """The nodes of a function without those of the functions inside it."""
+    """Return the nodes of a function without those of the functions inside it."""
     inner = {id(below) for item in walked(node)[1:] if isinstance(item, _FUNCTIONS) for below in walked(item)}
     return [item for item in walked(node) if id(item) not in inner]
 
@@ -44,7 +44,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef)
 
 
 def _keys(function: ast.FunctionDef, value: ast.expr) -> Keys:
-    """The keys of one returned expression."""
+    """Return the keys of one returned expression."""
     if isinstance(value, ast.Dict):
         return _literal(value)
     if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "dict":
@@ -63,7 +63,7 @@ def _literal(value: ast.Dict) -> Keys:
 
 
 def _variable(function: ast.FunctionDef, name: str) -> Keys:
-    """The keys of a dict that is begun somewhere and added to."""
+    """Return the keys of a dict that is begun somewhere and added to."""
     begun = assigned(function, name)
     if len(begun) != 1 or isinstance(begun[0], ast.Name):
         return Keys({}, {}, False)
@@ -84,7 +84,7 @@ def _variable(function: ast.FunctionDef, name: str) -> Keys:
 
 
 def _added(function: ast.FunctionDef, node: ast.AST, name: str) -> Keys | None:
-    """The keys that a statement adds to a dict; None for one that adds none."""
+    """Return the keys that a statement adds to a dict; None for one that adds none."""
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
         return _keys(function, node.value)
     for target in node.targets if isinstance(node, ast.Assign) else ():
@@ -113,7 +113,7 @@ def _changes(node: ast.AST, name: str) -> bool:
 
 
 def _removed(function: ast.FunctionDef, name: str) -> Iterator[str]:
-    """The keys that are deleted from a dict, anywhere."""
+    """Yield the keys that are deleted from a dict, anywhere."""
     for node in _own(function):
         for target in node.targets if isinstance(node, ast.Delete) else ():
             if isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name:

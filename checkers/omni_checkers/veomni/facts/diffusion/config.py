@@ -71,7 +71,7 @@ class ConfigRun:
 
 
 def run_config(program: Program, cls: Class, upstream: ClassRef) -> ConfigRun:
-    """Builds a config whose arguments are not known, and asks it for both dicts."""
+    """Build a config whose arguments are not known, and ask it for both dicts."""
     evaluator = ConfigEvaluator(program, upstream)
     try:
         given = {name: Opaque(f"<{name}>") for name in taken_by(upstream)}

@@ -24,7 +24,7 @@ class Flows:
                 self._given.setdefault(name, []).append((line, value))
 
     def sources(self, value: ast.expr, line: int) -> list[ast.expr]:
-        """An expression, and all that was assigned to the names in it before a line, and to those in turn."""
+        """Return an expression, and all that was assigned to the names in it before a line, and to those in turn."""
         found: list[ast.expr] = []
         todo: list[tuple[ast.expr, int, int]] = [(value, line, 0)]
         seen: set[tuple[str, int]] = set()
@@ -63,5 +63,5 @@ def _bindings(item: ast.AST) -> Iterator[tuple[str, int, ast.expr]]:
 
 
 def branches(node: ast.AST) -> Iterator[ast.If]:
-    """The branches below a node."""
+    """Yield the branches below a node."""
     yield from (item for item in walked(node) if isinstance(item, ast.If))

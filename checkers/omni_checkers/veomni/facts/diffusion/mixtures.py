@@ -87,7 +87,7 @@ def combined(operator: str, left: Value, right: Value) -> Value:
 
 
 def number(value: Value) -> float | None:
-    """The number that a value is taken to be."""
+    """Return the number that a value is taken to be."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, Level):

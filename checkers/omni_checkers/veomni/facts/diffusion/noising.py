@@ -105,7 +105,7 @@ def _called(evaluator: Evaluator, this: Call, method: Method, given: dict[str, V
 
 
 def _scheduled(leaf: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """The sample with noise, by the scheduler of diffusers."""
+    """Return the sample with noise, by the scheduler of diffusers."""
     names = ("sample", "timestep", "noise") if leaf == "scale_noise" else ("original_samples", "noise", "timesteps")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     return noised(given.get(names[0]), given.get("noise"))

@@ -114,7 +114,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
 
 
 def together(items: list[Flat], weighted: bool, how: str) -> Flat:
-    """The mean or the sum of several tensors; weighted by their elements where they were joined, not stacked."""
+    """Return the mean or the sum of several tensors; weighted by their elements where they were joined, not stacked."""
     weights = [item.count if weighted else 1 for item in items]
     total = sum(item.value * weight for item, weight in zip(items, weights, strict=True))
     value = total / sum(weights) if how == "mean" else total

@@ -52,7 +52,9 @@ def _stored(file: File, node: ast.Assign | ast.Expr) -> Iterator[tuple[str, ast.
 
 
 def patched_forward(diffusion: Diffusion) -> tuple[File, ast.FunctionDef] | None:
-    """The function that takes the place of forward of the transformer's class; None if that stays diffusers' own."""
+    """Return the function that takes the place of forward of the transformer's class; None if that stays diffusers'
+    own.
+    """
     upstream = diffusion.upstream
     for patch in patches(list(diffusion.files.values())):
         if upstream is not None and patch.target.endswith(f".{upstream.node.name}.forward"):
@@ -61,7 +63,7 @@ def patched_forward(diffusion: Diffusion) -> tuple[File, ast.FunctionDef] | None
 
 
 def _function(diffusion: Diffusion, file: File, value: ast.expr) -> tuple[File, ast.FunctionDef] | None:
-    """The function that a name means: of its file, or of another file of the directory."""
+    """Return the function that a name means: of its file, or of another file of the directory."""
     name = value.id if isinstance(value, ast.Name) else ""
     real = file.imports.get(name, name).rpartition(".")[2]
     own = file if name not in file.imports else None

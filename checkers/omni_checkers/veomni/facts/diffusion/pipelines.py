@@ -18,7 +18,7 @@ def divides_timestep(library: Library, transformer: str) -> bool | None:
 
 @lru_cache(maxsize=64)
 def pipelines_with(root: Path, transformer: str) -> list[Path]:
-    """The files of pipelines whose constructor takes this transformer."""
+    """Return the files of pipelines whose constructor takes this transformer."""
     files = files_matching(root / "pipelines", "**/pipeline_*.py")
     return [file for file in files if f"transformer: {transformer}" in file.read_text(encoding="utf-8")]
 

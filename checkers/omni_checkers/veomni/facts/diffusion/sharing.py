@@ -107,7 +107,7 @@ def _number(node: ast.expr | None) -> int | None:
 
 
 def made_by(node: ast.FunctionDef, module: str) -> set[str]:
-    """The names that hold what `self.<module>(...)` gives, or parts of it."""
+    """Return the names that hold what `self.<module>(...)` gives, or parts of it."""
     found: set[str] = set()
     for _ in range(3):
         for item in walked(node):

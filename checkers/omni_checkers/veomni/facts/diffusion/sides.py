@@ -81,7 +81,7 @@ class Diffusion:
         return None
 
     def known(self, name: str) -> ClassRef | None:
-        """A model of diffusers by the name of its class."""
+        """Return a model of diffusers by the name of its class."""
         try:
             found = find_class(self.library, name) if self.library is not None else None
         except BadInput:
@@ -89,7 +89,7 @@ class Diffusion:
         return found if found is not None and is_model(found) else None
 
     def lineage(self, cls: Class) -> Iterator[Value]:
-        """A class and all its bases, depth first; those of a library are Symbols."""
+        """Yield a class and all its bases, depth first; those of a library are Symbols."""
         evaluator = Evaluator(self.program, Oracle([]))
         todo: list[Value] = [cls]
         seen: list[Value] = []
@@ -115,7 +115,7 @@ class Diffusion:
         return None
 
     def method(self, cls: Class | None, name: str) -> "Method | None":
-        """A method that a class defines, or a base of it that is in the directory."""
+        """Return a method that a class defines, or a base of it that is in the directory."""
         for one in self.lineage(cls) if cls is not None else ():
             if isinstance(one, Class):
                 for item in one.node.body:
@@ -148,7 +148,7 @@ class Method:
 def diffusion(
     model_dir: ModelDir, program: Program, files: dict[Path, File], registrations: list[Registration]
 ) -> Diffusion:
-    """The two sides of a diffusion model."""
+    """Return the two sides of a diffusion model."""
     if not speaks_of_diffusion(model_dir, files):
         raise NotApplicable("the model is not a diffusion transformer")
     keys = dict.fromkeys(item.key for item in registrations if item.key and item.registry in {CONFIG, MODELING})
@@ -179,7 +179,7 @@ def _side(program: Program, key: str, registrations: list[Registration]) -> Side
 
 
 def _returned(program: Program, function: Value) -> Class | None:
-    """The class that a register function returns when nobody names an architecture."""
+    """Return the class that a register function returns when nobody names an architecture."""
     if not isinstance(function, Function):
         return None
     value = Evaluator(program, Oracle([])).call_function(function, [], {}).value

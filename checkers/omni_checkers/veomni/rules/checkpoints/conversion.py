@@ -10,7 +10,7 @@ from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.conversion import Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.trial import Case, Trial
-from omni_kit.counting import counted
+from omni_kit.plurals import counted
 from omni_kit.pysource.signatures import decorators
 from omni_kit.upstream.kinds import WITH_EXPERTS
 
@@ -139,7 +139,7 @@ def _merges(factory: Factory, experts: Experts) -> bool:
 
 
 def _converter_place(rehearsal: Rehearsal) -> tuple[Path, int]:
-    """The factory, or the class that is its own factory."""
+    """Return the factory, or the class that is its own factory."""
     callee = rehearsal.factory.callee
     while isinstance(callee, Call) and callee.args:
         callee = callee.args[0]

@@ -45,7 +45,7 @@ _DENSE = {"key": "llama", "name": "LlamaForCausalLM"}
 
 
 def _example(model: dict[str, str], converts: bool) -> Example:
-    """A model that is returned with, or without, a converter."""
+    """Return a model that is returned with, or without, a converter."""
     imports, attach = (_IMPORT, _ATTACH.format(**model)) if converts else ("", "")
     register = _REGISTER.format(**model, imports=imports, attach=attach)
     return {"__init__.py": register} | ({"checkpoint_tensor_converter.py": _CONVERTER} if converts else {})

@@ -60,7 +60,7 @@ class RenamedKeysLeadToParts(Rule):
 
 
 def _leading(node: ast.ClassDef) -> Iterator[tuple[ast.expr, str]]:
-    """The first name of every key that is made of the beginning of another."""
+    """Yield the first name of every key that is made of the beginning of another."""
     for item in node.body:
         match item:
             case ast.Assign([ast.Name(name)], ast.Dict(keys, values)) | ast.AnnAssign(

@@ -84,7 +84,7 @@ def _lost(ours: ast.ClassDef, theirs: ast.ClassDef) -> Iterator[str]:
 
 
 def _declared(node: ast.ClassDef) -> dict[str, ast.AST]:
-    """The attributes that have a value, and the methods."""
+    """Return the attributes that have a value, and the methods."""
     found: dict[str, ast.AST] = {}
     for item in node.body:
         match item:

@@ -107,7 +107,9 @@ class OverridesTakeTheSame(Rule):
 
 
 def _read(one: Override) -> Iterator[tuple[str, frozenset[str]]]:
-    """The settings that upstream's function reads, with their other names; but those that it gives to its loss."""
+    """Yield the settings that upstream's function reads, with their other names; but those that it gives to its
+    loss.
+    """
     settings = dict(settings_of(one))
     calls = [node for node in walked(one.copy.theirs) if isinstance(node, ast.Call)]
     methods = {call.func for call in calls}

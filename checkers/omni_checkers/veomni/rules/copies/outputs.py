@@ -68,14 +68,14 @@ def _made(function: ast.FunctionDef) -> Iterator[ast.Call]:
 
 
 def _tuple(function: ast.FunctionDef) -> ast.Tuple | None:
-    """The tuple that a function returns, where it returns nothing else."""
+    """Return the tuple that a function returns, where it returns nothing else."""
     returned = [node.value for node in walked(function) if isinstance(node, ast.Return) and node.value is not None]
     tuples = [value for value in returned if isinstance(value, ast.Tuple)]
     return tuples[-1] if tuples and len(tuples) == len(returned) else None
 
 
 def _filled(call: ast.Call, item: Generated) -> set[str]:
-    """The fields that upstream's call fills."""
+    """Return the fields that upstream's call fills."""
     named = {keyword.arg for keyword in call.keywords if keyword.arg}
     spread = any(keyword.arg is None for keyword in call.keywords)
     return named | (_COMMON & _fields(item, unparse_cached(call.func)) if spread else set())
@@ -86,7 +86,7 @@ _COMMON = {"past_key_values", "hidden_states", "attentions", "router_logits"}
 
 
 def _fields(item: Generated, name: str) -> set[str]:
-    """The fields of an output class, as upstream's file or this one has it; empty for one that is not known."""
+    """Return the fields of an output class, as upstream's file or this one has it; empty for one that is not known."""
     for source in filter(None, (item.source, item.theirs)):
         found: set[str] = set()
         todo = [(source, name)]

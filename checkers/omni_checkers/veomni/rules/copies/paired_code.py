@@ -3,8 +3,8 @@
 import ast
 
 from omni_checkers.codediff.branches import undivided
+from omni_checkers.codediff.copied_blocks import forgotten
 from omni_checkers.codediff.fingerprint import unparse_cached
-from omni_checkers.codediff.repeats import forgotten
 from omni_checkers.engine.files import within
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config

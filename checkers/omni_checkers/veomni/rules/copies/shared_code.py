@@ -26,7 +26,7 @@ _PADDED = "hidden = torch.cat([hidden, hidden.new_zeros(padding, hidden.shape[1]
 
 
 def _both(last: str) -> Example:
-    """Two plugins that cut a sequence alike, but for where a part ends."""
+    """Return two plugins that cut a sequence alike, but for where a part ends."""
     right = f"import torch\n\n\n{_SPLIT.format(padded=_PADDED, last='first + share')}"
     ours = f"import torch\n\n\n{_SPLIT.format(padded=_PADDED, last=last)}"
     return {"../cousin/__init__.py": _COUSIN, "../cousin/sharing.py": right, "sharing.py": ours}

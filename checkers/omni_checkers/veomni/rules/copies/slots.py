@@ -38,7 +38,7 @@ def olmoe_rms_norm_forward(self, hidden_states):
 
 
 def _both(variant: str) -> Example:
-    """Two plugins with one norm."""
+    """Return two plugins with one norm."""
     theirs = patch_config(_NORM.format(variant="standard"))
     ours = patch_config(_NORM.format(variant=variant))
     return {"../cousin/__init__.py": REGISTER, "../cousin/norms.py": theirs, GPU_CONFIG: ours}
@@ -90,5 +90,5 @@ def _slots(text: str) -> dict[str, tuple[str, str, int]]:
 
 
 def slots_in(file: Path) -> dict[str, tuple[str, str, int]]:
-    """The slots that a patch config declares: name -> operation, variant, line."""
+    """Return the slots that a patch config declares: name -> operation, variant, line."""
     return _slots(read_file(file).text)

@@ -25,7 +25,7 @@ _SCALE = """\
 
 
 def _router(dim: str = "-1", scale: str = _SCALE) -> dict[str, str]:
-    """A router that remembers what it chose."""
+    """Return a router that remembers what it chose."""
     return {GPU_CONFIG: patch_config(_ROUTER.format(dim=dim, scale=scale))}
 
 

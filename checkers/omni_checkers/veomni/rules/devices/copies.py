@@ -22,7 +22,7 @@ def olmoe_sparse_moe_block_forward(self, hidden_states):
 
 
 def _both(scale: str) -> Example:
-    """A model for two devices, whose patches differ in one number."""
+    """Return a model for two devices, whose patches differ in one number."""
     gpu, npu = patch_config(_BLOCK.format(scale="2.0")), patch_config(_BLOCK.format(scale=scale), device="npu")
     return {"__init__.py": REGISTER_BOTH, GPU_CONFIG: gpu, NPU_CONFIG: npu}
 
@@ -65,7 +65,7 @@ def _is_upstreams(one: Override, line: int) -> bool:
 
 
 def _siblings(generated: list[Generated]) -> Iterator[tuple[Override, Override]]:
-    """Functions that two files of one upstream module both replace, each as a copy of the other's."""
+    """Yield functions that two files of one upstream module both replace, each as a copy of the other's."""
     first: dict[str | None, Generated] = {}
     found = 0
     for item in generated:

@@ -68,12 +68,12 @@ _APPLIED = "    apply_veomni_deepseek_v3_device_patch(generated)\n"
 
 
 def _norm(body: str, imports: str = "") -> str:
-    """A patch of the norm."""
+    """Return a patch of the norm."""
     return _NORM.format(imports=imports, body=body)
 
 
 def _both(gpu: str = "", npu: str = "") -> Example:
-    """A model for two devices, with a patch for each."""
+    """Return a model for two devices, with a patch for each."""
     configs = {GPU_CONFIG: patch_config(gpu), NPU_CONFIG: patch_config(npu, device="npu")}
     return {"__init__.py": REGISTER_BOTH, **configs}
 
@@ -328,7 +328,7 @@ def _target(applied: object) -> str:
 
 
 def _kernel(node: ast.If | ast.IfExp) -> str:
-    """The fused kernel that one of the branches calls."""
+    """Return the fused kernel that one of the branches calls."""
     for call in (inner for inner in walked(node) if isinstance(inner, ast.Call)):
         name = dotted(call.func) or ""
         if name.startswith(("torch_npu.", "veomni_", "liger_")):

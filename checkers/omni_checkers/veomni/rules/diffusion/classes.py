@@ -107,7 +107,7 @@ def _names(upstream: ClassRef, attribute: str) -> Sequence[str]:
 
 
 def _classes(upstream: ClassRef) -> set[str]:
-    """The classes that diffusers' file defines or imports."""
+    """Return the classes that diffusers' file defines or imports."""
     return {*upstream.source.classes, *upstream.source.imports}
 
 

@@ -60,7 +60,7 @@ class ConfigIsThatOfDiffusers(Rule):
 
 
 def _signature(init: Method, taken: dict[str, Argument], upstream: ClassRef) -> Iterator[Finding]:
-    """Names and defaults, where the constructor names its parameters."""
+    """Yield names and defaults, where the constructor names its parameters."""
     own, given = parameters(init.node), defaults(signature(init.node, bound=True))
     if sum(name in taken for name in own) * 2 < len(taken):
         return

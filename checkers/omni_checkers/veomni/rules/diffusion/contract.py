@@ -99,7 +99,7 @@ def _backbone(diffusion: Diffusion, forward: Method) -> Iterator[Finding]:
 def _fits(
     method: Method, call: ast.Call, taken: list[str], needed: list[str], anything: bool, name: str
 ) -> Iterator[Finding]:
-    """Names and required arguments of one call."""
+    """Yield names and required arguments of one call."""
     here = method.path, call.lineno
     named = {keyword.arg for keyword in call.keywords if keyword.arg}
     spread = any(keyword.arg is None for keyword in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
@@ -113,7 +113,7 @@ def _fits(
 
 
 def _methods(diffusion: Diffusion, forward: Method) -> Iterator[Method]:
-    """All methods of the class, and what its forward may call."""
+    """Yield all methods of the class, and what its forward may call."""
     for item in ast.walk(forward.owner.node):
         if isinstance(item, ast.FunctionDef):
             yield Method(forward.owner, item, forward.file)

@@ -123,7 +123,7 @@ def _partly(kernel: Kernel) -> Iterator[str]:
 
 
 def _joined(flows: Flows, state: ast.expr, line: int) -> list[ast.expr]:
-    """The parts of a state that is joined of several, as of text and picture; nothing for one that is not."""
+    """Return the parts of a state that is joined of several, as of text and picture; nothing for one that is not."""
     for one in flows.sources(state, line):
         for call in calls(one, "cat", "concat", "concatenate"):
             if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)):

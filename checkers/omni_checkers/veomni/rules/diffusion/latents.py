@@ -58,7 +58,7 @@ class LatentsAreNormalised(Rule):
 
 
 def _vae(diffusion: Diffusion) -> ClassRef | None:
-    """The VAE of diffusers that the condition model imports; None if it is none, or one of several."""
+    """Return the VAE of diffusers that the condition model imports; None if it is none, or one of several."""
     folder = diffusion.condition.place[0].parent if diffusion.condition is not None else None
     names = {
         real.rpartition(".")[2]

@@ -64,7 +64,7 @@ def _registered_twice(diffusion: Diffusion, side: Side) -> Iterator[Finding]:
 
 
 def _callable(diffusion: Diffusion) -> Iterator[Finding]:
-    """The trainer asks for the condition model without an argument, and for the transformer with one."""
+    """Yield the trainer asks for the condition model without an argument, and for the transformer with one."""
     for side in diffusion.sides:
         found = side.registered.get(MODELING)
         function = found.function if found is not None else None

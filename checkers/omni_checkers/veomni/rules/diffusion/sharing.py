@@ -123,7 +123,7 @@ def _planned(diffusion: Diffusion, file: File, node: ast.FunctionDef) -> Iterato
 def _argument(
     file: File, node: ast.FunctionDef, one: Split, parts: list[tuple[ast.expr, int | None, int]], names: set[str]
 ) -> Iterator[Finding]:
-    """One argument of the blocks that diffusers splits."""
+    """Yield one argument of the blocks that diffusers splits."""
     known = {n.id for n in walked(node) if isinstance(n, ast.Name)} | {arg.arg for arg in node.args.args}
     if one.name in known and one.name not in names and (one.name != "hidden_states" or not _renamed(node, names)):
         yield Finding(
@@ -151,7 +151,7 @@ def _renamed(node: ast.FunctionDef, names: set[str]) -> bool:
 
 
 def _halves(node: ast.FunctionDef, made: set[str]) -> list[str]:
-    """The names that a pair of values is unpacked into."""
+    """Return the names that a pair of values is unpacked into."""
     for item in walked(node):
         if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Tuple):
             parts = [n.id for n in item.targets[0].elts if isinstance(n, ast.Name)]

@@ -100,7 +100,7 @@ def _property(diffusion: Diffusion, model: Class, place: tuple[Path, int]) -> It
 
 
 def _constructor(init: Method, upstream: ClassRef) -> Iterator[Finding]:
-    """The order of what the constructor does."""
+    """Yield the order of what the constructor does."""
     here = init.path, init.node.lineno
     builds = [call for call in calls(init.node, "__init__") if _of(init, call, upstream.node.name)]
     begins = [call for call in calls(init.node, "__init__") if _begins(init, call)]

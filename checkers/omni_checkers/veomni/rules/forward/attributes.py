@@ -62,7 +62,8 @@ class ConfigAttributesExist(Rule):
 
 
 def _declared(item: Generated, owner: str) -> ConfigClass | None:
-    """The config class that a class states for itself; None for one that others derive from, or that states none.
+    """Return the config class that a class states for itself; None for one that others derive from, or that states
+    none.
 
     What a parameter of `__init__` is annotated with is not always what it is given.
     """
@@ -83,7 +84,7 @@ def _added(file: File) -> Iterator[str]:
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that an assignment in a class body binds."""
+    """Return the names that an assignment in a class body binds."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [dotted(target) or "" for target in targets]
 
@@ -104,7 +105,7 @@ def _wrong(item: Generated, config: ConfigClass, function: ast.FunctionDef, own:
 
 
 def _roots(function: ast.FunctionDef, config: ConfigClass) -> Iterator[tuple[str, ConfigClass]]:
-    """Expressions that are a config: `self.config`, the parameter of `__init__`, and local names for them."""
+    """Yield expressions that are a config: `self.config`, the parameter of `__init__`, and local names for them."""
     roots = {"self.config": config}
     if function.name == "__init__" and any(arg.arg == "config" for arg in function.args.args):
         roots["config"] = config
@@ -133,7 +134,7 @@ def _value(node: ast.expr, roots: dict[str, ConfigClass]) -> ConfigClass | None:
 
 
 def _config_of(name: str, roots: dict[str, ConfigClass]) -> ConfigClass | None:
-    """The config class of `self.config.text_config` and the like; None for anything else."""
+    """Return the config class of `self.config.text_config` and the like; None for anything else."""
     if name in roots:
         return roots[name]
     outer_name, _, last = name.rpartition(".")
@@ -151,6 +152,6 @@ def _has(config: ConfigClass, name: str) -> bool:
 
 
 def _asked(call: ast.Call) -> str:
-    """The attribute that a call of `hasattr` asks for."""
+    """Return the attribute that a call of `hasattr` asks for."""
     second = call.args[1] if dotted(call.func) == "hasattr" and len(call.args) == 2 else None
     return str(second.value) if isinstance(second, ast.Constant) else ""

@@ -71,7 +71,7 @@ def _fresh(dtype: str) -> dict[str, str]:
 
 
 def _added(times: str) -> dict[str, str]:
-    """A forward of a rank without images, which calls the tower all the same."""
+    """Return a forward of a rank without images, which calls the tower all the same."""
     dummy = _DUMMY.format(body=_body("self.embed_tokens.weight.dtype"))
     return {GPU_CONFIG: patch_config(dummy + _ADDED.format(times=times))}
 
@@ -284,7 +284,7 @@ def _is_zero(product: ast.BinOp) -> bool:
 
 
 def _dummies(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The dummy forwards of a file, with the methods that they call."""
+    """Yield the dummy forwards of a file, with the methods that they call."""
     for name, node in item.classes.items():
         methods = {function.name: function for function in node.body if isinstance(function, ast.FunctionDef)}
         for function in methods.values():

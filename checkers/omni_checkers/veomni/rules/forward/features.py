@@ -97,13 +97,13 @@ class RouterPrecision(Rule):
 
 
 def _chosen(blocks: list[ast.ClassDef]) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
-    """The methods that choose experts by a statement that a call can follow."""
+    """Yield the methods that choose experts by a statement that a call can follow."""
     for block in blocks:
         yield from ((block, item) for item in block.body if isinstance(item, ast.FunctionDef) and choices(item))
 
 
 def _routers(tree: ast.Module | None) -> list[ast.ClassDef]:
-    """The classes that call experts, those that choose them, and those that are built by one of them."""
+    """Return the classes that call experts, those that choose them, and those that are built by one of them."""
     blocks = _blocks(tree)
     built = {last_name(call) for block in blocks for call in calls(block)}
     nodes = within(tree, ast.ClassDef) if tree is not None else ()
@@ -111,7 +111,7 @@ def _routers(tree: ast.Module | None) -> list[ast.ClassDef]:
 
 
 def _blocks(tree: ast.Module | None) -> list[ast.ClassDef]:
-    """The classes that call experts, and those that choose them."""
+    """Return the classes that call experts, and those that choose them."""
     nodes = list(within(tree, ast.ClassDef)) if tree is not None else []
     calling = [node for node in nodes if any(dotted(call.func) == _EXPERTS for call in calls(node, "experts"))]
     choosing = [node for node in nodes if node not in calling and any(True for _ in calls(node, "topk"))]

@@ -32,12 +32,12 @@ _LATE = """\
 
 
 def _head(unpacked: str = f"    loss, logits, aux = {LOSS}\n", output: str = OUTPUT) -> dict[str, str]:
-    """A language model with a loss."""
+    """Return a language model with a loss."""
     return {GPU_CONFIG: patch_config(loss_contract(unpacked + output))}
 
 
 def _model(body: str, imports: str = "") -> dict[str, str]:
-    """A model with a method that its layers ask for the length of the whole sequence."""
+    """Return a model with a method that its layers ask for the length of the whole sequence."""
     decorator = '\n\n@config.override_method("OlmoeModel.whole_length", description="asked by the layers")\n'
     method = f"def olmoe_whole_length(self, length):\n{body}    return length\n"
     return {GPU_CONFIG: patch_config(imports + decorator + method)}
@@ -178,7 +178,9 @@ def _outputs(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def _unpackings(function: ast.FunctionDef) -> Iterator[tuple[ast.stmt, int]]:
-    """Assignments from `self.loss_function(...)` that do not take three values, with the number that they take."""
+    """Yield assignments from `self.loss_function(...)` that do not take three values, with the number that they
+    take.
+    """
     aliases = {"self.loss_function"}
     for node in walked(function):
         if isinstance(node, ast.Assign) and dotted(node.value) in aliases:

@@ -122,7 +122,7 @@ class FusedLossChangesLogits(Rule):
 
 
 def _lost(settings: Mapping[str, int], statements: Sequence[ast.stmt]) -> Iterator[str]:
-    """The settings of which none of these statements speaks."""
+    """Yield the settings of which none of these statements speaks."""
     known = {name for node in statements for name in _attributes(node)}
     for name, line in settings.items():
         if name not in known:
@@ -130,7 +130,7 @@ def _lost(settings: Mapping[str, int], statements: Sequence[ast.stmt]) -> Iterat
 
 
 def _made(body: Sequence[ast.stmt], after: list[ast.stmt]) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
-    """Statements that make logits by the head, with all that is done after them on the way."""
+    """Yield statements that make logits by the head, with all that is done after them on the way."""
     for place, statement in enumerate(body):
         rest = [*body[place + 1 :], *after]
         if isinstance(statement, ast.If):
@@ -143,7 +143,7 @@ def _made(body: Sequence[ast.stmt], after: list[ast.stmt]) -> Iterator[tuple[ast
 
 
 def _settings(function: ast.FunctionDef) -> dict[str, int]:
-    """The attributes by which a head changes its logits once they are made, with the line."""
+    """Return the attributes by which a head changes its logits once they are made, with the line."""
     found: dict[str, int] = {}
     for node in walked(function):
         if isinstance(node, (ast.Assign, ast.AugAssign)) and _changes_logits(node):
@@ -169,7 +169,9 @@ def _attributes(node: ast.AST) -> Iterator[str]:
 
 
 def _fused(body: Sequence[ast.stmt], before: list[ast.stmt]) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
-    """Statements that call a kernel for the loss with hidden states, with all that is done before them on the way."""
+    """Yield statements that call a kernel for the loss with hidden states, with all that is done before them on the
+    way.
+    """
     done = list(before)
     for statement in body:
         if isinstance(statement, ast.If):

@@ -183,7 +183,7 @@ class FusedPathSeesAll(Rule):
 
 
 def _slots(item: Generated) -> Iterator[tuple[ast.Call, str, str]]:
-    """Every `OpSlot(operation, variant)` with literal names."""
+    """Yield every `OpSlot(operation, variant)` with literal names."""
     for node in item.file.nodes(ast.Call):
         if (dotted(node.func) or "").rpartition(".")[2] == "OpSlot":
             given = [*node.args, *(k.value for name in ("op_name", "variant") for k in node.keywords if k.arg == name)]
@@ -295,7 +295,7 @@ def _given_self(body: list[ast.stmt]) -> bool:
 
 
 def _values(item: Generated, owner: str, body: list[ast.stmt]) -> set[str]:
-    """Parameters and numbers of the module that statements read, also through its own methods."""
+    """Return parameters and numbers of the module that statements read, also through its own methods."""
     initialiser = item.source.method(owner, "__init__")
     known = {name for node in walked(initialiser) for name in _valued(node)} if initialiser is not None else set()
     found: set[str] = set()
@@ -315,7 +315,7 @@ def _values(item: Generated, owner: str, body: list[ast.stmt]) -> set[str]:
 
 
 def _valued(node: ast.AST) -> Iterator[str]:
-    """Attributes that are parameters, or numbers that change the result: those that are no mere sizes."""
+    """Yield attributes that are parameters, or numbers that change the result: those that are no mere sizes."""
     if isinstance(node, ast.Assign):
         value = node.value
         name = (dotted(node.targets[0]) or "").removeprefix("self.")

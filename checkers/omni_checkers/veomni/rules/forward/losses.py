@@ -19,7 +19,7 @@ _CONSTANT = '\n\nconfig.add_import("veomni.utils.constants", names=["IGNORE_INDE
 
 
 def _example(before: str = "", output: str = OUTPUT) -> dict[str, str]:
-    """A language model that does something before it computes the loss."""
+    """Return a language model that does something before it computes the loss."""
     body = f"{before}    loss, logits, aux = {LOSS}\n{output}"
     return {GPU_CONFIG: patch_config(_CONSTANT if "IGNORE_INDEX" in before else "", loss_contract(body))}
 
@@ -121,7 +121,7 @@ class LossGetsTheHead(Rule):
 
 
 def _logits_made_by(function: ast.FunctionDef) -> Iterator[str]:
-    """The modules that upstream calls to make `logits`."""
+    """Yield the modules that upstream calls to make `logits`."""
     for node in walked(function):
         if isinstance(node, ast.Assign) and "logits" in (dotted(node.targets[0]) or ""):
             for call in (inner for inner in walked(node.value) if isinstance(inner, ast.Call)):
@@ -177,7 +177,7 @@ def _is_mask(node: ast.AST) -> TypeGuard[ast.UnaryOp]:
 
 
 def _heads(generated: list[Generated]) -> Iterator[tuple[Generated, str, ast.FunctionDef]]:
-    """The patched methods of task heads that compute a loss by VeOmni's loss function."""
+    """Yield the patched methods of task heads that compute a loss by VeOmni's loss function."""
     found = [
         (item, owner, function)
         for item in generated
@@ -197,14 +197,14 @@ def _given(assignment: ast.Assign, name: str) -> bool:
 
 
 def _handed_on(function: ast.FunctionDef) -> set[str]:
-    """The names that are read, but for those that are only asked about in a condition."""
+    """Return the names that are read, but for those that are only asked about in a condition."""
     blocks = [node.test for node in walked(function) if isinstance(node, (ast.If, ast.IfExp, ast.Assert))]
     asked = {inner for test in blocks for inner in walked(test)}
     return {n.id for n in walked(function) if isinstance(n, ast.Name) and _loaded(n) and n not in asked}
 
 
 def _losses(function: ast.FunctionDef) -> Iterator[ast.Assign]:
-    """Assignments from `self.loss_function(...)`, or from a kernel slot for a loss."""
+    """Yield assignments from `self.loss_function(...)`, or from a kernel slot for a loss."""
     for node in walked(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             name = dotted(node.value.func) or ""

@@ -66,7 +66,7 @@ class LibraryCallsFit(Rule):
 
 
 def _spread(file: File, call: ast.Call) -> frozenset[str]:
-    """The names that a call gives by `**`, of a dict that the innermost function around it writes out."""
+    """Return the names that a call gives by `**`, of a dict that the innermost function around it writes out."""
     if all(keyword.arg for keyword in call.keywords):
         return frozenset()
     around = [function for function in file.nodes(ast.FunctionDef) if call in walked(function)]

@@ -54,7 +54,7 @@ _SPLIT = """\
 
 
 def _features(*split: str) -> dict[str, str]:
-    """The feature methods of a model; those for these kinds hand out one tensor for each."""
+    """Return the feature methods of a model; those for these kinds hand out one tensor for each."""
     bodies = {kind: _SPLIT.format(kind=kind) if kind in split else "" for kind in ("image", "video")}
     return {"generated/patched_modeling_qwen2_vl_gpu.py": _FEATURES.format(**bodies)}
 
@@ -250,7 +250,7 @@ def _present(patch_configs: list[PatchConfigFile]) -> list[PatchConfigFile]:
 
 
 def _kind(call: ast.Call) -> str:
-    """The method of PatchConfig that a call calls; empty for any other call."""
+    """Return the method of PatchConfig that a call calls; empty for any other call."""
     name = (dotted(call.func) or "").rpartition(".")[2]
     return name if name in _REGISTER and call.args else ""
 

@@ -23,7 +23,7 @@ def olmoe_mlp_forward(self, x):
 
 
 def _example(name: str) -> dict[str, str]:
-    """A patch config that imports a name, and says that the generated file does so, too."""
+    """Return a patch config that imports a name, and says that the generated file does so, too."""
     own = f"from torch import nn\nfrom transformers.activations import {name}\n"
     return {GPU_CONFIG: patch_config(_PATCH.format(name=name)).replace("from torch import nn\n", own)}
 
@@ -91,7 +91,7 @@ def _lazy(program: Program, module: Module) -> bool:
 
 
 def _imports(file: File, program: Program) -> Iterator[tuple[ast.ImportFrom, str]]:
-    """The from-imports of a file that have to succeed, with their absolute modules."""
+    """Yield the from-imports of a file that have to succeed, with their absolute modules."""
     relative = file.path.relative_to(program.root).with_suffix("").parts
     parts = relative[:-1] if relative[-1] == "__init__" else relative
     module = Module(".".join([program.name, *parts]), file.path, relative[-1] == "__init__")
@@ -103,7 +103,9 @@ def _imports(file: File, program: Program) -> Iterator[tuple[ast.ImportFrom, str
 
 
 def _excused(node: ast.AST) -> Iterator[range]:
-    """Lines that may fail: the body of a try that expects it, and what is for type checkers or one version only."""
+    """Yield lines that may fail: the body of a try that expects it, and what is for type checkers or one
+    version only.
+    """
     if isinstance(node, ast.Try):
         caught = [handler.type or ast.Name("Exception") for handler in node.handlers]
         if {name.id for expression in caught for name in walked(expression) if isinstance(name, ast.Name)} & _OPTIONAL:

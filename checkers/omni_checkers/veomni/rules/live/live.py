@@ -7,7 +7,7 @@ from typing import Any
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import MODELING, Registration
-from omni_kit.counting import counted
+from omni_kit.plurals import counted
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
@@ -17,7 +17,7 @@ _GOOD = {"__init__.py": REGISTER}
 
 
 def _with(statement: str) -> dict[str, str]:
-    """The register function with a statement before it returns."""
+    """Return the register function with a statement before it returns."""
     return {"__init__.py": REGISTER.replace("    return ", f"    {statement}\n    return ")}
 
 
@@ -29,7 +29,7 @@ _LORA = "_convert_lora_targets_to_parameters"
 
 
 def _adapted(pattern: str) -> dict[str, str]:
-    """The register function of a model whose experts can be adapted by this name."""
+    """Return the register function of a model whose experts can be adapted by this name."""
     hook = f"lambda model, names, patterns: ([], [*patterns, '*.mlp.experts.{pattern}'])"
     return _with(f"OlmoeForCausalLM.{_LORA} = OlmoeModel.{_LORA} = staticmethod({hook})")
 
@@ -231,7 +231,7 @@ class ToyCheckpointLoads(Rule):
 
 
 def _wrong_hooks(imported: Imported) -> Iterator[tuple[str, str]]:
-    """The hooks that answer wrongly, and what is said of the first class of which the same is true."""
+    """Yield the hooks that answer wrongly, and what is said of the first class of which the same is true."""
     wrong: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, hook, said in imported["hooks"]:
         wrong.setdefault((hook, said.partition(":")[0]), []).append((name, said))

@@ -110,7 +110,7 @@ class ProcessorTakesPipelineNames(Rule):
 
 
 def _processors(files: dict[Path, File]) -> Iterator[tuple[File, str, ast.FunctionDef]]:
-    """The `__call__` of every processor class that the directory defines."""
+    """Yield the `__call__` of every processor class that the directory defines."""
     found = [
         (file, node.name, item)
         for file in files.values()
@@ -125,14 +125,14 @@ def _processors(files: dict[Path, File]) -> Iterator[tuple[File, str, ast.Functi
 
 
 def _others(test: ast.expr, one: ast.expr) -> Iterator[ast.AST]:
-    """The parts of a condition other than one comparison."""
+    """Return the parts of a condition other than one comparison."""
     inside = {id(node) for node in walked(one)}
     return (node for node in walked(test) if id(node) not in inside)
 
 
 @lru_cache(maxsize=16)
 def _passed(package: Path) -> frozenset[str]:
-    """The names of media that VeOmni's data transforms pass to a processor itself."""
+    """Return the names of media that VeOmni's data transforms pass to a processor itself."""
     found: set[str] = set()
     for path in files_matching(package / "data", "*.py"):
         file = read_file(path)

@@ -190,7 +190,7 @@ def _always_fed(item: Generated, tower: str) -> bool:
 
 
 def _scattered(function: ast.FunctionDef) -> Iterator[tuple[str, ast.If]]:
-    """The inputs that a method looks for to put features in their place."""
+    """Yield the inputs that a method looks for to put features in their place."""
     for node in walked(function):
         match node:
             case ast.If(ast.Compare(ast.Name(name), [ast.IsNot()], [ast.Constant(None)]), body):
@@ -233,7 +233,7 @@ def _owners(item: Generated, tower: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_dummy(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
-    """Inputs that are looked for as others are, where for others the dummy is called when they are missing."""
+    """Yield inputs that are looked for as others are, where for others the dummy is called when they are missing."""
     blocks: dict[str, tuple[ast.If, bool]] = {}
     for node in walked(function):
         match node:
@@ -245,7 +245,7 @@ def _without_dummy(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
 
 
 def _calls(body: list[ast.stmt]) -> set[str]:
-    """The last names of what is called in statements."""
+    """Return the last names of what is called in statements."""
     calls = [node for statement in body for node in walked(statement) if isinstance(node, ast.Call)]
     return {(dotted(call.func) or ast.unparse(call.func)).rpartition(".")[2] for call in calls}
 

@@ -51,7 +51,7 @@ class ArchitectureIsReturned(Rule):
 
 
 def _returnable(program: Program, registration: Registration) -> set[str]:
-    """The classes of the directory that a register function gives for some architecture."""
+    """Return the classes of the directory that a register function gives for some architecture."""
     if not isinstance(registration.function, Function):
         return set()
     paths = dispatch(program, registration, Opaque("<architecture>"))

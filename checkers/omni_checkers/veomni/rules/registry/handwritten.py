@@ -43,13 +43,13 @@ class Qwen2_5OmniProcessor(HFProcessor):
 
 
 def _with_config(definition: str) -> Example:
-    """A model with a config class of its own."""
+    """Return a model with a config class of its own."""
     register = REGISTER.replace("import MODELING", "import MODEL_CONFIG_REGISTRY, MODELING") + _CONFIG
     return {"__init__.py": register, "configuration_olmoe.py": definition}
 
 
 def _with_processor(key: str) -> Example:
-    """A model with a processor of its own, under a key."""
+    """Return a model with a processor of its own, under a key."""
     register = REGISTER.replace("import MODELING", "import MODEL_PROCESSOR_REGISTRY, MODELING")
     registered = _PROCESSOR.replace('"Qwen2_5OmniProcessor"', f'"{key}"')
     return {"__init__.py": register + registered, "processing_olmoe.py": _PROCESSOR_FILE}
@@ -208,7 +208,7 @@ def _calls(
 
 
 def _bases(program: Program, value: Class) -> list[str]:
-    """The names of the bases of a class, as they are called where they are imported from."""
+    """Return the names of the bases of a class, as they are called where they are imported from."""
     tree = program.parse(value.module.path)
     imports = (node for node in walked(tree) if isinstance(node, ast.ImportFrom)) if tree is not None else ()
     real = {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
@@ -216,7 +216,7 @@ def _bases(program: Program, value: Class) -> list[str]:
 
 
 def _model_type(program: Program, value: Class) -> str | None:
-    """The model_type that a class of the package states itself; None if it inherits one, or has none."""
+    """Return the model_type that a class of the package states itself; None if it inherits one, or has none."""
     try:
         found = Evaluator(program, Oracle([])).class_attribute(value, "model_type")
     except Raised:

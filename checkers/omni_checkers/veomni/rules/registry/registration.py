@@ -169,7 +169,7 @@ class KeyRegisteredOnce(Rule):
 
 
 def _elsewhere(model_dir: ModelDir) -> Findings:
-    """Keys that another directory of the checkout registers, too."""
+    """Return keys that another directory of the checkout registers, too."""
     for owner in sorted(model_dir.path.parent.iterdir()):
         theirs = registered_in(owner) if owner != model_dir.path else {}
         for key in model_dir.registered:
@@ -186,7 +186,7 @@ def _reached_from(model_dir: ModelDir, key: str) -> tuple[Path, int]:
 
 
 def _added(file: File, node: ast.ImportFrom, name: str) -> Edit:
-    """The import statement with one more name, before the first that sorts after it."""
+    """Return the import statement with one more name, before the first that sorts after it."""
     later = next((alias for alias in node.names if alias.name > name), None)
     beside = later or node.names[-1]
     indent = file.text.splitlines()[beside.lineno - 1][: beside.col_offset]

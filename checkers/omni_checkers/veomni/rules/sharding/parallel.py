@@ -235,7 +235,7 @@ def _closest(key: str, skeleton: Skeleton) -> str | None:
 
 
 def _key_line(plan: ShardingPlan, key: str) -> int:
-    """The line of the file that spells the key, or of the plan."""
+    """Return the line of the file that spells the key, or of the plan."""
     try:
         lines = plan.path.read_text(encoding="utf-8").splitlines()
     except OSError:

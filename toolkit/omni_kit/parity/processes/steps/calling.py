@@ -169,7 +169,7 @@ def _told(side: Side, way: CallScenario, out: Path, branch: str = "") -> dict[st
 
 
 def opened_way(side: Side, folder: Path) -> CallScenario:
-    """The way of calling that was written into a folder, its inputs on the model's device."""
+    """Return the way of calling that was written into a folder, its inputs on the model's device."""
     said = json.loads((folder / _WAY).read_text(encoding="utf-8"))
     return _placed(side, CallScenario(**{**said, "inputs": load_tensors(folder / _INPUTS)}))
 

@@ -87,5 +87,5 @@ def _disproved(text: str, name: str, found: Solution, state: dict[str, torch.Ten
 
 
 def as_rows(said: list[dict[str, Any]]) -> list[Row]:
-    """The lines of a table that came from another process."""
+    """Return the lines of a table that came from another process."""
     return [Row(one["target"], tuple(one["sources"]), one["how"]) for one in said]

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from omni_kit.counting import counted
 from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.processes.code_places import OwnCode
 from omni_kit.parity.processes.executed import Arcs, execution
 from omni_kit.parity.processes.loaded import loaded_files
-from omni_kit.parity.processes.own_code import OwnCode
 from omni_kit.parity.processes.own_imports import hide
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
+from omni_kit.plurals import counted
 from omni_kit.targets.sides import Converting, Naming
 
 

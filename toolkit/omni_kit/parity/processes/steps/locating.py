@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from omni_kit.parity.compare.trace import Recording, Script, recorded
-from omni_kit.parity.processes.own_code import OwnCode, making, returns_of
+from omni_kit.parity.processes.code_places import OwnCode, making, returns_of
 from omni_kit.parity.processes.side import Pairs, Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.calling import opened_way

@@ -53,7 +53,7 @@ class _Training:
         self._optimizer = torch.optim.SGD(self.model.parameters(), _RATE, _MOMENTUM)
 
     def run(self, out: Path) -> list[str]:
-        """All steps; see `TakeSteps`."""
+        """Return all steps; see `TakeSteps`."""
         torch.manual_seed(0)
         before = self._parameters()
         found: Tensors = {}

@@ -88,7 +88,7 @@ class TrainPlainly(Step[list[dict[str, float]]]):
 def _step(
     side: Side, model: Any, optimizer: torch.optim.Optimizer, told: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """One step over the micro-batches of all processes."""
+    """Return one step over the micro-batches of all processes."""
     for group in optimizer.param_groups:
         group |= told[0]["optimizer"]
     optimizer.zero_grad(set_to_none=True)
@@ -123,7 +123,9 @@ class LoadExport(Step[dict[str, Any]]):
 
 
 def _kept(model: torch.nn.Module) -> list[str]:
-    """The tensors that upstream keeps in float32 in every dtype: those of modules, or with parts of names, it lists."""
+    """Return the tensors that upstream keeps in float32 in every dtype: those of modules, or with parts of names, it
+    lists.
+    """
     listed: list[str] = []
     for part in model.modules():
         for name in ("_keep_in_fp32_modules", "_keep_in_fp32_modules_strict"):

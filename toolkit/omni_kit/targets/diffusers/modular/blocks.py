@@ -8,12 +8,12 @@ from functools import cached_property
 
 import libcst as cst
 
+from omni_kit.targets.diffusers.modular.code_dependencies import Piece
 from omni_kit.targets.diffusers.modular.dividing import DECODE, DENOISE, INPUT, TEXT, Division, Part
 from omni_kit.targets.diffusers.modular.flow import Flow, Passed
 from omni_kit.targets.diffusers.modular.members import Members
 from omni_kit.targets.diffusers.modular.names import tree
-from omni_kit.targets.diffusers.modular.opened import Opened
-from omni_kit.targets.diffusers.modular.pieces import Piece
+from omni_kit.targets.diffusers.modular.pipeline_class import Opened
 from omni_kit.targets.diffusers.modular.rewriting import STATE, Rewrite, rewritten
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import guidance_of
@@ -199,7 +199,7 @@ class Blocks:
 
 
 def at_depth(statements: Sequence[cst.BaseStatement], depth: int) -> str:
-    """Statements as they are written in so many blocks of code; texts over several lines stay as they are."""
+    """Return statements as they are written in so many blocks of code; texts over several lines stay as they are."""
     body: Sequence[cst.BaseStatement] = statements
     for _ in range(depth):
         body = [cst.If(cst.Name("True"), cst.IndentedBlock(list(body)))]
@@ -224,7 +224,7 @@ def _written(node: ast.expr | None) -> str:
 
 
 def _hint(node: ast.expr | None) -> str:
-    """A type as written; empty for one that cannot be evaluated, as some files never do: `"A" | B`."""
+    """Return a type as written; empty for one that cannot be evaluated, as some files never do: `"A" | B`."""
     unions = (one for one in ast.walk(node) if isinstance(one, ast.BinOp)) if node is not None else ()
     names = (side for one in unions for side in (one.left, one.right))
     return "" if any(isinstance(side, ast.Constant) and side.value for side in names) else _written(node)

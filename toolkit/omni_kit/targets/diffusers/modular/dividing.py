@@ -11,7 +11,7 @@ from omni_kit.errors import Refusal
 from omni_kit.pysource.names import Names
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import names, together, tree
-from omni_kit.targets.diffusers.modular.opened import Opened
+from omni_kit.targets.diffusers.modular.pipeline_class import Opened
 from omni_kit.targets.diffusers.porting.syntax import after_docstring
 from omni_kit.upstream.diffusers.call_parts import only_answers
 from omni_kit.upstream.diffusers.guiders import COMPONENT
@@ -103,7 +103,7 @@ class Divider:
         self._where = opened.call.home.source.where
 
     def division(self) -> Division:
-        """The parts of `__call__`.
+        """Return the parts of `__call__`.
 
         Raises:
             Refusal: it has no loop over steps, or answers in the middle; where.
@@ -121,7 +121,7 @@ class Divider:
         return f"{self._opened.cls.node.name}.__call__ ({self._where(self._opened.call.node)})"
 
     def _answered(self, statements: list[cst.BaseStatement]) -> tuple[list[cst.BaseStatement], dict[str, str]]:
-        """The statements without those at the end that only answer, and what they answer."""
+        """Return the statements without those at the end that only answer, and what they answer."""
         answers: dict[str, str] = {}
         while statements and (found := tree(statements[-1]).body[0]) and only_answers(found):
             answers = answers or _answer(found)
@@ -133,7 +133,7 @@ class Divider:
         return statements, answers
 
     def _loop(self, statements: Sequence[cst.BaseStatement]) -> tuple[int, cst.For]:
-        """The place of the statement with the loop over steps, and the loop."""
+        """Return the place of the statement with the loop over steps, and the loop."""
         found = [(place, loop) for place, one in enumerate(statements) for loop in _loops(one) if self._step(loop)]
         if not found or len({place for place, _ in found}) > 1:
             many = "several loops" if found else "no loop"
@@ -142,7 +142,7 @@ class Divider:
         return found[0]
 
     def _prepared(self, statements: Sequence[cst.BaseStatement]) -> Iterator[Part]:
-        """The parts before the loop: each begins with what the statements that it is named after need."""
+        """Yield the parts before the loop: each begins with what the statements that it is named after need."""
         bounds, called, behind = [0], [INPUT], 0
         for kind, first, last in self._groups(statements):
             bounds.append(self._begin(statements, behind, first, last))
@@ -198,7 +198,7 @@ class Divider:
         return LATENTS if drawn else ""
 
     def _reached(self, node: ast.AST, seen: set[str]) -> Iterator[ast.AST]:
-        """A statement, and the methods of the pipeline that it calls."""
+        """Yield a statement, and the methods of the pipeline that it calls."""
         yield node
         for inner in ast.walk(node):
             name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
@@ -257,7 +257,7 @@ class Divider:
 
 
 def _loops(node: cst.CSTNode) -> Iterator[cst.For]:
-    """The loops in a statement, outer ones first."""
+    """Yield the loops in a statement, outer ones first."""
     if isinstance(node, cst.For):
         yield node
     for child in node.children:
@@ -270,7 +270,7 @@ def _leaves(statement: cst.CSTNode) -> bool:
 
 
 def _outer(node: ast.AST) -> Iterator[ast.AST]:
-    """Statements that leave the loop around `node`; those of loops and functions in it leave these."""
+    """Yield statements that leave the loop around `node`; those of loops and functions in it leave these."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _LEAVES):
             yield child
@@ -297,7 +297,9 @@ def _behind(body: Sequence[cst.CSTNode], statement: cst.BaseStatement) -> list[c
 
 
 def _answer(node: ast.stmt) -> dict[str, str]:
-    """The fields of an output class that a statement answers with; else the elements of a tuple, by their names."""
+    """Return the fields of an output class that a statement answers with; else the elements of a tuple, by
+    their names.
+    """
     if not isinstance(node, ast.Return) or node.value is None:
         return {}
     value = node.value

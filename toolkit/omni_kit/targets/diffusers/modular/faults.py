@@ -59,14 +59,14 @@ def made(modular: Any, standard: Any, kind: str) -> Iterator[None]:
 
 
 def swapped(given: dict[str, Any]) -> dict[str, Any]:
-    """A call in which a prompt and the one against it have changed places."""
+    """Return a call in which a prompt and the one against it have changed places."""
     if given.get("negative_prompt") is None:
         return given
     return {**given, "prompt": given["negative_prompt"], "negative_prompt": given["prompt"]}
 
 
 def _guiding(block: Any) -> Iterator[tuple[type, Callable[..., Any]]]:
-    """The classes of blocks that guide, each with what it would do wrongly."""
+    """Yield the classes of blocks that guide, each with what it would do wrongly."""
     inner = list(block.sub_blocks.values())
     for one in inner:
         yield from _guiding(one)
@@ -76,7 +76,7 @@ def _guiding(block: Any) -> Iterator[tuple[type, Callable[..., Any]]]:
 
 
 def _guiders(modular: Any) -> Iterator[Any]:
-    """The guiders of a pipeline, one of each class."""
+    """Yield the guiders of a pipeline, one of each class."""
     found = {name: getattr(modular, name, None) for name in modular.component_names if name.startswith(COMPONENT)}
     yield from {type(one): one for one in found.values() if one is not None}.values()
 

@@ -122,7 +122,7 @@ def handed_to_callbacks(node: ast.expr | None) -> list[str]:
 
 
 def _certain(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Names that statements assign whatever happens."""
+    """Yield names that statements assign whatever happens."""
     for node in body:
         if isinstance(node, ast.If):
             branches = [frozenset(_certain(node.body)), frozenset(_certain(node.orelse))]
@@ -134,7 +134,7 @@ def _certain(body: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def _carried(part: Part) -> Iterator[str]:
-    """Names of a block of the loop that may hold what an earlier round assigned."""
+    """Yield names of a block of the loop that may hold what an earlier round assigned."""
     for name in part.names.stored:
         if not _set_first(name, [node for one in part.statements for node in tree(one).body]):
             yield name

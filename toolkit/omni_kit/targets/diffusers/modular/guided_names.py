@@ -64,7 +64,7 @@ class ByGuider(cst.CSTTransformer):
         return updated_node.with_changes(attr=original_node.attr)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
-        """The scale."""
+        """Return the scale."""
         if updated_node.value == self.chosen:
             return cst.Name(self.chosen.replace(SCALE, COMPONENT))
         if self.checked and updated_node.value in self.more:

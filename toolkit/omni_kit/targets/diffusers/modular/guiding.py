@@ -14,7 +14,7 @@ from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
-from omni_kit.targets.diffusers.modular.opened import Method, Opened
+from omni_kit.targets.diffusers.modular.pipeline_class import Method, Opened
 from omni_kit.targets.diffusers.modular.split_cfg_batch import split_cfg_batch
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
@@ -63,7 +63,7 @@ class Guided(Opened):
 
 
 def guided(opened: Opened) -> Guided:
-    """The pipeline with a guider.
+    """Return the pipeline with a guider.
 
     Raises:
         Unsupported: no guider does what it does.
@@ -135,7 +135,7 @@ def _pair(block: Sequence[cst.CSTNode]) -> _Pair | None:
 
 
 def _combining(asked: "_Asked", branch: ast.stmt) -> _Pair | None:
-    """The pair, if a branch asks again, treats the answer as the first was treated, and combines both."""
+    """Return the pair, if a branch asks again, treats the answer as the first was treated, and combines both."""
     again = _asked(branch.body) if isinstance(branch, ast.If) else None
     if not isinstance(branch, ast.If) or again is None or again.count == len(branch.body):
         return None
@@ -175,7 +175,7 @@ class _Asked:
     count: int
 
     def treated(self, answer: ast.expr) -> list[str]:
-        """The changes of an output, as text."""
+        """Return the changes of an output, as text."""
         return [ast.unparse(_Held(self.answer, answer).visit(copy.deepcopy(one.value))) for one in self.between]
 
 
@@ -216,7 +216,7 @@ class _Change:
     pair: _Pair
 
     def made(self) -> Guided:
-        """The pipeline with the guider."""
+        """Return the pipeline with the guider."""
         scales, chosen = self._scales()
         code = cst.parse_module("\n".join(self._lines(chosen)) + "\n").body
         written = visited(self.opened.call.written, Stead(self.pair.statements, code))
@@ -255,7 +255,7 @@ class _Change:
         return {name: COMPONENT + name.removeprefix(self.scale) for name in sorted(names)}, used
 
     def _lines(self, chosen: str) -> Iterator[str]:
-        """The statements instead of both."""
+        """Yield the statements instead of both."""
         pair, guider = self.pair, chosen or f"self.{COMPONENT}"
         call, again = copy.deepcopy(pair.value), pair.again
         assert isinstance(call.value, ast.Call)
@@ -314,7 +314,7 @@ class _Change:
             yield "\n".join(f"    {line}" for line in ast.unparse(node).split("\n"))
 
     def _always(self) -> set[str]:
-        """Names that are there whether the pipeline guides or not: arguments, and what no branch assigns."""
+        """Return names that are there whether the pipeline guides or not: arguments, and what no branch assigns."""
         call = self.opened.call.node
         plain = (node for node in call.body if isinstance(node, ast.Assign))
         targets = (one for node in plain for target in node.targets for one in ast.walk(target))
@@ -322,7 +322,7 @@ class _Change:
         return given | {one.id for one in targets if isinstance(one, ast.Name)} | {"None"}
 
     def _count(self) -> tuple[str, str, str]:
-        """The number of a round, its step, and all steps.
+        """Return the number of a round, its step, and all steps.
 
         Raises:
             Unsupported: the loop counts otherwise.

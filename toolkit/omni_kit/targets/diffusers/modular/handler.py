@@ -21,13 +21,13 @@ class ModularHandler:
     variants = ("modular", "both")  # the standard one is there already
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """The blocks, and the pipeline that runs them."""
+        """Return the blocks, and the pipeline that runs them."""
         from omni_kit.targets.diffusers.modular.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """The blocks next to the pipeline that they were made of, on the same components.
+        """Return the blocks next to the pipeline that they were made of, on the same components.
 
         Raises:
             BadInput: it is no modular pipeline.

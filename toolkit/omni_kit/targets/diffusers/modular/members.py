@@ -8,7 +8,7 @@ from functools import cached_property
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.names import of_tree
 from omni_kit.pysource.source import dotted
-from omni_kit.targets.diffusers.modular.opened import Method, Opened
+from omni_kit.targets.diffusers.modular.pipeline_class import Method, Opened
 from omni_kit.upstream.diffusers.classes import find_class
 
 MODULAR = "ModularPipeline"
@@ -55,7 +55,9 @@ class Members:
         self._modular = find_class(library, MODULAR)
 
     def function(self, name: str) -> Method | None:
-        """A method that becomes a function next to the blocks; None for properties, and where its name is taken."""
+        """Return a method that becomes a function next to the blocks; None for properties, and where its name
+        is taken.
+        """
         found = self._opened.method(name)
         if found is None or found.is_property or "classmethod" in found.decorators or _above(found):
             return None
@@ -91,7 +93,9 @@ class Members:
         return {name: self._property(name, body) for name in sorted(names)}
 
     def _property(self, name: str, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements of a constructor that make an attribute, which is a variable there, as its siblings are."""
+        """Return the statements of a constructor that make an attribute, which is a variable there, as its siblings
+        are.
+        """
         needed: set[str] = set()
         taken: list[ast.stmt] = []
         for node in reversed(body):
@@ -159,13 +163,13 @@ class Members:
         return found | self._called_by(found), unknown
 
     def _called_by(self, members: dict[str, Member]) -> dict[str, Member]:
-        """Methods that members need on the pipeline itself."""
+        """Return methods that members need on the pipeline itself."""
         nodes = [node for one in members.values() for node in (one.nodes if isinstance(one, Method) else one.body)]
         names = self.reached(nodes).attributes - members.keys()
         return {name: method for name in sorted(names) if (method := self.function(name)) is not None}
 
     def _kept(self, reached: Reached) -> frozenset[str]:
-        """Attributes that are assigned while the pipeline runs."""
+        """Return attributes that are assigned while the pipeline runs."""
         methods = (self._opened.method(name) for name in reached.attributes)
         nodes = [self._opened.call.node, *(node for one in methods if one is not None for node in one.nodes)]
         return frozenset(name for node in nodes for name in of_tree(node).kept)
@@ -179,7 +183,7 @@ class _Words(ast.NodeTransformer):
         self._made = made
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """An argument."""
+        """Return an argument."""
         known = (("self.", self._opened.parts), ("self.config.", self._opened.settings))
         where = next((prefix for prefix, names in known if node.id in names), "")
         return ast.parse(f"{where}{node.id}", mode="eval").body if where else node

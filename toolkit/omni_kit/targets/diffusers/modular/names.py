@@ -10,7 +10,7 @@ from omni_kit.pysource.names import Names, of_tree
 
 
 def tree(node: cst.CSTNode) -> ast.Module:
-    """A statement as Python's own syntax tree."""
+    """Return a statement as Python's own syntax tree."""
     return ast.parse(cst.Module([node]).code)  # type: ignore[list-item]
 
 

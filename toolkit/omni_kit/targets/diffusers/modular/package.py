@@ -25,7 +25,7 @@ class ModularPackage:
 
 
 def find_package(path: Path) -> ModularPackage:
-    """The modular pipeline in a directory; nothing of it is imported.
+    """Return the modular pipeline in a directory; nothing of it is imported.
 
     Raises:
         BadInput: there is none; what is missing.

@@ -12,13 +12,13 @@ import libcst as cst
 from omni_kit.errors import Refusal
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
+from omni_kit.targets.diffusers.modular.code_dependencies import Collector, Piece
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
 from omni_kit.targets.diffusers.modular.guiding import Guided, guided
+from omni_kit.targets.diffusers.modular.in_checkout import Placed
 from omni_kit.targets.diffusers.modular.members import Made, Member, Members, Reached, constant
-from omni_kit.targets.diffusers.modular.opened import Method, Opened
-from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
-from omni_kit.targets.diffusers.modular.placed import Placed
+from omni_kit.targets.diffusers.modular.pipeline_class import Method, Opened
 from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
 from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
 from omni_kit.upstream.diffusers.guidance import guidance_of
@@ -30,7 +30,7 @@ _CALLBACKS = "_callback_tensor_inputs"
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
-    """The whole plan of one modular pipeline.
+    """Return the whole plan of one modular pipeline.
 
     Raises:
         BadInput: `into` is not a checkout of a known version, or one with a modular pipeline of that name.
@@ -110,7 +110,7 @@ class Proposal:
         return Blocks(self.opened, self.division, flow, self.members, self.prefix, self._opened[1])
 
     def plan(self) -> IntegrationPlan:
-        """Files, decisions and what comes next."""
+        """Return files, decisions and what comes next."""
         placed = self.placed
         around = tuple(self._in_tree(placed) if placed is not None else self._beside())
         place = self.request.into / self.base
@@ -125,7 +125,7 @@ class Proposal:
         )
 
     def _beside(self) -> Iterator[NewFile]:
-        """A README and the test of a package."""
+        """Yield a README and the test of a package."""
         yield self._file("README.md", "README.md.jinja")
         yield self._file(f"tests/test_{self.request.name}_parity.py", "test_parity.py.jinja")
 
@@ -140,7 +140,7 @@ class Proposal:
         yield NewFile(placed.page, f"{self.templates}page.md.jinja", context=context)
 
     def files(self) -> Iterator[NewFile]:
-        """The package."""
+        """Yield the package."""
         homes = self.opened.homes if isinstance(self.opened, Guided) else {}
         collector = Collector(self.members.function, self._lib, self.own, homes)
         every = [*self.blocks.sequence, *self.blocks.rounds]
@@ -209,7 +209,7 @@ class Proposal:
 
 
 def _member(name: str, one: Member) -> str:
-    """A member of the modular pipeline's class, as it is written in it."""
+    """Return a member of the modular pipeline's class, as it is written in it."""
     if isinstance(one, Method):
         blank = [cst.EmptyLine(indent=False)]
         setters = [written.with_changes(leading_lines=blank) for _, written in one.setters]

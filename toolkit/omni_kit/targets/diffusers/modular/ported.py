@@ -19,7 +19,7 @@ _TEMPLATES = "modular/"
 
 
 def blocks_of(library: Library, request: Request, class_name: str, texts: Mapping[str, str]) -> list[NewFile]:
-    """The modular pipeline next to a standard one.
+    """Return the modular pipeline next to a standard one.
 
     Args:
         library: the one that both are written for.
@@ -52,7 +52,7 @@ def blocks_of(library: Library, request: Request, class_name: str, texts: Mappin
 def blocks_in_tree(
     library: Library, request: Request, class_name: str, base: str, texts: Mapping[str, str]
 ) -> list[NewFile]:
-    """The modular pipeline of a standard one that goes into the same checkout, with its tests and its page.
+    """Return the modular pipeline of a standard one that goes into the same checkout, with its tests and its page.
 
     Args:
         library: the checkout's package, as it is now.

@@ -8,7 +8,7 @@ import libcst as cst
 
 from omni_kit.pysource.names import own_names
 from omni_kit.targets.diffusers.modular.names import tree
-from omni_kit.targets.diffusers.modular.opened import Method
+from omni_kit.targets.diffusers.modular.pipeline_class import Method
 from omni_kit.targets.diffusers.porting.syntax import Node, own_attribute
 
 STATE, COMPONENTS = "block_state", "components"
@@ -33,7 +33,7 @@ class Rewrite:
 
 
 def rewritten(node: Node, told: Rewrite) -> Node:
-    """A statement as a block has it; nothing else of it changes."""
+    """Return a statement as a block has it; nothing else of it changes."""
     return node.visit(_Rewriter(told))  # type: ignore[return-value]
 
 

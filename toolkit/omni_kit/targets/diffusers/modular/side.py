@@ -48,7 +48,7 @@ class ModularBuilder(PipelineBuilder):
         return found
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """All components, and the modular pipeline with them; answers its denoiser."""
+        """Return all components, and the modular pipeline with them; answers its denoiser."""
         model = super().load(checkpoint, dtype)
         self._modular = modular_of(self._class(self._blocks()), self._pipeline)
         return model
@@ -72,7 +72,7 @@ class ModularBuilder(PipelineBuilder):
 
     @contextmanager
     def mistaken(self, kind: str) -> Iterator[None]:
-        """Makes one while it is entered."""
+        """Make one while it is entered."""
         self._mistake = kind
         try:
             with made(self._modular, self._pipeline, kind):
@@ -94,7 +94,7 @@ def _package(folder: Path) -> str:
 
 
 def _blocks(package: Any, name: str) -> Any:
-    """The blocks that a pipeline runs by default.
+    """Return the blocks that a pipeline runs by default.
 
     Raises:
         BadInput: its package exports none of that name.
@@ -105,7 +105,7 @@ def _blocks(package: Any, name: str) -> Any:
 
 
 def modular_of(modular: Any, standard: diffusers.DiffusionPipeline) -> Any:
-    """A modular pipeline with the components and the settings of a standard one."""
+    """Return a modular pipeline with the components and the settings of a standard one."""
     parts = {name: part for name, part in standard.components.items() if name in modular.component_names}
     settings = {name: value for name, value in standard.config.items() if name in modular._config_specs}
     modular.update_components(**parts, **settings)
@@ -128,7 +128,7 @@ def _defaults(standard: Any) -> dict[str, Any]:
 
 
 def last_output(modular: Any) -> str:
-    """The name of what the last block answers.
+    """Return the name of what the last block answers.
 
     Raises:
         BadInput: it answers nothing.

@@ -11,7 +11,7 @@ import libcst as cst
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import tree
-from omni_kit.targets.diffusers.modular.opened import Method, Opened
+from omni_kit.targets.diffusers.modular.pipeline_class import Method, Opened
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import is_combination
 
@@ -33,7 +33,7 @@ class Single:
 
 
 def split_cfg_batch(opened: Opened) -> Single:
-    """The call, told so.
+    """Return the call, told so.
 
     Raises:
         Unsupported: it does more with what it doubles; what.
@@ -67,7 +67,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _place(block: Sequence[ast.stmt]) -> tuple[ast.Assign, tuple[ast.Assign, ...], ast.If] | None:
-    """The statement that asks, those behind it, and that which halves the answer and combines both."""
+    """Return the statement that asks, those behind it, and that which halves the answer and combines both."""
     for number, node in enumerate(block):
         if not isinstance(node, ast.If) or len(node.body) < 2 or node.orelse or not _halved(node.body[0]):
             continue
@@ -82,7 +82,7 @@ def _place(block: Sequence[ast.stmt]) -> tuple[ast.Assign, tuple[ast.Assign, ...
 
 
 def _assigned(node: ast.stmt) -> ast.Assign | None:
-    """An assignment, also one that is all of a `with`."""
+    """Return an assignment, also one that is all of a `with`."""
     if isinstance(node, ast.With) and len(node.body) == 1:
         node = node.body[0]
     return node if isinstance(node, ast.Assign) else None
@@ -130,7 +130,7 @@ class _Undoubling:
         return {one.name: one.against for one in self.joined if one.against}
 
     def single(self) -> Single:
-        """The call, without doubling."""
+        """Return the call, without doubling."""
         halves, combined = self.combine.body[0], self.combine.body[1]
         assert isinstance(halves, ast.Assign)
         assert isinstance(halves.targets[0], ast.Tuple)
@@ -199,7 +199,7 @@ class _Undoubling:
         return set() if popped else names & self.against.keys()
 
     def _read_besides(self, function: ast.FunctionDef, inside: set[int]) -> Iterator[str]:
-        """Variables that are doubled, and read by what neither asks nor calls back."""
+        """Yield variables that are doubled, and read by what neither asks nor calls back."""
         fine = set(inside)
         for node in ast.walk(function):
             harmless = isinstance(node, ast.Attribute) and node.attr in ("dtype", "device")
@@ -212,7 +212,7 @@ class _Undoubling:
                 yield node.id
 
     def _doubling(self, call: ast.Call) -> str:
-        """The pipeline's own method that is told whether to double, and does so; empty for other calls."""
+        """Return the pipeline's own method that is told whether to double, and does so; empty for other calls."""
         name = (dotted(call.func) or "").removeprefix("self.")
         told = [ast.unparse(one) for one in (*call.args, *(each.value for each in call.keywords))]
         method = self.opened.method(name) if self.test in told and "." not in name else None
@@ -224,7 +224,7 @@ class _Undoubling:
 
 
 def _tested(function: ast.FunctionDef, test: str) -> Iterator[tuple[list[ast.stmt], bool]]:
-    """The blocks of a function, each with whether it is run only where the pipeline guides."""
+    """Yield the blocks of a function, each with whether it is run only where the pipeline guides."""
     inner = {id(block) for node in ast.walk(function) if isinstance(node, ast.If) and ast.unparse(node.test) == test
              for block in [node.body]}  # fmt: skip
     for block in _blocks(function):
@@ -250,7 +250,7 @@ def _joined(node: ast.stmt, test: str, *, within: bool) -> _Joined | None:
 
 
 def _pair(value: ast.expr) -> tuple[str, str] | None:
-    """The two parts of a batch; the same one twice where it is repeated."""
+    """Return the two parts of a batch; the same one twice where it is repeated."""
     match value:
         case ast.Call(func=ast.Attribute(attr=join), args=[ast.List(elts=[one, other]), *_]) if join in _JOINS:
             return ast.unparse(one), ast.unparse(other)
@@ -289,7 +289,7 @@ class _Other(ast.NodeTransformer):
         self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """The other one."""
+        """Return the other one."""
         found = self.names.get(node.id) if isinstance(node.ctx, ast.Load) else None
         return ast.parse(found, mode="eval").body if found else node
 
@@ -306,7 +306,7 @@ class _Stead(cst.CSTTransformer):
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.RemovalSentinel:
-        """One line."""
+        """Return one line."""
         text = self._found(original_node)
         if text is None:
             return updated_node
@@ -316,7 +316,7 @@ class _Stead(cst.CSTTransformer):
         ) if found is not None else cst.RemoveFromParent()  # fmt: skip
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.BaseStatement | cst.RemovalSentinel:  # noqa: N802
-        """A branch; one that nothing is left of goes."""
+        """Return a branch; one that nothing is left of goes."""
         if text := self._found(original_node):
             return cst.ensure_type(cst.parse_statement(text), cst.If).with_changes(
                 leading_lines=updated_node.leading_lines

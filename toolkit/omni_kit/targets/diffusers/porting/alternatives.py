@@ -9,8 +9,8 @@ from functools import partial
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
-from omni_kit.targets.diffusers.porting.rewritten import rewritten
-from omni_kit.upstream.repositories.attending import SDPA, functions_in
+from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
+from omni_kit.upstream.repositories.attention import SDPA, functions_in
 from omni_kit.upstream.repositories.closure import Closure, bound_in, names_in
 from omni_kit.upstream.repositories.names import Defined, resolve
 
@@ -20,7 +20,7 @@ _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 
 
 def chosen(closure: Closure) -> Closure:
-    """The closure with one branch of every choice between ways to attend, and without what nobody needs then."""
+    """Return the closure with one branch of every choice between ways to attend, and without what nobody needs then."""
     changed: dict[Defined, Defined] = {}
     for one in closure.definitions:
         if not isinstance(one.node, ast.ClassDef | ast.FunctionDef):
@@ -37,7 +37,7 @@ def chosen(closure: Closure) -> Closure:
 
 
 def reached(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
-    """The closure with other definitions, and without those that the model's class does not come to any more."""
+    """Return the closure with other definitions, and without those that the model's class does not come to any more."""
     every = {one: changed.get(one, one) for one in closure.definitions}
     named = {one: {part for name in names_in(node.node) for part in _parts(name)} for one, node in every.items()}
     needed, wanted = set(), [closure.definitions[-1]]
@@ -69,7 +69,7 @@ class _Choice(ast.NodeTransformer):
         self.done = False
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """The branch that runs: as the code says; else the one that calls torch's kernel; else the first."""
+        """Return the branch that runs: as the code says; else the one that calls torch's kernel; else the first."""
         branches = _branches(node)
         attending = [body for _, body in branches if _kernels(body)]
         apart = len({*map(_kernels, attending)}) == len(attending) > 1
@@ -161,7 +161,7 @@ def _decided(test: ast.expr, home: Defined) -> bool | None:
 
 
 def _value(node: ast.expr, home: Defined) -> object:
-    """A literal, or what a flag of a file or an attribute of a class is set to by default."""
+    """Return a literal, or what a flag of a file or an attribute of a class is set to by default."""
     if (plain := literal(node)) is not UNKNOWN:
         return plain
     if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":

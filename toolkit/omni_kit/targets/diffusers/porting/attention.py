@@ -8,12 +8,12 @@ import libcst as cst
 
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
+from omni_kit.targets.diffusers.porting.attention_class import Lifted, holds_layers_alone, without_forward
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
 from omni_kit.targets.diffusers.porting.grouped import with_groups
-from omni_kit.targets.diffusers.porting.heads import with_heads_apart
 from omni_kit.targets.diffusers.porting.layers import with_layers
-from omni_kit.targets.diffusers.porting.lifting import Lifted, holds_layers_alone, without_forward
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
+from omni_kit.targets.diffusers.porting.per_head_projections import with_heads_apart
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
@@ -31,7 +31,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_body,
     with_method,
 )
-from omni_kit.upstream.repositories.attending import SDPA, Attending
+from omni_kit.upstream.repositories.attention import SDPA, Attending
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.names import Defined
@@ -102,7 +102,7 @@ def _said(one: Attending) -> str:
 
 
 def _helpers(closure: Closure, found: Sequence[Attending]) -> set[Defined]:
-    """The definitions that compute attention, and the functions and classes that call such functions."""
+    """Return the definitions that compute attention, and the functions and classes that call such functions."""
     helpers = {one.definition for one in found}
     for one in closure.definitions:  # each after what it uses
         called = {other for other in closure.uses[one].values() if other in helpers}
@@ -258,7 +258,7 @@ def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
 
 
 def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.BaseStatement, cst.ClassDef]:
-    """The processor, and the class without what it does."""
+    """Return the processor, and the class without what it does."""
     forward = method(node, "forward")
     assert forward is not None
     own = parameters(forward)
@@ -282,7 +282,7 @@ def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.Base
 def _holding(
     node: cst.ClassDef, forward: cst.FunctionDef, name: str, own: Sequence[cst.Param], functions: set[str]
 ) -> cst.ClassDef:
-    """The class with the layers: its forward asks the processor."""
+    """Return the class with the layers: its forward asks the processor."""
     positional = [one.name.value for one in own if one in forward.params.params or one in forward.params.posonly_params]
     named = [f"{one.name.value}={one.name.value}" for one in own if one.name.value not in positional]
     star = [f"*{forward.params.star_arg.name.value}"] if isinstance(forward.params.star_arg, cst.Param) else []

@@ -37,7 +37,7 @@ def repaired(text: str) -> str:
 
 
 def _statement(text: str, line: int) -> int:
-    """The first line of the innermost statement at a line: comments fit in front of that."""
+    """Return the first line of the innermost statement at a line: comments fit in front of that."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
     firsts = [min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))]) for node in nodes]
     starts = [first for first in firsts if first <= line]
@@ -55,7 +55,7 @@ def _wrong(text: str) -> list[_Wrong]:
 
 
 def _quoted(text: str, places: Collection[tuple[int, int]]) -> str:
-    """The file with those annotations in quotes that name what is defined further down."""
+    """Return the file with those annotations in quotes that name what is defined further down."""
     tree = ast.parse(text)
     later = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     lines = text.split("\n")
@@ -69,7 +69,7 @@ def _quoted(text: str, places: Collection[tuple[int, int]]) -> str:
 
 
 def _without_unmade(text: str, undefined: Collection[tuple[int, int]]) -> str:
-    """The file without undefined classes in tuples of types: nothing here makes an object of such a class."""
+    """Return the file without undefined classes in tuples of types: nothing here makes an object of such a class."""
     tree = ast.parse(text)
     tested = {one.args[1].id for one in ast.walk(tree) if isinstance(one, ast.Call) and len(one.args) == 2
               and ast.unparse(one.func) == "isinstance" and isinstance(one.args[1], ast.Name)}  # fmt: skip

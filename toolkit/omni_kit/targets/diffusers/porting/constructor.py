@@ -45,7 +45,7 @@ def is_plain(value: Any) -> bool:
 
 
 def port_constructor(parts: Parts, reference: Reference, taken: Collection[str]) -> list[str]:
-    """Gives the model's class its bases and a constructor that registers every argument.
+    """Give the model's class its bases and a constructor that registers every argument.
 
     Args:
         taken: names that a model of diffusers has for itself, and that no attribute may have.
@@ -101,7 +101,7 @@ class _Away(cst.CSTTransformer):
         self.names = names
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
-        """One of them."""
+        """Return one of them."""
         name = own_attribute(updated_node)
         return updated_node.with_changes(attr=cst.Name(self.names[name])) if name in self.names else updated_node
 
@@ -133,7 +133,7 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
 
 
 def _by_default(one: cst.Param, reference: Reference) -> str:
-    """The value of an argument that no config has; on device and dtype torch decides, as callers expect."""
+    """Return the value of an argument that no config has; on device and dtype torch decides, as callers expect."""
     if placement := reference.arguments[one.name.value].placement:
         return _PLACED[placement]
     assert one.default is not None
@@ -141,7 +141,7 @@ def _by_default(one: cst.Param, reference: Reference) -> str:
 
 
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
-    """The class with an argument for each field of its namespace.
+    """Return the class with an argument for each field of its namespace.
 
     What the constructor reads is the argument; what it passes on as a whole is the model's registered config.
     """
@@ -176,7 +176,7 @@ def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Refe
 
 
 def _reassigned(body: Sequence[cst.BaseStatement], argument: str) -> set[str]:
-    """The variables that a constructor sets, those left out that are a field as it is."""
+    """Return the variables that a constructor sets, those left out that are a field as it is."""
     tree = ast.parse("".join(map(code, body)))
     stored = [one for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     plain = {id(target) for one in ast.walk(tree) if isinstance(one, ast.Assign)
@@ -232,7 +232,7 @@ class _Config(cst.CSTTransformer):
     def leave_Attribute(  # noqa: N802
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """One of them, or a section of one."""
+        """Return one of them, or a section of one."""
         section = code(updated_node.value) == _REGISTERED and updated_node.attr.value in self.sections
         return expression(_REGISTERED) if section or code(updated_node) in self.kept else updated_node
 
@@ -274,7 +274,9 @@ class _HandedOn(cst.CSTTransformer):
 
 
 def _fixed(reference: Reference) -> frozenset[str]:
-    """The arguments that a config cannot hold, and that stay what they are by default: classes, functions, tensors."""
+    """Return the arguments that a config cannot hold, and that stay what they are by default: classes, functions,
+    tensors.
+    """
     if reference.settings is not None:
         return frozenset()
     odd = (one.name for one in reference.arguments.values()
@@ -283,7 +285,7 @@ def _fixed(reference: Reference) -> frozenset[str]:
 
 
 def _without(init: cst.FunctionDef, names: Collection[str]) -> cst.FunctionDef:
-    """The constructor without some of its arguments."""
+    """Return the constructor without some of its arguments."""
     given = init.params
     lists = {kind: [one for one in getattr(given, kind) if one.name.value not in names]
              for kind in ("posonly_params", "params", "kwonly_params")}  # fmt: skip
@@ -320,7 +322,7 @@ class _Super(cst.CSTTransformer):
 
 
 def attributes_taken(base_sources: Sequence[ast.Module], classes: Collection[str]) -> set[str]:
-    """The properties that classes of the library have: an attribute of that name cannot be set.
+    """Return the properties that classes of the library have: an attribute of that name cannot be set.
 
     Args:
         base_sources: the files that define them.

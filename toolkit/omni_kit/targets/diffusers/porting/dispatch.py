@@ -7,7 +7,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     code,
     expression,
 )
-from omni_kit.upstream.repositories.attending import SDPA
+from omni_kit.upstream.repositories.attention import SDPA
 
 BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
 DISPATCH = "dispatch_attention_fn"
@@ -50,7 +50,7 @@ class NotTwice(cst.CSTTransformer):
     """`x.transpose(1, 2).transpose(1, 2)` is x."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """The outer of the two."""
+        """Return the outer of the two."""
         inner = updated_node.func.value if isinstance(updated_node.func, cst.Attribute) else None
         if inner is not None and _turns(updated_node) and isinstance(inner, cst.Call) and _turns(inner):
             assert isinstance(inner.func, cst.Attribute)

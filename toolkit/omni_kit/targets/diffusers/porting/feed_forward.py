@@ -46,7 +46,7 @@ class _Made:
 
 
 def with_feed_forwards(parts: Parts, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Layers]]:
-    """Makes the feed-forwards of blocks by the library's class, where it computes the same.
+    """Make the feed-forwards of blocks by the library's class, where it computes the same.
 
     Args:
         wanted: class -> attribute of the authors -> what it is called here.
@@ -78,7 +78,7 @@ def _write(part: Part, attribute: str, made: _Made) -> None:
 
 
 def _lambda(node: cst.BaseStatement) -> str:
-    """The variable that a statement binds to a lambda; empty for others."""
+    """Return the variable that a statement binds to a lambda; empty for others."""
     small = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None
     named_ = isinstance(small, cst.Assign) and isinstance(small.value, cst.Lambda)
     return code(small.targets[0].target) if named_ and isinstance(small, cst.Assign) else ""
@@ -175,7 +175,7 @@ def _sizes(held: Mapping[str, ast.expr], linear: list[str]) -> set[str]:
 
 
 def _here(text: str, told: Mapping[str, str], usual: Mapping[str, str]) -> str:
-    """A width in the words of who makes the module; empty if it is not told."""
+    """Return a width in the words of who makes the module; empty if it is not told."""
     for name in (part.strip() for part in text.split(" or ")):
         value = told.get(name, usual.get(name, ""))
         if value not in ("", "None"):

@@ -105,7 +105,9 @@ _ITEM = re.compile(r"(\w+)\{(\w+)\}")
 def _with_items(
     own: cst.FunctionDef, taken: Mapping[str, Argument], used: Collection[str], names: dict[str, str]
 ) -> cst.FunctionDef:
-    """The forward with the items of a mapping as arguments; `names` gets their names where diffusers has none."""
+    """Return the forward with the items of a mapping as arguments; `names` gets their names where diffusers has
+    none.
+    """
     items = {name: match for name in taken if (match := _ITEM.fullmatch(name))}
     for name, match in items.items():
         key = match[2] if match[2] not in used else f"{match[1]}_{match[2]}"
@@ -131,7 +133,7 @@ class _Items(cst.CSTTransformer):
         self.names = names
 
     def _read(self, updated: cst.BaseExpression) -> cst.BaseExpression:
-        """The variable of an item; the default of `get` where that is None."""
+        """Return the variable of an item; the default of `get` where that is None."""
         for (holder, key), name in self.names.items():
             read = field_in(updated, holder)
             if read is not None and read[0] == key:
@@ -256,7 +258,7 @@ class _Loops(cst.CSTTransformer):
 
 
 def _by_place(call: cst.Call, block: Part | None) -> list[str] | None:
-    """The arguments of a block's call, all by place: a checkpoint takes no others. None if that cannot be
+    """Return the arguments of a block's call, all by place: a checkpoint takes no others. None if that cannot be
     determined.
     """
     plain = [code(one.value) for one in call.args if one.keyword is None and not one.star]
@@ -278,7 +280,7 @@ def _by_place(call: cst.Call, block: Part | None) -> list[str] | None:
 
 
 def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str, str]:
-    """The lists of modules that a constructor makes -> the class of what they hold.
+    """Return the lists of modules that a constructor makes -> the class of what they hold.
 
     Args:
         names: what the authors call a class -> what it is called in the file.

@@ -6,7 +6,7 @@ from typing import cast
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.syntax import chain, code, walk
-from omni_kit.upstream.repositories.attending import SDPA
+from omni_kit.upstream.repositories.attention import SDPA
 
 _REPEATED = "repeat_interleave"
 _HEADS = ("1", "-3")
@@ -16,7 +16,7 @@ _SHARED = cst.Arg(cst.Name("True"), keyword=cst.Name("enable_gqa"), equal=cst.As
 
 
 def with_groups(forward: cst.FunctionDef) -> cst.FunctionDef:
-    """The function without the repeating, where keys and values are repeated alike and go nowhere else."""
+    """Return the function without the repeating, where keys and values are repeated alike and go nowhere else."""
     calls = [one for one in walk(forward) if isinstance(one, cst.Call) and chain(one.func).endswith(SDPA)]
     given = calls[0].args if len(calls) == 1 else ()
     if len(given) < 3 or any(one.keyword is not None or one.star for one in given[:3]):

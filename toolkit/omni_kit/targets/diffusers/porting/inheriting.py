@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from omni_kit.pysource.signatures import defaults, named, passed, signature
 from omni_kit.targets.diffusers.porting.alternatives import reached
-from omni_kit.targets.diffusers.porting.rewritten import rewritten_class
-from omni_kit.upstream.repositories.attending import attending_in
+from omni_kit.targets.diffusers.porting.replaced_functions import rewritten_class
+from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 
@@ -20,7 +20,7 @@ _INIT = "__init__"
 
 
 def with_bases(closure: Closure) -> Closure:
-    """The closure with what such a base has written into the one class that inherits from it."""
+    """Return the closure with what such a base has written into the one class that inherits from it."""
     while (joined := _with_base_of_model(closure)) is not None:
         closure = joined
     helpers = {one.definition for one in attending_in(closure)}
@@ -40,7 +40,9 @@ def with_bases(closure: Closure) -> Closure:
 
 
 def _with_base_of_model(closure: Closure) -> Closure | None:
-    """The closure with one base less above the model's class; None if it has none that can be written into it."""
+    """Return the closure with one base less above the model's class; None if it has none that can be written
+    into it.
+    """
     model = closure.definitions[-1]
     base = _base(model, closure)
     if base is None:
@@ -59,7 +61,7 @@ def _with_base_of_model(closure: Closure) -> Closure | None:
 
 
 def _rewritten(closure: Closure, changed: dict[Defined, Defined], more: Mapping[Defined, Defined]) -> Closure:
-    """The closure with other classes, which name what their bases name."""
+    """Return the closure with other classes, which name what their bases name."""
     uses = {one: {**(closure.uses[more[one]] if one in more else {}), **names} for one, names in closure.uses.items()}
     foreign = {one: {**(closure.foreign[more[one]] if one in more else {}), **names}
                for one, names in closure.foreign.items()}  # fmt: skip
@@ -79,13 +81,13 @@ def _alike(one: Defined, base: Defined, closure: Closure) -> bool:
 
 
 def _unlike(one: Defined, base: Defined, closure: Closure) -> list[str]:
-    """Names that mean something else in each of two files."""
+    """Return names that mean something else in each of two files."""
     own, theirs = ({**closure.uses[each], **closure.foreign[each]} for each in (one, base))
     return [name for name in own if name in theirs and own[name] != theirs[name]]
 
 
 def _joined(one: Defined, base: Defined, away: Mapping[str, str] = {}) -> ast.ClassDef | None:
-    """The class with the methods of its base; None if it calls them in a way that cannot be written out.
+    """Return the class with the methods of its base; None if it calls them in a way that cannot be written out.
 
     Args:
         away: names in the base that mean something else in the class, and what they are called here.
@@ -116,7 +118,7 @@ def _joined(one: Defined, base: Defined, away: Mapping[str, str] = {}) -> ast.Cl
 
 
 def _targets(item: ast.stmt) -> list[str]:
-    """The class attributes that a statement binds."""
+    """Return the class attributes that a statement binds."""
     targets = item.targets if isinstance(item, ast.Assign) else [item.target] if isinstance(item, ast.AnnAssign) else []
     return [one.id for one in targets if isinstance(one, ast.Name)]
 
@@ -155,12 +157,12 @@ class _Renamed(ast.NodeTransformer):
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        """One of them."""
+        """Return one of them."""
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
 
 
 def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
-    """Writes what the base's constructor does instead of its call; whether that could be done."""
+    """Write what the base's constructor does instead of its call; whether that could be done."""
     for place, node in enumerate(own.body):
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not _is_super(call.func.value):
@@ -185,7 +187,9 @@ def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
 
 
 def _given(call: ast.Call, theirs: ast.FunctionDef) -> dict[str, ast.expr] | None:
-    """The argument of a base's constructor that each of its parameters gets; None if that cannot be determined."""
+    """Return the argument of a base's constructor that each of its parameters gets; None if that cannot be
+    determined.
+    """
     order = [name for name in named(signature(theirs)) if name != "self"]
     if any(isinstance(one, ast.Starred) for one in call.args) or len(call.args) > len(order):
         return None
@@ -224,7 +228,7 @@ def _without_what_is_replaced(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _attribute(line: ast.stmt) -> str:
-    """The attribute of `self` that a statement sets, alone."""
+    """Return the attribute of `self` that a statement sets, alone."""
     target = line.targets[0] if isinstance(line, ast.Assign) and len(line.targets) == 1 else None
     return ast.unparse(target) if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self" else ""
 

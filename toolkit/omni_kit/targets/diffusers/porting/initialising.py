@@ -26,7 +26,7 @@ _APPLY = "self.apply"
 
 
 def without_initial_weights(parts: Parts) -> None:
-    """Takes the statements that give parameters their first values out of every class, and fixes parameters that are
+    """Take the statements that give parameters their first values out of every class, and fixes parameters that are
     never trained as buffers.
     """
     for part in parts.parts:
@@ -56,7 +56,7 @@ def _cleaned(node: cst.ClassDef) -> cst.ClassDef:
 
 
 def _call(node: cst.CSTNode) -> cst.Call | None:
-    """The call that a statement is."""
+    """Return the call that a statement is."""
     small = node.body[0] if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 else None
     value = small.value if isinstance(small, cst.Expr) else None
     return value if isinstance(value, cst.Call) else None
@@ -127,7 +127,7 @@ def _is_copy(one: cst.CSTNode) -> bool:
 
 
 def _computed(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-    """The statements that store what is computed, positions say, with what they need."""
+    """Return the statements that store what is computed, positions say, with what they need."""
     kept: list[cst.BaseStatement] = []
     needed: set[str] = set()
     for one in reversed(body):
@@ -175,7 +175,7 @@ class _Stored(cst.CSTTransformer):
 
 
 def _without_unused(node: cst.ClassDef, parts: Parts) -> cst.ClassDef:
-    """The class without methods that gave first values, where nobody asks for them any more."""
+    """Return the class without methods that gave first values, where nobody asks for them any more."""
     asked = set(_attributes(parts))
     body = [one for one in body_of(node) if not (
         isinstance(one, cst.FunctionDef) and one.name.value not in asked and one.name.value != "__init__"

@@ -68,7 +68,7 @@ class Guided:
 
 
 def labels_of(reference: Reference) -> Labels | None:
-    """The labels of a model: an argument of forward that a table of embeddings is asked for."""
+    """Return the labels of a model: an argument of forward that a table of embeddings is asked for."""
     init, forward = (_method(reference.cls.node, name) for name in ("__init__", "forward"))
     if init is None or forward is None:
         return None
@@ -88,7 +88,8 @@ def labels_of(reference: Reference) -> Labels | None:
 
 
 def guided_of(reference: Reference, labels: Labels, names: Mapping[str, str]) -> Guided | None:
-    """A method that asks forward for both answers and joins them by a scale; None if it reads what else is there.
+    """Return a method that asks forward for both answers and joins them by a scale; None if it reads what else is
+    there.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
@@ -101,7 +102,7 @@ def guided_of(reference: Reference, labels: Labels, names: Mapping[str, str]) ->
 
 
 def guiding_methods(reference: Reference) -> Iterator[tuple[ast.FunctionDef, str]]:
-    """Methods of a model that take the scale of guidance, with its name, and call forward."""
+    """Yield methods of a model that take the scale of guidance, with its name, and call forward."""
     for one in reference.cls.node.body:
         if not isinstance(one, ast.FunctionDef) or one.name in ("forward", "__init__"):
             continue
@@ -155,7 +156,7 @@ class _Told(ast.NodeTransformer):
         self.names, self.reference = names, reference
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A variable."""
+        """Return a variable."""
         return ast.Name(self.names.get(node.id, node.id), node.ctx)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -166,7 +167,7 @@ class _Told(ast.NodeTransformer):
 
 
 def _body(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Statements, those below `if scale is not None` in its place."""
+    """Return statements, those below `if scale is not None` in its place."""
     found: list[ast.stmt] = []
     for node in body:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.IsNot):
@@ -216,7 +217,7 @@ def _are_counted(classes: str, reference: Reference) -> bool:
 
 
 def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> str:
-    """The argument of the constructor that a number of rows is made of."""
+    """Return the argument of the constructor that a number of rows is made of."""
     names = [node.id for node in ast.walk(size) if isinstance(node, ast.Name)]
     names += [name for node in ast.walk(size) if (name := of_self(node))]
     return next((name for name in names if name in reference.arguments), "")

@@ -19,7 +19,7 @@ _PARTS = ("to_q", "to_k", "to_v")
 
 
 def with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
-    """The class with its layers under diffusers' names."""
+    """Return the class with its layers under diffusers' names."""
     node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
     node = visited(node, _Layers(found))
     dropout = _dropout(node) if found.out else None
@@ -27,7 +27,7 @@ def with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
 
 
 def _dropout(node: cst.ClassDef) -> tuple[str, str] | None:
-    """The dropout right behind the layer that takes the answer, and its share."""
+    """Return the dropout right behind the layer that takes the answer, and its share."""
     tree = ast.parse(code(node))
     made = {ast.unparse(one.targets[0]): one.value for one in ast.walk(tree)
             if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
@@ -83,7 +83,7 @@ class _Made(cst.CSTTransformer):
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]":
-        """One fused layer becomes three, and what takes the answer gets a dropout behind it."""
+        """Return one fused layer becomes three, and what takes the answer gets a dropout behind it."""
         small = updated_node.body[0]
         if not isinstance(small, cst.Assign) or not (name := own_attribute(small.targets[0].target)):
             return updated_node
@@ -141,7 +141,7 @@ class _Layers(cst.CSTTransformer):
         self.found = found
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
-        """A layer with another name."""
+        """Return a layer with another name."""
         name = own_attribute(updated_node)
         return (
             updated_node.with_changes(attr=cst.Name(self.found.renamed[name]))
@@ -168,7 +168,7 @@ class _Layers(cst.CSTTransformer):
         return updated_node.with_changes(value=expression(parts))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """The fused layer, and the one that takes the answer."""
+        """Return the fused layer, and the one that takes the answer."""
         name = own_attribute(original_node.func)
         given = ", ".join(code(one) for one in updated_node.args)
         if name and name == self.found.fused:

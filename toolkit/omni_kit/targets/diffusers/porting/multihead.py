@@ -87,7 +87,7 @@ OUT = "out_proj"
 
 
 def port_multihead(parts: Parts, prefix: str) -> tuple[str, list[tuple[str, str]]]:
-    """Puts the class into the file where torch's is used.
+    """Put the class into the file where torch's is used.
 
     Returns:
         Its name, empty if it is not needed; what is left to do, by the definition that has it.

@@ -49,7 +49,7 @@ class _Class:
 
 
 def named(parts: Parts, blocks: Mapping[str, str]) -> Names:
-    """The names that modules get.
+    """Return the names that modules get.
 
     Args:
         blocks: the lists of modules that the model's forward goes through -> the class of what they hold.
@@ -67,7 +67,7 @@ def named(parts: Parts, blocks: Mapping[str, str]) -> Names:
 
 
 def renamed(parts: Parts, names: Names) -> None:
-    """Writes the names in every part."""
+    """Write the names in every part."""
     every = _of_all(names, parts)
     for part in parts.parts:
         own = every.get(part.name, {})
@@ -76,7 +76,7 @@ def renamed(parts: Parts, names: Names) -> None:
 
 
 def _shared(names: Names) -> dict[str, str]:
-    """The names that mean the same wherever they are asked for."""
+    """Return the names that mean the same wherever they are asked for."""
     return {old: new for one in names.values() for old, new in one.items()}
 
 
@@ -97,7 +97,7 @@ class _Renamed(cst.CSTTransformer):
         self.own, self.shared, self.holder = own, shared, holder
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
-        """One of the class itself, or of a module that it has."""
+        """Return one of the class itself, or of a module that it has."""
         name, base = original_node.attr.value, original_node.value
         mine = isinstance(base, cst.Name) and base.value == self.holder
         new = self.own.get(name) if mine else None if name in _OF_TENSORS else self.shared.get(name)
@@ -124,7 +124,7 @@ def _read(node: cst.CSTNode) -> _Class:
 
 
 def _made(value: ast.expr | None) -> ast.Call | None:
-    """The call that makes a module, also where it is made on a condition."""
+    """Return the call that makes a module, also where it is made on a condition."""
     if isinstance(value, ast.IfExp):
         return _made(value.body) or _made(value.orelse)
     return value if isinstance(value, ast.Call) else None
@@ -148,7 +148,7 @@ def _is_norm(call: ast.Call) -> bool:
 
 
 def _attentions(one: _Class, classes: Mapping[str, _Class]) -> list[str]:
-    """The attributes that are attention with a processor."""
+    """Return the attributes that are attention with a processor."""
     return [
         name for name, call in one.made.items()
         if (held := classes.get(_last(call.func))) is not None and _ATTENTION in held.bases
@@ -213,7 +213,7 @@ def _takes_stream(one: _Class, name: str, streams: set[str]) -> bool:
 
 
 def _of_model(one: _Class, classes: Mapping[str, _Class], blocks: Mapping[str, str]) -> dict[str, str]:
-    """The lists of blocks, the embeddings, and what comes last."""
+    """Return the lists of blocks, the embeddings, and what comes last."""
     found = {}
     attending = [name for name, held in blocks.items() if held in classes and _has_attention(held, classes)]
     if len(attending) == 1:
@@ -243,7 +243,7 @@ def _makes_tokens(call: ast.Call, classes: Mapping[str, _Class]) -> bool:
 
 
 def _last_of(forward: ast.FunctionDef, known: Mapping[str, ast.Call], classes: Mapping[str, _Class]) -> dict[str, str]:
-    """The last layer and the norm before it."""
+    """Return the last layer and the norm before it."""
     calls = [name for name in own_calls(forward) if name in known]
     if not calls or calls.count(calls[-1]) != 1 or _last(known[calls[-1]].func) != "Linear":
         return {}
@@ -310,7 +310,7 @@ def _asked_elsewhere(name: str, parts: Parts) -> bool:
 
 
 def _indirect(parts: Parts) -> set[str]:
-    """The classes that something else than a call makes, or of which one cannot tell where."""
+    """Return the classes that something else than a call makes, or of which one cannot tell where."""
     names = {part.name for part in parts.parts if part.cls is not None}
     found: set[str] = set()
     for part in parts.parts:
@@ -327,7 +327,7 @@ def _indirect(parts: Parts) -> set[str]:
 
 
 def _texts(parts: Parts) -> set[str]:
-    """Words of texts that may name attributes: those without spaces."""
+    """Return words of texts that may name attributes: those without spaces."""
     return {word for part in parts.parts for word in _words(part.node)}
 
 

@@ -55,7 +55,7 @@ class Parts:
     imports: list[str]
 
     def of(self, one: Defined) -> Part | None:
-        """The part that a definition became."""
+        """Return the part that a definition became."""
         return next((part for part in self.parts if part.definition == one), None)
 
     @property
@@ -65,7 +65,7 @@ class Parts:
 
 
 def collect(closure: Closure, prefix: str, model: str) -> Parts:
-    """The authors' definitions with the names of the file, and the imports that they need.
+    """Return the authors' definitions with the names of the file, and the imports that they need.
 
     Args:
         prefix: what classes are called after.
@@ -137,14 +137,14 @@ def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
 
 
 def _importing(name: str, absolute: str) -> str:
-    """The line that imports an absolute name under another."""
+    """Return the line that imports an absolute name under another."""
     module, _, last = absolute.rpartition(".")
     alias = "" if last == name else f" as {name}"
     return f"from {module} import {last}{alias}" if module else f"import {absolute}{alias}"
 
 
 def _parsed(one: Defined) -> cst.BaseStatement:
-    """The syntax of a definition, with the comments that stand right above it."""
+    """Return the syntax of a definition, with the comments that stand right above it."""
     lines = one.source.lines
     decorators = getattr(one.node, "decorator_list", [])
     first = min([one.node.lineno, *(node.lineno for node in decorators)]) - 1
@@ -222,7 +222,7 @@ class _Written(cst.CSTTransformer):
         self._inside += 1
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:  # noqa: N802
-        """The name of the definition itself."""
+        """Return the name of the definition itself."""
         self._inside -= 1
         return updated_node
 
@@ -231,13 +231,13 @@ class _Written(cst.CSTTransformer):
         return not self._other(node)
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
-        """The chain as the file has it; what is asked of anything else stays."""
+        """Return the chain as the file has it; what is asked of anything else stays."""
         if other := self._other(original_node):
             return cst.parse_expression(other)
         return updated_node.with_changes(attr=original_node.attr)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
-        """The name as the file has it."""
+        """Return the name as the file has it."""
         other = self._other(original_node)
         return cst.parse_expression(other) if other else updated_node
 
@@ -255,7 +255,7 @@ class _Written(cst.CSTTransformer):
     def leave_SimpleString(  # noqa: N802
         self, original_node: cst.SimpleString, updated_node: cst.SimpleString
     ) -> cst.SimpleString:
-        """A name that is written as a text, as classes name themselves: `"MLP"`, and `type["MLP"]`."""
+        """Return a name that is written as a text, as classes name themselves: `"MLP"`, and `type["MLP"]`."""
         other = self.names.get(str(updated_node.raw_value), "") if self._annotating else ""
         return cst.SimpleString(f'"{other}"') if other else updated_node
 

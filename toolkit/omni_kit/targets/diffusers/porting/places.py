@@ -33,7 +33,7 @@ class Place:
         return re.compile(self.pattern).groups
 
     def below(self, attribute: str, name: str, inside: str = "") -> "Place":
-        """A module that the class has.
+        """Return a module that the class has.
 
         Args:
             attribute, name: what the authors call it, and what it is called here.
@@ -48,7 +48,7 @@ def _joined(path: str, name: str, between: str) -> str:
 
 
 def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str, list[Place]]:
-    """The class, as it is called in the file -> the paths at which the model has it.
+    """Return the class, as it is called in the file -> the paths at which the model has it.
 
     Args:
         others: what classes of torch's are called in the file where another stands in their place.
@@ -76,7 +76,7 @@ def _walked(
 
 
 def _held(node: ast.stmt, names: Mapping[str, str]) -> _Held:
-    """The attributes of a class that hold modules of the file, with what stands between, and the classes."""
+    """Return the attributes of a class that hold modules of the file, with what stands between, and the classes."""
     found: _Held = {}
     local = _local(node, names)
     for one in ast.walk(node):
@@ -90,7 +90,7 @@ def _held(node: ast.stmt, names: Mapping[str, str]) -> _Held:
 
 
 def _appended(call: ast.Call) -> str:
-    """The attribute that a call appends something to; empty for other calls."""
+    """Return the attribute that a call appends something to; empty for other calls."""
     grows = isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "insert", "extend")
     return _own(call.func.value) if grows and call.args and isinstance(call.func, ast.Attribute) else ""
 
@@ -103,14 +103,14 @@ def _inside(value: ast.expr) -> str:
 
 
 def _made(value: ast.expr, names: Mapping[str, str], local: Mapping[str, list[str]] | None = None) -> list[str]:
-    """The classes of which a value makes modules, or which a local variable in it holds."""
+    """Return the classes of which a value makes modules, or which a local variable in it holds."""
     found = [names[name] for one in ast.walk(value) if isinstance(one, ast.Call) and (name := _last(one.func)) in names]
     read = [one.id for one in ast.walk(value) if isinstance(one, ast.Name)] if local else []
     return found + [cls for name in read for cls in (local or {}).get(name, [])]
 
 
 def _local(node: ast.stmt, names: Mapping[str, str]) -> dict[str, list[str]]:
-    """The local variables that hold modules, which an attribute gets later."""
+    """Return the local variables that hold modules, which an attribute gets later."""
     init = next((one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
     plain = [one for one in ast.walk(init) if isinstance(one, ast.Assign)] if init is not None else []
     made = {

@@ -4,7 +4,7 @@ import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts, WithoutImports
 from omni_kit.targets.diffusers.porting.syntax import chain, visited, walk
-from omni_kit.upstream.diffusers.needs import importable
+from omni_kit.upstream.diffusers.requirements import importable
 
 _NEVER = cst.Name("False")
 
@@ -26,7 +26,7 @@ def without_foreign_types(parts: Parts) -> None:
 
 
 def _foreign(node: cst.CSTNode) -> set[str]:
-    """The names that `from` imports bind to members of packages that diffusers does not need."""
+    """Return the names that `from` imports bind to members of packages that diffusers does not need."""
     found = [one for one in walk(node) if isinstance(one, cst.ImportFrom) and not one.relative]
     foreign = [one for one in found if one.module is not None and _package(one.module) not in importable()]
     aliases = [alias for one in foreign if not isinstance(one.names, cst.ImportStar) for alias in one.names]

@@ -18,14 +18,15 @@ from omni_kit.targets.diffusers.porting.constructor import (
     port_constructor,
     without_modules_of_arguments,
 )
+from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import TEXT_WIDTH, Forward, lists_of_blocks, port_forward
-from omni_kit.targets.diffusers.porting.guarding import guarded
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
+from omni_kit.targets.diffusers.porting.optional_imports import guarded
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
 from omni_kit.targets.diffusers.porting.places import Place, places_of
 from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
@@ -44,9 +45,8 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_mark,
 )
 from omni_kit.targets.diffusers.porting.tidying import tidied
-from omni_kit.targets.diffusers.porting.written_out import as_calls
-from omni_kit.upstream.diffusers.needs import importable
-from omni_kit.upstream.repositories.attending import attending_in
+from omni_kit.upstream.diffusers.requirements import importable
+from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 
 _EINOPS = "einops"
@@ -155,7 +155,7 @@ class _Inside:
 
 
 def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[str, str]) -> tuple[Names, _Inside]:
-    """Gives modules diffusers' names, where it is known of each at which places of the model it stands."""
+    """Give modules diffusers' names, where it is known of each at which places of the model it stands."""
     names = named(parts, forward.blocks)
     places = places_of(parts, others, names)
     if any(name not in places for name in (*attention.projections, *others.values())):
@@ -167,7 +167,7 @@ def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[
 
 
 def todo_in(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file that say what is left to do."""
+    """Yield the lines of a file that say what is left to do."""
     for number, line in enumerate(text.splitlines(), 1):
         if f"{MARK}: " in line:
             yield number, line.partition(f"{MARK}: ")[2]
@@ -270,7 +270,9 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
 
 
 def _without(line: str, given: Collection[str]) -> str:
-    """An import from diffusers without what the file has from there anyway: authors may have it by another module."""
+    """Return an import from diffusers without what the file has from there anyway: authors may have it by another
+    module.
+    """
     head, found, names = line.partition(" import ")
     if not found or not re.match(r"from diffusers\b", head):
         return line

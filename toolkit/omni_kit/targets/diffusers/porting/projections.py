@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from omni_kit.upstream.repositories.attending import Attending
+from omni_kit.upstream.repositories.attention import Attending
 from omni_kit.upstream.repositories.names import absolute
 from omni_kit.upstream.repositories.sampler_step.members import of_self
 
@@ -65,7 +65,7 @@ class Projections:
 def projections_of(
     attending: Attending, forward: ast.FunctionDef, call: ast.Call, init: ast.FunctionDef
 ) -> Projections:
-    """Follows the three arguments of attention back to layers, and its answer forward to one.
+    """Follow the three arguments of attention back to layers, and its answer forward to one.
 
     Args:
         call: in forward, of attention or of the function that computes it; its first three arguments are q, k and v.
@@ -97,7 +97,7 @@ def projections_of(
 
 
 def _queries_keys_values(call: ast.Call) -> list[ast.expr]:
-    """The first three arguments, by place or by their usual names."""
+    """Return the first three arguments, by place or by their usual names."""
     named = {one.arg: one.value for one in call.keywords if one.arg}
     by_name = [next((named[name] for name in names if name in named), None) for names in _BY_NAME]
     given = [*call.args[:_THREE], *by_name[len(call.args) :]]
@@ -119,7 +119,7 @@ def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
 
 
 def _wide(made: ast.Call, times: int) -> ast.expr | None:
-    """The expression of a layer's width, where it is so many times another."""
+    """Return the expression of a layer's width, where it is so many times another."""
     wide = (
         made.args[1] if len(made.args) > 1 else next((k.value for k in made.keywords if k.arg == "out_features"), None)
     )
@@ -155,7 +155,7 @@ def _order(forward: ast.FunctionDef, name: str, count: int = _THREE) -> Order | 
 
 
 def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool, count: int) -> Order | None:
-    """The order that the sizes of a reshape tell of: those of the last axis stand last."""
+    """Return the order that the sizes of a reshape tell of: those of the last axis stand last."""
     place = next((at for at, one in enumerate(sizes) if isinstance(one, ast.Constant) and one.value == count), -1)
     last = len(sizes) - 1
     if place >= 0 and place == (0 if unflattened else last - 2):
@@ -184,7 +184,7 @@ def _grouped(heads: ast.expr, size: ast.expr | None) -> Order | None:
 
 
 def _by_pattern(node: ast.Call, count: int) -> Order | None:
-    """The order that a pattern tells of: "b n (h three d) -> three b h n d"."""
+    """Return the order that a pattern tells of: "b n (h three d) -> three b h n d"."""
     patterns = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     if not patterns or "->" not in patterns[0]:
         last = getattr(node.func, "attr", "")
@@ -222,7 +222,7 @@ def _first_is(node: ast.Call, name: str, holders: set[str]) -> bool:
 
 
 def _sizes(node: ast.Call, forward: ast.FunctionDef) -> list[ast.expr]:
-    """The sizes that a reshape is given, one by one; none if they are a value that is not read."""
+    """Return the sizes that a reshape is given, one by one; none if they are a value that is not read."""
     given = node.args[1:] if isinstance(node.func, ast.Attribute) and node.func.attr == "unflatten" else node.args
     if len(given) != 1:
         return list(given)
@@ -233,7 +233,7 @@ def _sizes(node: ast.Call, forward: ast.FunctionDef) -> list[ast.expr]:
 
 
 def assigned(forward: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
-    """Each variable and what is assigned to it, tuples taken apart as one."""
+    """Return each variable and what is assigned to it, tuples taken apart as one."""
     found: list[tuple[str, ast.expr]] = []
     for node in ast.walk(forward):
         if isinstance(node, ast.Assign):
@@ -269,7 +269,7 @@ class _Flow:
         self.assigned = sorted(assigned(forward), key=lambda pair: pair[1].lineno)
 
     def layers(self, node: ast.expr) -> set[str]:
-        """The linear layers of `self` that an expression comes from: the last ones on the way to attention."""
+        """Return the linear layers of `self` that an expression comes from: the last ones on the way to attention."""
         return self._layers(node, self.call.lineno)
 
     def _layers(self, node: ast.expr, line: int) -> set[str]:
@@ -282,7 +282,7 @@ class _Flow:
         return found
 
     def takers(self) -> list[str]:
-        """The layers that are given something in which the answer of attention is, nearest first."""
+        """Return the layers that are given something in which the answer of attention is, nearest first."""
         tainted: set[str] = set()
         found: list[str] = []
         for name, value in self.assigned:

@@ -30,7 +30,7 @@ class _Steps:
     done: list[str] = field(default_factory=list)
 
     def at(self, index: int, count: int) -> int:
-        """An axis's number among `count` axes with names."""
+        """Return an axis's number among `count` axes with names."""
         return index - count if self.others == "before" else index
 
     def split(self, groups: list[list[str]]) -> None:
@@ -92,7 +92,7 @@ class _Steps:
 
 
 def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
-    """A call of rearrange or repeat as a chain of torch's methods.
+    """Return a call of rearrange or repeat as a chain of torch's methods.
 
     Args:
         name: "rearrange" or "repeat".
@@ -145,7 +145,7 @@ class WithoutEinops(cst.CSTTransformer):
         self.left: list[str] = []
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """The call, or what it does."""
+        """Return the call, or what it does."""
         name = self.names.get(chain(updated_node.func))
         if name is None:
             return updated_node

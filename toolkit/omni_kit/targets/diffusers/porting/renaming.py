@@ -42,7 +42,7 @@ def rows_of(
     places: Mapping[str, list[Place]],
     joined: str,
 ) -> list[Row]:
-    """The table of a model: of two rows that fit a name the first one holds.
+    """Return the table of a model: of two rows that fit a name the first one holds.
 
     Args:
         projections: class -> what its layers are called now.

@@ -11,7 +11,7 @@ _SURROUNDINGS = frozenset({"dtype", "device", "shape", "size", "ndim"})
 
 
 def own_calls(function: ast.FunctionDef) -> list[str]:
-    """The attributes of `self` that are called, in the order in which that happens."""
+    """Return the attributes of `self` that are called, in the order in which that happens."""
     return [name for statement in function.body for name in _in_turn(statement)]
 
 
@@ -24,7 +24,7 @@ def _in_turn(node: ast.AST) -> Iterator[str]:
 
 
 def handed(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """The variable that a statement assigns, with each module that it calls."""
+    """Yield the variable that a statement assigns, with each module that it calls."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Return) and node.value is not None:
             target = RETURNED if isinstance(node, ast.Return) else _target(node)
@@ -42,7 +42,7 @@ def _own(node: ast.expr, holder: str = "self") -> str:
 
 
 def slices(function: ast.FunctionDef, kernel: str, holder: str) -> list[set[str]]:
-    """The modules on the way to each argument of the one call of a kernel; nothing if there are several."""
+    """Return the modules on the way to each argument of the one call of a kernel; nothing if there are several."""
     calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and getattr(one.func, "id", "") == kernel]
     if len(calls) != 1:
         return []
@@ -89,7 +89,7 @@ def first_calls(
 
 
 def read(node: ast.AST) -> Iterator[str]:
-    """The variables whose values an expression computes with: a dtype, a device or a shape is no value."""
+    """Yield the variables whose values an expression computes with: a dtype, a device or a shape is no value."""
     if isinstance(node, ast.Attribute) and node.attr in _SURROUNDINGS:
         return
     if isinstance(node, ast.Name):
@@ -99,7 +99,7 @@ def read(node: ast.AST) -> Iterator[str]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements in order, those below conditions as they stand."""
+    """Yield statements in order, those below conditions as they stand."""
     for node in body:
         if isinstance(node, ast.If | ast.With):
             yield from _statements(node.body)

@@ -12,17 +12,17 @@ MARK = "TODO(omni-kit)"
 
 
 def code(node: cst.CSTNode) -> str:
-    """The text of a node."""
+    """Return the text of a node."""
     return cst.Module([]).code_for_node(node)
 
 
 def statement(text: str) -> cst.BaseStatement:
-    """One statement."""
+    """Return one statement."""
     return cst.parse_statement(text)
 
 
 def expression(text: str) -> cst.BaseExpression:
-    """One expression; it may go over several lines."""
+    """Return one expression; it may go over several lines."""
     return cst.parse_expression(f"({text})" if "\n" in text else text)
 
 
@@ -33,25 +33,25 @@ def field_in(node: cst.BaseExpression, holder: str) -> tuple[str, ast.expr | Non
 
 
 def body_of(node: cst.ClassDef | cst.FunctionDef) -> list[cst.BaseStatement]:
-    """The statements of a class or a function, also where they stand on its own line."""
+    """Return the statements of a class or a function, also where they stand on its own line."""
     if isinstance(node.body, cst.IndentedBlock):
         return list(node.body.body)
     return [cst.SimpleStatementLine([one]) for one in node.body.body if isinstance(one, cst.BaseSmallStatement)]
 
 
 def with_body(node: cst.ClassDef, body: Sequence[cst.BaseStatement]) -> cst.ClassDef:
-    """The class with other statements."""
+    """Return the class with other statements."""
     return node.with_changes(body=cst.IndentedBlock(list(body)))
 
 
 def method(node: cst.ClassDef, name: str) -> cst.FunctionDef | None:
-    """A method that the class itself has."""
+    """Return a method that the class itself has."""
     found = (one for one in body_of(node) if isinstance(one, cst.FunctionDef) and one.name.value == name)
     return next(found, None)
 
 
 def with_method(node: cst.ClassDef, name: str, change: Callable[[cst.FunctionDef], cst.FunctionDef]) -> cst.ClassDef:
-    """The class with one of its methods changed."""
+    """Return the class with one of its methods changed."""
     body = [
         change(one) if isinstance(one, cst.FunctionDef) and one.name.value == name else one for one in body_of(node)
     ]
@@ -89,12 +89,12 @@ def parameters(function: cst.FunctionDef) -> list[cst.Param]:
 
 
 def names_used(node: cst.CSTNode) -> set[str]:
-    """Every name in a piece of code, also where it is only an attribute's or an argument's."""
+    """Return every name in a piece of code, also where it is only an attribute's or an argument's."""
     return {one.value for one in walk(node) if isinstance(one, cst.Name)}
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and all below it."""
+    """Yield a node and all below it."""
     yield node
     for child in node.children:
         yield from walk(child)
@@ -130,7 +130,7 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 def visited(node: Node, *changes: cst.CSTTransformer) -> Node:
-    """A node after one change and the next; none of them removes it."""
+    """Return a node after one change and the next; none of them removes it."""
     for change in changes:
         node = cast(Node, node.visit(change))
     return node
@@ -143,13 +143,13 @@ class Renamed(cst.CSTTransformer):
         self.names = names
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
-        """The variable."""
+        """Return the variable."""
         return updated_node.with_changes(value=self.names.get(updated_node.value, updated_node.value))
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
-        """Takes back what was done to an attribute's own name."""
+        """Take back what was done to an attribute's own name."""
         return updated_node.with_changes(attr=original_node.attr)
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
-        """Takes back what was done to the name of an argument."""
+        """Take back what was done to the name of an argument."""
         return updated_node.with_changes(keyword=original_node.keyword)

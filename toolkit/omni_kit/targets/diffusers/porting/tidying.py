@@ -129,14 +129,14 @@ class _PlainlyAnnotated(cst.CSTTransformer):
     def leave_Subscript(  # noqa: N802
         self, original_node: cst.Subscript, updated_node: cst.Subscript
     ) -> cst.BaseExpression:
-        """One of them."""
+        """Return one of them."""
         found = _AXES.match(code(updated_node))
         return updated_node if found is None else expression(f"torch.{_TENSORS.get(found[1], 'Tensor')}")
 
     def leave_BinaryOperation(  # noqa: N802
         self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
     ) -> cst.BaseExpression:
-        """Two that are one now."""
+        """Return two that are one now."""
         alike = updated_node.left.deep_equals(updated_node.right)
         changed = not original_node.left.deep_equals(original_node.right)
         return updated_node.left if alike and changed else updated_node

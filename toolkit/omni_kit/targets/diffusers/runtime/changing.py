@@ -25,7 +25,9 @@ def otherwise(call: Callable[..., Any], change: "Change") -> Callable[..., Any] 
 
 
 def anywhere(classes: Iterator[type] | set[type], change: Callable[[], "Change"]) -> Iterator[tuple[Any, str, Any]]:
-    """The functions of these classes and of their files that have a place for it: whose attribute would be what."""
+    """Yield the functions of these classes and of their files that have a place for it: whose attribute would
+    be what.
+    """
     owners: list[tuple[str, Any]] = [(cls.__module__, cls) for cls in classes]
     owners += [(home, sys.modules[home]) for home in {home for home, _ in owners}]
     for home, owner in owners:
@@ -43,7 +45,7 @@ class Change(ast.NodeTransformer):
     done = False
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """A place, after those inside it."""
+        """Return a place, after those inside it."""
         self.generic_visit(node)
         changed = self.changed(node)
         self.done = self.done or changed is not None
@@ -58,7 +60,7 @@ class Turned(Change):
     """Guidance continues from the other answer: `b + s * (b - a)` for `a + s * (b - a)`."""
 
     def changed(self, node: ast.AST) -> ast.AST | None:
-        """The formula."""
+        """Return the formula."""
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
             return None
         scaled = node.right if isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Mult) else None
@@ -72,7 +74,7 @@ class Undivided(Change):
     """A step in the scheduler's own unit."""
 
     def changed(self, node: ast.AST) -> ast.AST | None:
-        """The division."""
+        """Return the division."""
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
             return None
         return node.left if ast.unparse(node.right).endswith("num_train_timesteps") else None
@@ -98,7 +100,7 @@ class Unscaled(Change):
     """Latents go to the autoencoder as they are, but for their shift."""
 
     def changed(self, node: ast.AST) -> ast.AST | None:
-        """The division by the scaling, or the multiplication by a deviation."""
+        """Return the division by the scaling, or the multiplication by a deviation."""
         scaled = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult)
         return node.left if scaled and isinstance(node, ast.BinOp) and _names(node.right, _SCALING) else None
 
@@ -119,7 +121,7 @@ class Unshifted(Change):
     """Latents are scaled, and not shifted."""
 
     def changed(self, node: ast.AST) -> ast.AST | None:
-        """The shift that is added or taken away."""
+        """Return the shift that is added or taken away."""
         shifted = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
         return node.left if shifted and isinstance(node, ast.BinOp) and _names(node.right, _SHIFT) else None
 

@@ -63,7 +63,7 @@ class DrawingBuilder(ConvertedBuilder):
         return found
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """The converted transformer, in a pipeline with the scheduler that the config names."""
+        """Return the converted transformer, in a pipeline with the scheduler that the config names."""
         import diffusers
 
         model = super().load(checkpoint, dtype)
@@ -81,7 +81,7 @@ class DrawingBuilder(ConvertedBuilder):
         return model
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """Every run, step by step."""
+        """Return every run, step by step."""
         found: Tensors = {}
         model.eval()
         for number, run in enumerate(drawn_of(inputs)):
@@ -93,7 +93,7 @@ class DrawingBuilder(ConvertedBuilder):
         return found | (self._stepped() if self._alone else {})
 
     def _stepped(self) -> Tensors:
-        """The scheduler with a stand-in for the model."""
+        """Return the scheduler with a stand-in for the model."""
         found, scheduler = Tensors(), self._pipeline.scheduler
         draws = "generator" in inspect.signature(scheduler.step).parameters
         for number, run in enumerate(runs_alone()):
@@ -154,7 +154,7 @@ class DrawingBuilder(ConvertedBuilder):
         return self._said(run, run.prompts)
 
     def _said(self, run: Drawn, prompts: int) -> Mapping[str, Any]:
-        """The first prompts of a run, with as many pictures of each."""
+        """Return the first prompts of a run, with as many pictures of each."""
         rows = slice(0, prompts * run.each, run.each)
         text, against = self._prompts.know(run.text[rows], "with"), self._prompts.know(run.against[rows], "against")
         return {"prompt": text, "negative_prompt": against, **dict.fromkeys(self._many(), run.each)}

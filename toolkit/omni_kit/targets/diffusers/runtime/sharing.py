@@ -14,8 +14,8 @@ from torch import distributed, nn
 
 from omni_kit.errors import Refusal
 from omni_kit.isolation.groups import run_group
+from omni_kit.targets.diffusers.runtime.module_calls import Call, watched
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
-from omni_kit.targets.diffusers.runtime.watching import Call, watched
 from omni_kit.targets.diffusers.transformer.handler import TransformerHandler
 from omni_kit.targets.sides import Candidate
 from omni_kit.toys.batches.denoiser import ask, denoiser_inputs, samples_of
@@ -71,7 +71,7 @@ def _said(split: Split | Sequence[Split | None] | None) -> str:
 
 
 def derive(path: Path) -> str:
-    """The plan of the model at `path`, as it stands in a class; it gave in two processes what one process gives.
+    """Return the plan of the model at `path`, as it stands in a class; it gave in two processes what one process gives.
 
     Raises:
         BadInput: there is no such integration.
@@ -116,14 +116,14 @@ def proposed(model: nn.Module, runs: Sequence[Sequence[Call]]) -> Plan:
 
 
 def _lists(model: nn.Module) -> list[str]:
-    """The lists of blocks, in the order in which the model has them."""
+    """Return the lists of blocks, in the order in which the model has them."""
     classes = set(getattr(model, "_repeated_blocks", None) or ())
     found = [(name, one) for name, one in model.named_children() if isinstance(one, nn.ModuleList) and len(one) > 1]
     return [name for name, one in found if type(one[0]).__name__ in classes]
 
 
 def _axis(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> int | None:
-    """The only axis along which two tensors differ in size."""
+    """Return the only axis along which two tensors differ in size."""
     differ = [axis for axis, sizes in enumerate(zip(one[0].shape, other[0].shape, strict=False)) if len({*sizes}) > 1]
     return differ[0] if len(differ) == 1 else None
 
@@ -142,7 +142,7 @@ def _beside(one: Call, other: Call, carried: Sequence[str], counts: set[Split]) 
 
 
 def _gathered(pairs: Sequence[tuple[Call, Call]], last: str, axis: int, counts: set[Split]) -> tuple[str, Split]:
-    """The last module behind the blocks that answers all tokens."""
+    """Return the last module behind the blocks that answers all tokens."""
     behind = max(place for place, (call, _) in enumerate(pairs) if call.module.startswith(f"{last}."))
     for one, other in reversed(pairs[behind + 1 :]):
         a, b = one.answers, other.answers
@@ -152,7 +152,7 @@ def _gathered(pairs: Sequence[tuple[Call, Call]], last: str, axis: int, counts: 
 
 
 def _small(candidate: Candidate) -> tuple[Any, list[Tensors]]:
-    """The small model, the same in every process, and what it is asked."""
+    """Return the small model, the same in every process, and what it is asked."""
     builder = ConvertedBuilder()
     builder.open(candidate.options)
     with tempfile.TemporaryDirectory() as place:

@@ -16,7 +16,7 @@ from torch import nn
 
 from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
-from omni_kit.targets.diffusers.runtime.attending import exercised
+from omni_kit.targets.diffusers.runtime.attention_backends import exercised
 from omni_kit.targets.references.repositories import WEIGHTS
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
@@ -53,7 +53,9 @@ class ConvertedBuilder:
         return {"library": "diffusers", "version": diffusers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """The shapes of the authors' tensors of which the model takes every element; what else it has, as it is."""
+        """Return the shapes of the authors' tensors of which the model takes every element; what else it has,
+        as it is.
+        """
         placement = self._placement(config_dir)
         own = {name: list(tensor.shape) for name, tensor in self._empty(config_dir).state_dict().items()}
         fitting = {name for name, numbers in placement.numbers.items() if own.get(name) == list(numbers.shape)}
@@ -62,7 +64,7 @@ class ConvertedBuilder:
         return taken | {name: shape for name, shape in own.items() if name not in fitting}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """The model with the converted weights of the authors' checkpoint.
+        """Return the model with the converted weights of the authors' checkpoint.
 
         Raises:
             BadInput: the conversion leaves names out, or makes others.
@@ -115,7 +117,7 @@ class ConvertedBuilder:
         return self._loaded.back(tensors) if self._loaded is not None else tensors
 
     def _named(self, sample: Tensors) -> Tensors:
-        """A sample by diffusers' names: what comes behind a name, as in "text[0]", stays."""
+        """Return a sample by diffusers' names: what comes behind a name, as in "text[0]", stays."""
         found = {}
         for name, tensor in sample.items():
             head = next(
@@ -130,7 +132,7 @@ class ConvertedBuilder:
         return self._class.from_config({name: one for name, one in values.items() if not name.startswith("_")})
 
     def _empty(self, checkpoint: Path) -> Any:
-        """The model without weights; with them where its constructor computes with tensors outside of torch."""
+        """Return the model without weights; with them where its constructor computes with tensors outside of torch."""
         with suppress(TypeError, NotImplementedError, RuntimeError), torch.device("meta"):
             return self._built(checkpoint)
         return self._built(checkpoint)
@@ -145,7 +147,7 @@ class ConvertedBuilder:
 
 
 def _conversion(folder: Path, in_tree: bool) -> Callable[..., Mapping[str, torch.Tensor]]:
-    """The function that converts a checkpoint: of a package, or of diffusers' loaders."""
+    """Return the function that converts a checkpoint: of a package, or of diffusers' loaders."""
     name = f"convert_{folder.name}_transformer_checkpoint_to_diffusers"
     module = "diffusers.loaders.single_file_utils" if in_tree else f"{folder.name}.conversion"
     return cast(Callable[..., Mapping[str, torch.Tensor]], _of(importlib.import_module(module), name))
@@ -158,7 +160,7 @@ def _of(module: Any, name: str) -> Any:
 
 
 def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """The first value that differs; keys with an underscore in front say from where a config comes."""
+    """Return the first value that differs; keys with an underscore in front say from where a config comes."""
     plain = [
         {name: list(value) if isinstance(value, tuple) else value for name, value in config.items() if name[0] != "_"}
         for config in (one, other)

@@ -40,14 +40,14 @@ class KnownPrompts(nn.Module):
         return torch.device("cpu")
 
     def know(self, embeddings: torch.Tensor, said: str) -> list[str]:
-        """A prompt for each of [prompts, tokens, width]; all begin with what is `said`."""
+        """Return a prompt for each of [prompts, tokens, width]; all begin with what is `said`."""
         prompts = [f"{said} {number}" for number in range(len(embeddings))]
         self._rows |= dict(zip(prompts, embeddings, strict=True))
         self.model_max_length, self.config.hidden_size = embeddings.shape[1:]
         return prompts
 
     def apply_chat_template(self, messages: Any, **given: Any) -> Any:
-        """The text of the messages: what is known is found in it."""
+        """Return the text of the messages: what is known is found in it."""
         return str(messages)
 
     def forward(self, text: Any = None, **given: Any) -> Any:
@@ -72,7 +72,7 @@ class KnownPrompts(nn.Module):
 
 
 def autoencoder_of(pipeline_class: Any, channels: int) -> Any:
-    """The autoencoder that a pipeline requires, small, with a known scale and shift; None if it requires none.
+    """Return the autoencoder that a pipeline requires, small, with a known scale and shift; None if it requires none.
 
     Args:
         channels: of latents.

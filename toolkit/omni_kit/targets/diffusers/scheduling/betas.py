@@ -22,7 +22,7 @@ _KEPT: tuple[Callable[[Sequence[float]], list[float]], ...] = (
 
 
 def schedules_of(name: str, tables: Sequence[Sequence[float]]) -> Iterator[dict[str, Any]]:
-    """The settings under which a scheduler has the numbers of one of the tables; each once."""
+    """Yield the settings under which a scheduler has the numbers of one of the tables; each once."""
     seen: list[dict[str, Any]] = []
     taken = inspect.signature(schedulers()[name].__init__).parameters
     for table in tables if {_SCHEDULE, _START, _END, _COUNT} <= taken.keys() else ():
@@ -39,7 +39,7 @@ def _is_kept(values: Sequence[float]) -> bool:
 
 @cache
 def _alike(name: str) -> str:
-    """The plainest scheduler that makes the same of a schedule: those of one sort are asked once."""
+    """Return the plainest scheduler that makes the same of a schedule: those of one sort are asked once."""
     wanted = _numbers(name, _PROBE)
     return next(one for one in plainest_first() if one == name or (wanted and _numbers(one, _PROBE) == wanted))
 
@@ -58,7 +58,7 @@ def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
 
 
 def _short(number: float) -> float:
-    """A number as somebody wrote it: roots and products leave traces in its last digits."""
+    """Return a number as somebody wrote it: roots and products leave traces in its last digits."""
     return float(f"{number:.5g}")
 
 
@@ -80,7 +80,7 @@ def _numbers(name: str, config: tuple[tuple[str, Any], ...]) -> list[float]:
 
 @cache
 def schedulers() -> Mapping[str, Any]:
-    """The schedulers that diffusers has, by name."""
+    """Return the schedulers that diffusers has, by name."""
     import diffusers
 
     every = {name: getattr(diffusers.schedulers, name, None) for name in sorted(dir(diffusers.schedulers))}
@@ -90,7 +90,7 @@ def schedulers() -> Mapping[str, Any]:
 
 
 def plainest_first() -> list[str]:
-    """Their names: variants have longer ones."""
+    """Return their names: variants have longer ones."""
     return sorted(schedulers(), key=lambda one: (len(one), one))
 
 

@@ -6,9 +6,15 @@ from typing import Any
 
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
-from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, installed_for, is_plain, shift_along
-from omni_kit.targets.diffusers.scheduling.made import Made
+from omni_kit.targets.diffusers.scheduling.library_scheduler import (
+    USUAL,
+    Installed,
+    installed_for,
+    is_plain,
+    shift_along,
+)
 from omni_kit.targets.diffusers.scheduling.noising import noising_of
+from omni_kit.targets.diffusers.scheduling.scheduler_class import Made
 from omni_kit.targets.diffusers.scheduling.settings import defaults_of
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.sampler_step.split_step import Divided

@@ -40,7 +40,7 @@ def plain(node: ast.expr | None) -> tuple[bool, Any]:
 
 
 def defaults_of(function: ast.FunctionDef) -> dict[str, Any]:
-    """The arguments of a function with a default that a config can hold."""
+    """Return the arguments of a function with a default that a config can hold."""
     given = defaults(signature(function)).items()
     return {name: told[1] for name, value in given if (told := plain(value))[0]}
 
@@ -53,7 +53,7 @@ class Configured(ast.NodeTransformer):
         self.settings = settings
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A call of a function of theirs: what it is given, and what it takes by default."""
+        """Return a call of a function of theirs: what it is given, and what it takes by default."""
         self.generic_visit(node)
         meant = resolve(self.source, node.func.id) if isinstance(node.func, ast.Name) else None
         if not isinstance(meant, Defined) or not isinstance(meant.node, ast.FunctionDef):
@@ -98,5 +98,5 @@ class Named(ast.NodeTransformer):
         self.places = places
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """The place that the variable is read from now."""
+        """Return the place that the variable is read from now."""
         return self.places.get(node.id, node) if isinstance(node.ctx, ast.Load) else node

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from omni_kit.targets.diffusers.porting.forward import LATENTS
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels
 from omni_kit.targets.diffusers.scheduling.choice import Stepping
-from omni_kit.targets.diffusers.scheduling.installed import FIRST, Installed
+from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST, Installed
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import Reference
 
@@ -98,6 +98,6 @@ def axes_of(reference: Reference, latents: str) -> list[str]:
 
 
 def stepping_along(found: Process) -> Stepping:
-    """The scheduler that goes where an object of the authors goes."""
+    """Return the scheduler that goes where an object of the authors goes."""
     whole = found.scheduler != FIRST
     return Stepping(Installed(found.scheduler, found.config, whole=whole, rises=found.rises), reason=found.reason)

@@ -38,7 +38,9 @@ _IN_GROUPS = """        parts = (tensor,)
 
 
 def conversion_of(name: str, rows: Sequence[Row], rules: Path | None = None) -> str:
-    """The function's text, formatted by these rules; it takes the model's config where it needs numbers of it."""
+    """Return the function's text, formatted by these rules; it takes the model's config where it needs numbers
+    of it.
+    """
     table = "\n".join(f'        r"{row.pattern}": ({_shown(row.names)},),' for row in rows)
     grouped = [row for row in rows if not row.in_turn]
     groups = "\n".join(f'        r"{row.pattern}": ({row.groups[0]}, {row.groups[1]}),' for row in grouped)

@@ -42,7 +42,7 @@ class Drawing:
 
 
 def find_drawing(path: Path) -> Drawing:
-    """The pipeline that a file defines, next to a transformer of an integration.
+    """Return the pipeline that a file defines, next to a transformer of an integration.
 
     Raises:
         BadInput: it defines none; what is missing.
@@ -88,7 +88,7 @@ class DrawingHandler:
         raise BadInput("a pipeline is scaffolded with its transformer", "pass the transformer's class")
 
     def candidate(self, path: Path) -> Candidate:
-        """The pipeline with the converted transformer, next to the authors' own loop.
+        """Return the pipeline with the converted transformer, next to the authors' own loop.
 
         Raises:
             BadInput: nothing to compare it with; why.

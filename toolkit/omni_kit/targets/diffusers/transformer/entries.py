@@ -48,7 +48,9 @@ def stand_in(name: str, backends: str) -> str:
 
 
 def entries(one: Entered) -> Iterator[Edit]:
-    """The edits: lazy imports in both of their forms at every level, stand-ins, the single-file loader, and pages."""
+    """Yield the edits: lazy imports in both of their forms at every level, stand-ins, the single-file loader, and
+    pages.
+    """
     yield from _imports(one)
     yield from _stand_ins(one)
     yield from _single_file(one)
@@ -59,7 +61,7 @@ def entries(one: Entered) -> Iterator[Edit]:
 
 
 def scheduler_entries(one: Entered, scheduler: str) -> Iterator[Edit]:
-    """The edits for a scheduler of its own: lazy imports, a stand-in, and its page."""
+    """Yield the edits for a scheduler of its own: lazy imports, a stand-in, and its page."""
     own, top = f"{PACKAGE}/schedulers/__init__.py", f"{PACKAGE}/__init__.py"
     yield KeyedEntry(own, _STRUCTURE, f"scheduling_{one.name}", scheduler)
     yield ImportEntry(own, f".scheduling_{one.name}", scheduler, made=True)
@@ -71,7 +73,9 @@ def scheduler_entries(one: Entered, scheduler: str) -> Iterator[Edit]:
 
 
 def found_by_name(one: Entered) -> Iterator[Edit]:
-    """The edits for the table of pipelines that draw from texts: by it the modular one of a repository is found."""
+    """Yield the edits for the table of pipelines that draw from texts: by it the modular one of a repository is
+    found.
+    """
     auto = f"{PACKAGE}/pipelines/auto_pipeline.py"
     yield ImportEntry(auto, f".{one.name}", one.pipeline, made=True)
     yield ItemEntry(auto, "AUTO_TEXT2IMAGE_PIPELINES_MAPPING", one.name, one.pipeline)

@@ -17,7 +17,9 @@ _SIDE = "omni_kit.targets.diffusers.runtime.side:ConvertedBuilder"
 
 
 def forbidden_to(reference: Reference) -> tuple[str, ...]:
-    """The packages that the authors' process must not import: diffusers, where they do not build on it themselves."""
+    """Return the packages that the authors' process must not import: diffusers, where they do not build on it
+    themselves.
+    """
     return () if LIBRARY in foreign(reference) else (LIBRARY,)
 
 
@@ -29,13 +31,13 @@ class TransformerHandler:
     variants = ("standard", "both")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """The model's file, rewritten from the authors' code, and all that diffusers has next to it."""
+        """Return the model's file, rewritten from the authors' code, and all that diffusers has next to it."""
         from omni_kit.targets.diffusers.transformer.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """The model with freshly converted weights, next to the authors' own class.
+        """Return the model with freshly converted weights, next to the authors' own class.
 
         Raises:
             BadInput: it does not say of which class it is.

@@ -32,7 +32,7 @@ class LoraMixin:
     scaled: bool
 
     def edits(self) -> Iterator[Edit]:
-        """Its definition, both forms of lazy imports, and the model among those whose adapters are scaled."""
+        """Yield its definition, both forms of lazy imports, and the model among those whose adapters are scaled."""
         loaders = f"{PACKAGE}/loaders/__init__.py"
         yield DefinitionEntry(f"{PACKAGE}/{_HOME}", self.name, self.text)
         yield KeyedEntry(loaders, "_import_structure", "lora_pipeline", self.name)
@@ -42,7 +42,7 @@ class LoraMixin:
 
 
 def lora_mixin(library: Library, prefix: str, model: str) -> LoraMixin | None:
-    """The mixin for a new transformer: one of the library's that is copied in all its parts, for another model.
+    """Return the mixin for a new transformer: one of the library's that is copied in all its parts, for another model.
 
     None if the library has none that does no more than the others do.
     """
@@ -66,7 +66,7 @@ def lora_mixin(library: Library, prefix: str, model: str) -> LoraMixin | None:
 
 
 def _copied(source: SourceFile, node: ast.ClassDef) -> str | None:
-    """The model for which all methods of a class are copied; None if one is its own."""
+    """Return the model for which all methods of a class are copied; None if one is its own."""
     model = None
     for one in node.body:
         if not isinstance(one, ast.FunctionDef):

@@ -13,13 +13,13 @@ from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
-from omni_kit.targets.diffusers.scheduling.cut import cut_of
+from omni_kit.targets.diffusers.scheduling.extracted_loop import cut_of
 from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, axes_of, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
-from omni_kit.upstream.repositories.processes.found import process_of
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
 
@@ -47,7 +47,7 @@ class Sigmas:
 
 
 def sigmas_of(schedule: Schedule) -> Sigmas | None:
-    """The schedule's function, copied; None if it is not told by itself, or needs more than torch and numpy."""
+    """Return the schedule's function, copied; None if it is not told by itself, or needs more than torch and numpy."""
     if schedule.made is None:
         return None
     closure = closure_of(schedule.made)
@@ -64,7 +64,9 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
 
 
 def copied_scheduler(made: Defined, name: str) -> str | None:
-    """The file of a scheduler that is the authors' own, by another name; None if it needs what cannot be copied."""
+    """Return the file of a scheduler that is the authors' own, by another name; None if it needs what cannot be
+    copied.
+    """
     closure = closure_of(made)
     try:
         parts = collect(closure, "", made.name)

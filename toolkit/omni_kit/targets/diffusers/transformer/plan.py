@@ -12,11 +12,11 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
 from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
-from omni_kit.targets.diffusers.modular.placed import Placed
+from omni_kit.targets.diffusers.modular.in_checkout import Placed
 from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_in_tree, blocks_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
-from omni_kit.targets.diffusers.scheduling.installed import FIRST
+from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
@@ -30,7 +30,7 @@ from omni_kit.targets.diffusers.transformer.pipeline import (
 )
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
-from omni_kit.upstream.diffusers.needs import importable
+from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL
 from omni_kit.upstream.repositories.reference import Reference
@@ -39,7 +39,7 @@ from omni_kit.upstream.subject import Subject
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
-    """The whole plan of one integration.
+    """Return the whole plan of one integration.
 
     Raises:
         BadInput: `into` is not a checkout of a known version, or one with a model of that name.
@@ -316,7 +316,7 @@ class _Planner:
             yield NewFile(f"tests/pipelines/{self.request.name}/__init__.py")
 
     def modular(self, texts: Mapping[str, str]) -> list[NewFile]:
-        """The blocks of the pipeline, made of its text."""
+        """Return the blocks of the pipeline, made of its text."""
         name, pipeline = self.request.name, f"{self.prefix}Pipeline"
         if self.blocks is not None:
             made = blocks_in_tree(self.library, self.request, pipeline, self.blocks.base, texts)

@@ -45,7 +45,7 @@ def answers_of(config: Any, sampling: Any, sized: bool) -> Iterator[tuple[str, s
 
 
 def _batch(sampling: Any) -> Any:
-    """A request as it is before its first step."""
+    """Return a request as it is before its first step."""
     from sglang.multimodal_gen.configs.sample.sampling_params import SamplingParams
     from sglang.multimodal_gen.runtime.pipelines_core.schedule_batch import Req
 

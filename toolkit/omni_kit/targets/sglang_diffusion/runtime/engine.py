@@ -54,7 +54,7 @@ class Opened:
 def open_pipeline(
     checkpoint: Path, package: Path | None, options: Mapping[str, Any] | None = None, rank: int = 0
 ) -> Opened:
-    """Loads a pipeline of diffusers with SGLang, in float32, on a CPU.
+    """Load a pipeline of diffusers with SGLang, in float32, on a CPU.
 
     Args:
         package: the plugin that serves it; None for SGLang's own pipeline.
@@ -85,7 +85,7 @@ def _encoders(checkpoint: Path) -> int:
 
 
 def prepare(package: Path | None) -> list[str]:
-    """Makes SGLang importable on a CPU, and the plugin known to it; returns the packages that have a stand-in."""
+    """Make SGLang importable on a CPU, and the plugin known to it; return the packages that have a stand-in."""
     stand_ins = register_stand_ins()
     os.environ.setdefault("SGLANG_DIFFUSION_PLATFORM_OVERRIDE", "cpu")
     if package is not None:
@@ -96,7 +96,7 @@ def prepare(package: Path | None) -> list[str]:
 
 
 def server_arguments(checkpoint: Path, options: Mapping[str, Any]) -> Any:
-    """The arguments of a server, of one process by default, made known to SGLang."""
+    """Return the arguments of a server, of one process by default, made known to SGLang."""
     from sglang.multimodal_gen.runtime.server_args import ServerArgs, set_global_server_args
 
     known = {"num_gpus": 1, "backend": "sglang", **options}
@@ -106,7 +106,7 @@ def server_arguments(checkpoint: Path, options: Mapping[str, Any]) -> Any:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens to."""
+    """Return a port of this machine that nobody listens to."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

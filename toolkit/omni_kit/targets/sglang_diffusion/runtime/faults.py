@@ -146,7 +146,7 @@ def _in_stage(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str
 
 
 def _further(answer: Any, other: Any) -> Any:
-    """An answer as far from the other as guidance takes it, before guidance does."""
+    """Return an answer as far from the other as guidance takes it, before guidance does."""
     if isinstance(answer, tuple):
         return tuple(map(_further, answer, other))
     return other + _GUIDED * (answer - other)
@@ -212,7 +212,7 @@ def _decoded_otherwise(right: Callable[..., Any], *, swap: bool) -> Callable[...
 
 
 def _rotations(denoiser: Any) -> list[tuple[dict[str, Any], str]]:
-    """Functions that rotate queries and keys: the names by which the code of the model finds them, and where."""
+    """Return functions that rotate queries and keys: the names by which the code of the model finds them, and where."""
     parts = list(denoiser.modules())
     codes = [type(part).forward for part in parts]
     codes += [type(part.processor).__call__ for part in parts if hasattr(part, "processor")]

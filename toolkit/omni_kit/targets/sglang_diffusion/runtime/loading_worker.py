@@ -31,7 +31,7 @@ class _Said(logging.Handler):
         self.errors: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one."""
+        """Keep one."""
         self.errors.append(record.getMessage())
 
 
@@ -96,7 +96,7 @@ def _reach(pipeline: Path, component: str) -> _Reached:
 
 
 def _served(pipeline: Path) -> str:
-    """The name under which SGLang serves a pipeline.
+    """Return the name under which SGLang serves a pipeline.
 
     Raises:
         _NotServed: it has none of that name, or cannot tell which of its configs is meant.
@@ -133,13 +133,13 @@ def _sent(key: str, tensor: torch.Tensor, mapping: Any, valid: set[str]) -> tupl
 
 
 def _filled(model: Any) -> dict[str, str]:
-    """Parameters that the model says it fills itself where no key does, with what."""
+    """Return parameters that the model says it fills itself where no key does, with what."""
     said = {name: getattr(one, "missing_param_init", None) for name, one in model.named_parameters()}
     return {name: how for name, how in said.items() if how in ("ones", "zeros")}
 
 
 def _refused(model: Any, state: dict[str, Any], writes: list[Any], tensors: dict[str, torch.Tensor]) -> Any:
-    """Parameters that cannot be made of what is written to them, with why."""
+    """Return parameters that cannot be made of what is written to them, with why."""
     parameters = dict(model.named_parameters())
     written: dict[str, dict[int, torch.Tensor]] = defaultdict(dict)
     for key, target, part, _ in writes:

@@ -66,7 +66,7 @@ class SGLangPipelineBuilder:
         return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """The whole pipeline; answers its denoiser.
+        """Return the whole pipeline; answers its denoiser.
 
         Raises:
             BadInput: SGLang fell back to a class that is not its own.
@@ -86,7 +86,7 @@ class SGLangPipelineBuilder:
         raise BadInput("pipelines are compared while serving: nothing is exported")
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """Every scenario, stage by stage."""
+        """Return every scenario, stage by stage."""
         found: Tensors = {}
         for scenario in scenarios_for(self._read, inputs):
             found |= self._called(model, scenario)
@@ -107,7 +107,7 @@ class SGLangPipelineBuilder:
         return [Mesh("one process", 1, {}, _SCENARIOS), *tokens, guidance]
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
-        """The pictures of each scenario, made by the processes of a mesh; there are no gradients."""
+        """Return the pictures of each scenario, made by the processes of a mesh; there are no gradients."""
         rank = distributed.get_rank() if distributed.is_initialized() else 0
         opened = open_pipeline(checkpoint, self._package, {"num_gpus": mesh.processes, **mesh.sizes}, rank)
         self._latest = self._opened[checkpoint] = opened
@@ -214,7 +214,7 @@ def _withheld(upstream: type, noted: Noted) -> str:
 
 
 def _argument(value: Any, asked: Mapping[str, Any]) -> str:
-    """The argument of upstream's forward that got a value; empty if none did."""
+    """Return the argument of upstream's forward that got a value; empty if none did."""
     return next((name for name, other in asked.items() if value is not None and _same(value, other)), "")
 
 
@@ -228,7 +228,7 @@ def _same(one: Any, other: Any) -> bool:
 
 @contextmanager
 def _counting(attended: Counter[str]) -> Iterator[None]:
-    """Counts the calls of SGLang's attention, by backend."""
+    """Count the calls of SGLang's attention, by backend."""
     from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention
 
     forward = LocalAttention.forward
@@ -252,7 +252,7 @@ def _denoises(opened: Opened) -> bool:
 
 
 def _own_stage(opened: Opened) -> Any:
-    """The pipeline's own stage around SGLang's loop; None if there is none."""
+    """Return the pipeline's own stage around SGLang's loop; None if there is none."""
     from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
 
     found = (one for one in opened.pipeline.stages if isinstance(one, DenoisingStage))

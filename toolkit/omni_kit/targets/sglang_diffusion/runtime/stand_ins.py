@@ -18,7 +18,7 @@ _declared: list[Any] = []  # torch forgets operators with the library that decla
 
 
 def register_stand_ins() -> list[str]:
-    """Puts stand-ins where packages are missing; returns the names of these packages."""
+    """Put stand-ins where packages are missing; return the names of these packages."""
     missing = [name for name in _PACKAGES if name not in sys.modules and importlib.util.find_spec(name) is None]
     for name in missing:
         for inner in ("", *_PACKAGES[name]):

@@ -102,7 +102,7 @@ class Conditions:
         return self.denoising.unit if self.denoising is not None else None
 
     def context(self, transformer: TransformerContext) -> ConditionContext:
-        """The context of the templates."""
+        """Return the context of the templates."""
         taken, denoising = arguments(self.model.cls, "forward"), self.denoising
         first, step = next(iter(taken)), next((name for name in taken if name in STEP_NAMES), "")
         scale = denoising.scale if denoising is not None else None
@@ -175,7 +175,7 @@ class Conditions:
 
 
 def _text(unit: Affine) -> str:
-    """A unit as an expression of `step`."""
+    """Return a unit as an expression of `step`."""
     factor = "step" if unit.scale == 1 else f"{unit.scale!r} * step"
     if abs(unit.scale) and unit.scale != 1 and (1 / abs(unit.scale)).is_integer():
         factor = f"{'-' if unit.scale < 0 else ''}step / {int(1 / abs(unit.scale))}"

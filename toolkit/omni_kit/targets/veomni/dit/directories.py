@@ -8,7 +8,7 @@ from omni_kit.upstream.diffusers.classes import is_diffusers_class
 
 
 def find_transformer(path: Path) -> ModelDir:
-    """The directory at `path`.
+    """Return the directory at `path`.
 
     Raises:
         BadInput: as `find_model_dir`; or it is of a diffusion model of which diffusers has no class.
@@ -21,5 +21,5 @@ def find_transformer(path: Path) -> ModelDir:
 
 
 def denoiser_class(found: ModelDir) -> str:
-    """The class of diffusers that a directory registers a model for; empty if it is a model of another kind."""
+    """Return the class of diffusers that a directory registers a model for; empty if it is a model of another kind."""
     return next((key for key in found.registered if is_diffusers_class(key)), "")

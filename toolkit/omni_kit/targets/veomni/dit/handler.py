@@ -19,13 +19,13 @@ class DitHandler:
     training_file = "train.yaml.jinja"
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """Two packages, the transformer and the model of its conditions, with configs, toy and test."""
+        """Return two packages, the transformer and the model of its conditions, with configs, toy and test."""
         from omni_kit.targets.veomni.dit.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """A wrapper's directory next to the class of diffusers that it registers a model for."""
+        """Return a wrapper's directory next to the class of diffusers that it registers a model for."""
         model = find_transformer(path)
         found = candidate(model, denoiser_class, builder=_SIDE, reference=DIFFUSERS, batch_builder=DENOISER)
         own = {Ability.scenarios, Ability.hooks, Ability.adapters, Ability.kernels}

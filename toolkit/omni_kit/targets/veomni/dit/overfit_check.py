@@ -74,7 +74,7 @@ class TrainingBatch:
         return sizes_of(self.pipeline)
 
     def media(self, sizes: Sequence[Size]) -> dict[str, Any]:
-        """A sample of each size, as the pipeline draws it: arguments of `get_condition`."""
+        """Return a sample of each size, as the pipeline draws it: arguments of `get_condition`."""
         shape = drawn_shape if self.own_size else asked_shape
         return {"outputs": None, **media(self.pipeline, [shape(self.pipeline, size) for size in sizes])}
 
@@ -89,7 +89,7 @@ class TrainingBatch:
         return next(name for name in self.arguments if name in STEP_NAMES)
 
     def noisy(self, ready: Mapping[str, Any]) -> torch.Tensor:
-        """The noisy latents of the first sample, without the conditions that are concatenated behind them."""
+        """Return the noisy latents of the first sample, without the conditions that are concatenated behind them."""
         return _front(_first(ready[self.arguments[0]]), _first(ready[_CLEAN]))
 
     @cached_property
@@ -99,7 +99,7 @@ class TrainingBatch:
 
 
 def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
-    """Asks a model of conditions for two samples of different sizes, as a trainer does."""
+    """Ask a model of conditions for two samples of different sizes, as a trainer does."""
     encoded: list[torch.Tensor] = []
     taught = TrainingBatch(pipeline, draws_own_size(pipeline), encoded, {}, [])
     given = taught.media(taught.sizes)
@@ -164,7 +164,7 @@ def _repeated(taught: TrainingBatch, condition: Any) -> Iterator[str]:
 
 
 def _drawn_at(taught: TrainingBatch, condition: Any, rank: int) -> torch.Tensor:
-    """The noisy latents of step 1 in a data-parallel process."""
+    """Return the noisy latents of step 1 in a data-parallel process."""
     from veomni.distributed.parallel_state import ParallelState
 
     with replaced(ParallelState, "dp_rank", property(lambda _: rank)):
@@ -219,14 +219,14 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors of an argument, in order."""
+    """Return the tensors of an argument, in order."""
     if isinstance(value, torch.Tensor):
         return [value]
     return [tensor for one in value for tensor in _tensors(one)] if isinstance(value, list | tuple) else []
 
 
 def chosen_distribution(condition: Any) -> str:
-    """The setting of a model of conditions that chooses how noise levels are distributed; empty without one."""
+    """Return the setting of a model of conditions that chooses how noise levels are distributed; empty without one."""
     values = condition.config.to_diff_dict()
     return next((name for name in values if any(word in name for word in _CHOICES)), "")
 
@@ -287,7 +287,7 @@ def _never_drawn(taught: TrainingBatch, condition: Any) -> str:
 
 
 def _named(size: Size) -> str:
-    """A size for reports: columns and rows, or samples."""
+    """Return a size for reports: columns and rows, or samples."""
     return "x".join(map(str, reversed(size))) if len(size) > 1 else f"{size[0]} samples"
 
 
@@ -310,7 +310,7 @@ def _schedule_of(pipeline: Any, size: Size, most: int = 1000) -> tuple[np.ndarra
 
 @torch.no_grad()
 def _passed(pipeline: Any, size: Size, steps: int, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The arguments of the first call of a pipeline's transformer, by name.
+    """Return the arguments of the first call of a pipeline's transformer, by name.
 
     Args:
         settings: other arguments of the pipeline's call; those that are None are left to it.
@@ -373,7 +373,7 @@ def _learned(
 
 
 def _weights(taught: TrainingBatch, ready: Mapping[str, Any]) -> tuple[float, float, float]:
-    """The time of a draw, and how much of its target noisy and clean latents are."""
+    """Return the time of a draw, and how much of its target noisy and clean latents are."""
     found = (taught.noisy(ready), _first(ready[_TARGET]), _first(ready[_CLEAN]))
     noisy, target, clean = (one.double().flatten() for one in found)
     given = torch.stack([noisy, clean], dim=1)

@@ -36,7 +36,7 @@ _ATTENTION = "attn_implementation"
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
-    """The whole plan of one integration.
+    """Return the whole plan of one integration.
 
     Raises:
         BadInput: the model is not a diffusion transformer that is trained by its latents, or `into` not a checkout
@@ -71,7 +71,7 @@ class _Planner:
         return self.request.style == "in-tree"
 
     def refuse_what_cannot_be_trained(self) -> None:
-        """Raises where forward takes no step: what it answers is no denoising."""
+        """Raise where forward takes no step: what it answers is no denoising."""
         if not arguments(self.model.cls, "forward"):
             raise Refusal(f"{self.model.class_name} does not define forward: nothing to wrap")
 
@@ -148,7 +148,9 @@ class _Planner:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context=shared)
 
     def _package(self, part: str, context: dict[str, object], more: list[str], wanted: bool) -> Iterator[NewFile]:
-        """One of the two packages: what registers it, its config, its model, and what the model needs next to it."""
+        """Yield one of the two packages: what registers it, its config, its model, and what the model needs
+        next to it.
+        """
         folder = f"{self.base}/{self.request.name}_{part}"
         ending = f"{self.request.name}_{part}.py"
         yield NewFile(f"{folder}/__init__.py", f"{part}/__init__.py.jinja", context=context)
@@ -278,7 +280,7 @@ class _Planner:
 
 
 def _last(name: str) -> str:
-    """The last name of a module, with the one before a number."""
+    """Return the last name of a module, with the one before a number."""
     parts = name.split(".")
     return ".".join(parts[-2:]) if parts[-1].isdecimal() else parts[-1]
 

@@ -88,11 +88,11 @@ class DitRuns:
         return made
 
     def _own(self, ending: str) -> Path:
-        """A training file as it is."""
+        """Return a training file as it is."""
         return Path(f"{self.training_files}{ending}")
 
     def _file(self, name: str) -> Path:
-        """A training file with the one setting that the command line cannot give: encoders in float32."""
+        """Return a training file with the one setting that the command line cannot give: encoders in float32."""
         values = read_mapping(self._own(name))
         values["model"].setdefault("condition_model_cfg", {})["torch_dtype_of_encoders"] = "float32"
         made = self.where / "files" / self._own(name).name

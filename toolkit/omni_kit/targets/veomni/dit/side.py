@@ -14,7 +14,7 @@ from omni_kit.errors import MissingRequirement, in_short
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import read_pipeline
 from omni_kit.targets.sides import KernelCall, KernelChoice, Mesh, TrainingRun
-from omni_kit.targets.veomni.dit.attending import attention_faults, select_attention
+from omni_kit.targets.veomni.dit.attention_kernels import attention_faults, select_attention
 from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
     IN_FULL,
@@ -71,7 +71,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         model.save_pretrained(str(out), max_shard_size=max(1, size // _SHARDS))
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
-        """All samples in one call, as lists, with their targets; the losses are added up as DiTTrainer does."""
+        """Return all samples in one call, as lists, with their targets; the losses are added up as DiTTrainer does."""
         samples = samples_of(_cast(inputs, model))
         taken = inspect.signature(type(model).forward).parameters
         left = [name for name in _lists(samples) if name not in taken and name != _LATENTS]
@@ -92,8 +92,8 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
-        """The kernel of attention; then the model of conditions, on a small pipeline, and the wrapper on what that
-        passes on.
+        """Return the kernel of attention; then the model of conditions, on a small pipeline, and the wrapper on what
+        that passes on.
 
         Raises:
             MissingRequirement: there is no such pipeline.
@@ -155,7 +155,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return super().kernel_calls(model, setting, inputs)
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
-        """All samples in one call, as lists."""
+        """Return all samples in one call, as lists."""
         return _taken(model, samples_of(_cast(inputs, model)))
 
     def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
@@ -215,7 +215,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return in_low_precision(found) if by_flash and not isinstance(found, str) else found
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
-        """A step on each batch by the wrapper's own loss; see `Distributed.train`."""
+        """Return a step on each batch by the wrapper's own loss; see `Distributed.train`."""
         begin(mesh, self._device)
         alone = mesh.processes == 1
         weights, device = (checkpoint, self._device) if alone else (None, "meta")
@@ -227,7 +227,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
 
 
 def _pipeline(built: Any) -> Pipeline | None:
-    """The pipeline that the module of the conditions imports; else the plainest around the wrapped class."""
+    """Return the pipeline that the module of the conditions imports; else the plainest around the wrapped class."""
     from diffusers import DiffusionPipeline
     from veomni.models.loader import MODELING_REGISTRY
 
@@ -265,7 +265,7 @@ def _cast(inputs: Tensors, model: nn.Module) -> Tensors:
 
 
 def _taken(model: nn.Module, samples: Sequence[Tensors]) -> dict[str, Any]:
-    """The arguments that the wrapper's forward names."""
+    """Return the arguments that the wrapper's forward names."""
     taken = inspect.signature(type(model).forward).parameters
     return {name: values for name, values in _lists(samples).items() if name in taken}
 

@@ -49,7 +49,7 @@ class ConditionsNotTested(Exception):
 
 
 def toy(pipeline_class: str, root: Path) -> Any:
-    """A small pipeline of a class, saved below `root`.
+    """Return a small pipeline of a class, saved below `root`.
 
     Raises:
         ConditionsNotTested: none can be made.
@@ -140,7 +140,9 @@ def drawn_shape(pipeline: Any, size: Size) -> Shape:
 
 
 def _encoded_shape(pipeline: Any, shape: Shape) -> torch.Size:
-    """The shape of what a pipeline's autoencoder makes of a medium, frame by frame where it knows pictures alone."""
+    """Return the shape of what a pipeline's autoencoder makes of a medium, frame by frame where it knows pictures
+    alone.
+    """
     if _seconds(pipeline):
         pixels = torch.zeros(1, pipeline.vae.config.audio_channels, *shape)
     else:
@@ -154,7 +156,9 @@ def _encoded_shape(pipeline: Any, shape: Shape) -> torch.Size:
 
 
 def _levels_wanted(pipeline: Any) -> dict[str, Any]:
-    """The arguments of an autoencoder that makes latents as small as the pipeline says; none if it does not say."""
+    """Return the arguments of an autoencoder that makes latents as small as the pipeline says; none if it does
+    not say.
+    """
     config, scale = pipeline.vae.config, getattr(pipeline, "vae_scale_factor", None)
     channels = config.get("block_out_channels")
     if not isinstance(scale, int) or scale & (scale - 1):
@@ -235,7 +239,7 @@ def call_arguments(pipeline: Any, size: Size, steps: int, settings: Mapping[str,
 
 
 def _seconds(pipeline: Any) -> str:
-    """The argument for the length of a sound; empty for pipelines of pictures and films."""
+    """Return the argument for the length of a sound; empty for pipelines of pictures and films."""
     return seconds_of(read_pipeline(type(pipeline).__name__))
 
 
@@ -291,7 +295,7 @@ def data_options(pipeline: Any, size: Size) -> Mapping[str, object]:
 
 
 def _sound(samples: int, rate: int) -> bytes:
-    """A tone that fades out, as a file of 16 bits."""
+    """Return a tone that fades out, as a file of 16 bits."""
     time = np.linspace(0, 1, samples)
     values = np.sin(40 * time) * np.exp(-2 * time) * 2**14
     file = io.BytesIO()
@@ -311,7 +315,7 @@ def _frames(shape: Shape) -> np.ndarray:
 
 
 def _sources(pipeline: Any, shape: Shape, count: int) -> list[Image.Image]:
-    """The pictures that a pipeline starts from: of a film the first frame, of a picture others of that size."""
+    """Return the pictures that a pipeline starts from: of a film the first frame, of a picture others of that size."""
     first = _frames(shape)
     return [_still(first if films(pipeline) else np.roll(first, place + 1, axis=0)) for place in range(count)]
 

@@ -15,7 +15,7 @@ _NO_CLIPPING = 1e30
 
 
 def processors_of(model: Any) -> list[Any]:
-    """Every attention processor of a model: not all classes of diffusers have `attn_processors`."""
+    """Return every attention processor of a model: not all classes of diffusers have `attn_processors`."""
     found = (getattr(part, "processor", None) for part in model.modules())
     return [one for one in found if one is not None]
 

@@ -78,7 +78,7 @@ class TransformerContext:
 
 
 def transformer_context(model: ComponentModel, request: Request) -> TransformerContext:
-    """The context of one transformer."""
+    """Return the context of one transformer."""
     taken = arguments(model.cls, "forward")
     dispatched = DISPATCH in attention_kernels(model)
     plan = not why_not_shared(model)
@@ -130,7 +130,7 @@ def why_not_shared(model: ComponentModel) -> str:
 
 
 def _lengths_told(model: ComponentModel) -> Iterator[str]:
-    """Arguments of blocks that are plain numbers, and that forward passes on."""
+    """Yield arguments of blocks that are plain numbers, and that forward passes on."""
     forward = model.cls.method("forward")
     handed = set(_handed(forward[1])) if forward is not None else set()
     for name in block_classes(model.cls)[0]:
@@ -140,7 +140,7 @@ def _lengths_told(model: ComponentModel) -> Iterator[str]:
 
 
 def _handed(function: ast.FunctionDef) -> Iterator[str]:
-    """The names that a function passes to what it calls, by keyword or as they are."""
+    """Yield the names that a function passes to what it calls, by keyword or as they are."""
     for call in ast.walk(function):
         if isinstance(call, ast.Call):
             yield from (one.arg for one in call.keywords if one.arg is not None)
@@ -148,7 +148,7 @@ def _handed(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def _left_whole(model: ComponentModel) -> Iterator[str]:
-    """Modules of the same class as one whose answer the plan cuts, of which it says nothing."""
+    """Yield modules of the same class as one whose answer the plan cuts, of which it says nothing."""
     found = model.cls.assigned(_PLAN)
     named = _keys(found[1]) if found is not None and isinstance(found[1], ast.Dict) else []
     parts = parts_of(model.cls)
@@ -172,7 +172,9 @@ def _plain(annotation: str) -> bool:
 
 
 def _streams(model: ComponentModel) -> tuple[str, ...] | None:
-    """The streams that the plan cuts at one place and attention joins; None if their order cannot be determined."""
+    """Return the streams that the plan cuts at one place and attention joins; None if their order cannot be
+    determined.
+    """
     found = model.cls.assigned(_PLAN)
     entries = found[1].values if found is not None and isinstance(found[1], ast.Dict) else []
     cut = [_keys(entry) for entry in entries if isinstance(entry, ast.Dict)]

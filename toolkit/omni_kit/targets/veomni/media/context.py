@@ -46,7 +46,7 @@ class MediaContext:
 
 
 def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
-    """The context of one integration."""
+    """Return the context of one integration."""
     joined: Mapping[str, int] = {
         name: int(batched(one)) for one in merging.features for name in one.inputs if not name.startswith("vision_")
     }
@@ -68,13 +68,13 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
 
 
 def _towers(model: UpstreamModel, merging: Merging) -> Iterator[str]:
-    """The modules that the methods for features call, themselves or by other methods of their class."""
+    """Yield the modules that the methods for features call, themselves or by other methods of their class."""
     for one in merging.features:
         yield from _modules_called(model, merging.owner, f"get_{one.kind}_features", frozenset())
 
 
 def _modules_called(model: UpstreamModel, owner: str, name: str, before: frozenset[str]) -> Iterator[str]:
-    """The modules of a class that its method calls, in the order of the source."""
+    """Yield the modules of a class that its method calls, in the order of the source."""
     source = model.source
     method, init = source.method(owner, name), source.method(owner, "__init__")
     calls = [node for node in ast.walk(method) if isinstance(node, ast.Call)] if method is not None else []

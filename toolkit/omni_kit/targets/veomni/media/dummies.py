@@ -53,7 +53,7 @@ def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
 
 
 def required_inputs(getter: ast.FunctionDef | None, one: Features) -> set[str]:
-    """The inputs that a call passes to parameters of its method that have no default."""
+    """Return the inputs that a call passes to parameters of its method that have no default."""
     if getter is None:
         return set()
     parameters = getter.args.args[1:]
@@ -65,7 +65,7 @@ def required_inputs(getter: ast.FunctionDef | None, one: Features) -> set[str]:
 
 
 def without_dummies(model: UpstreamModel, merging: Merging) -> list[str]:
-    """The kinds of media of which no smallest input is known."""
+    """Return the kinds of media of which no smallest input is known."""
     known = {one.kind for one in dummies_of(model, merging)}
     return [one.kind for one in merging.features if one.kind not in known]
 
@@ -134,7 +134,7 @@ def _selects(model: UpstreamModel, pixels: str) -> bool:
 
 
 def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
-    """The smallest spectrogram that an audio tower accepts.
+    """Yield the smallest spectrogram that an audio tower accepts.
 
     One window for a tower with a window size (`n_window`). For a tower that downsamples frames and bins twice and has
     as many bins as channels, the four frames of one feature. For others the one length that they take, or frames enough

@@ -74,7 +74,7 @@ class _Flow:
 
 
 def _places(target: ast.expr) -> Iterator[str]:
-    """The places that an assignment fills."""
+    """Yield the places that an assignment fills."""
     if isinstance(target, ast.Tuple | ast.List):
         for one in target.elts:
             yield from _places(one)

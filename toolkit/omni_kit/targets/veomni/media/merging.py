@@ -159,7 +159,7 @@ def text_part(model: UpstreamModel) -> UpstreamModel | None:
 
 
 def refuse_attention_of_its_own(model: UpstreamModel) -> None:
-    """Raises for a tower whose layers choose their attention from a table of their own, without VeOmni's name.
+    """Raise for a tower whose layers choose their attention from a table of their own, without VeOmni's name.
 
     Raises:
         Refusal: there is such a table; with the line that reads it.
@@ -183,7 +183,7 @@ def mask_dropped(model: UpstreamModel) -> Obstacle | None:
 
 
 def _tower_sources(model: UpstreamModel) -> Iterator[SourceFile]:
-    """The files of the towers that other types of model define."""
+    """Yield the files of the towers that other types of model define."""
     for name in model.config.cls.sub_configs:
         view = model.built_config.get(name) if model.built_config.has(name) else None
         if isinstance(view, ConfigView) and view.config.cls is not text_config(model).cls:
@@ -194,7 +194,7 @@ def _tower_sources(model: UpstreamModel) -> Iterator[SourceFile]:
 
 
 def refuse_encoder_decoder(model: UpstreamModel) -> None:
-    """Raises for a model whose text is made by a decoder of what an encoder has read.
+    """Raise for a model whose text is made by a decoder of what an encoder has read.
 
     Raises:
         Refusal: it is one; with the line that says so.
@@ -213,7 +213,7 @@ def refuse_encoder_decoder(model: UpstreamModel) -> None:
 
 
 def _first_alone(call: ast.Call) -> ast.Subscript | None:
-    """The pixels that a call makes features of, where it takes their first row alone."""
+    """Return the pixels that a call makes features of, where it takes their first row alone."""
     first = call.args[0] if call.args else None
     return first if isinstance(first, ast.Subscript) and ast.unparse(first.slice) == ":1" else None
 
@@ -230,7 +230,7 @@ def _kind(call: ast.Call) -> str:
 
 
 def _not_handed_on(model: UpstreamModel, owner: str) -> ast.Call | None:
-    """The call of the merging module by the head, where it leaves out the head's further arguments."""
+    """Return the call of the merging module by the head, where it leaves out the head's further arguments."""
     if owner == model.class_name:
         return None
     head = model.source.method(model.class_name, "forward")
@@ -257,7 +257,9 @@ def _apart(found: Sequence[Features]) -> tuple[Features, ...]:
 
 
 def _placed(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
-    """The variable of features, and the first statement that counts them, asks for their places or scatters them."""
+    """Return the variable of features, and the first statement that counts them, asks for their places or scatters
+    them.
+    """
     name, placed = _scattered(source, owner, following)
     until = (statement for statement, _ in following if placed is not None and statement.lineno < placed.lineno)
     return name, next((statement for statement in until if _counts(statement, name)), placed)
@@ -271,7 +273,7 @@ def _counts(statement: ast.stmt, name: str) -> bool:
 
 
 def _scattered(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
-    """The variable of features, and the first statement that asks for their places or scatters them."""
+    """Return the variable of features, and the first statement that asks for their places or scatters them."""
     for statement, held in following:
         for node in ast.walk(statement):
             if not isinstance(node, ast.Call):
@@ -311,7 +313,7 @@ def _by_blocks(method: ast.FunctionDef | None) -> bool:
 
 
 def _own_calls(statement: ast.stmt) -> Iterator[str]:
-    """The names of the methods of its own class that a statement calls."""
+    """Yield the names of the methods of its own class that a statement calls."""
     for node in ast.walk(statement):
         path, _, called = (dotted(node.func) or "").rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
         if path == "self":

@@ -16,7 +16,7 @@ IMPORTED = ("collate_infos", "collate_metadata", "from_pipeline", "positions_of"
 
 
 def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> Iterator[Patch]:
-    """The method that merges, and what VeOmni asks a model with media for.
+    """Yield the method that merges, and what VeOmni asks a model with media for.
 
     Args:
         merged: another patch has the edits of the method that merges.
@@ -101,7 +101,7 @@ def _merging_patch(model: UpstreamModel, merging: Merging) -> Patch:
 
 
 def merging_edits(model: UpstreamModel, merging: Merging) -> list[Edit]:
-    """The edits of the method that merges."""
+    """Return the edits of the method that merges."""
     source, forward = model.source, merging.forward
     assert forward.args.kwarg is not None
     rest = forward.args.kwarg.arg

@@ -19,7 +19,7 @@ _MARKS = {"image_mask": "IMAGE_INPUT_INDEX", "video_mask": "VIDEO_INPUT_INDEX", 
 
 
 def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
-    """The arguments of forward: a padded batch of text as it is, a single sample as the pipeline makes it.
+    """Return the arguments of forward: a padded batch of text as it is, a single sample as the pipeline makes it.
 
     Args:
         inputs: what upstream is fed, labels included.
@@ -44,12 +44,14 @@ def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
 
 
 def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
-    """The arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
+    """Return the arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
     return placed(collated(model, divided(inputs)), inputs["input_ids"].device)
 
 
 def repacked(model: Any, inputs: Tensors) -> list[dict[str, Any]]:
-    """The arguments of forward as `packed` makes them, then of the same tokens in other numbers of samples; of text."""
+    """Return the arguments of forward as `packed` makes them, then of the same tokens in other numbers of samples; of
+    text.
+    """
     row = {name: tensor.reshape(1, -1) for name, tensor in inputs.items()}
     size = row["input_ids"].shape[1]
     found = [packed(model, inputs)]
@@ -61,13 +63,13 @@ def repacked(model: Any, inputs: Tensors) -> list[dict[str, Any]]:
 
 
 def divided(inputs: Tensors) -> list[Tensors]:
-    """The samples of a batch, each in the form that upstream takes; a single row may have that form already."""
+    """Return the samples of a batch, each in the form that upstream takes; a single row may have that form already."""
     grouped = any(name.startswith("batched.") for name in inputs)
     return samples_of(inputs) if len(inputs["input_ids"]) > 1 or grouped else [inputs]
 
 
 def collated(model: Any, samples: Sequence[Tensors]) -> dict[str, Any]:
-    """A batch by the collator of VeOmni's trainers, of samples as upstream takes them.
+    """Return a batch by the collator of VeOmni's trainers, of samples as upstream takes them.
 
     Pictures that differ in size are padded alike, because the collator joins them in one tensor.
     """
@@ -81,7 +83,7 @@ def collated(model: Any, samples: Sequence[Tensors]) -> dict[str, Any]:
 
 
 def placed(batch: Mapping[str, Any], device: torch.device | str) -> dict[str, Any]:
-    """A batch of the collator on a device, with what it has made for the towers."""
+    """Return a batch of the collator on a device, with what it has made for the towers."""
 
     def place(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -92,7 +94,7 @@ def placed(batch: Mapping[str, Any], device: torch.device | str) -> dict[str, An
 
 
 def collator(model: Any) -> Any:
-    """The collator of VeOmni's trainers, with what the model adds to it."""
+    """Return the collator of VeOmni's trainers, with what the model adds to it."""
     from veomni.data.data_collator import MainCollator
 
     infos: dict[str, Any] = getattr(model, "get_extra_collate_infos", dict)()
@@ -101,7 +103,7 @@ def collator(model: Any) -> Any:
 
 
 def sample_of(model: Any, inputs: Tensors) -> Tensors:
-    """A single sample in the form that the pipeline passes to VeOmni's collator: without the batch axis.
+    """Return a single sample in the form that the pipeline passes to VeOmni's collator: without the batch axis.
 
     Args:
         inputs: what upstream is fed, one row without padding, labels included.
@@ -131,7 +133,9 @@ def _media(inputs: Tensors, config: Any) -> Tensors:
 
 
 def _with_silence(inputs: Tensors) -> list[int]:
-    """The length of each sound in the order of the text, where a film without sound counts as one of length 0."""
+    """Return the length of each sound in the order of the text, where a film without sound counts as one of
+    length 0.
+    """
     films = len(inputs.get("video_grid_thw", ()))
     found: list[int] = []
     if "feature_attention_mask" not in inputs:

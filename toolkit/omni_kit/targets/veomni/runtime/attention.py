@@ -19,7 +19,7 @@ SHARED = "veomni_flash_attention_2_with_sp"
 
 
 def use_packed_attention(model: nn.Module) -> str:
-    """Sends the model's attention through VeOmni's flash attention function, with the torch version as its kernel.
+    """Send the model's attention through VeOmni's flash attention function, with the torch version as its kernel.
 
     Chosen after the model is built, because building with it selected requires the flash attention package.
 
@@ -64,7 +64,7 @@ def window_in_dispute(model: nn.Module) -> str:
 
 
 def _configs(model: nn.Module) -> list[Any]:
-    """Every config that a part of it has, once."""
+    """Return every config that a part of it has, once."""
     found = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
     return list(found.values())
 

@@ -14,7 +14,7 @@ _HEADS = ("MODEL_FOR_", "_MAPPING_NAMES")  # how transformers calls its tables o
 
 
 def registered(model: nn.Module) -> dict[str, Register]:
-    """The functions that the package of a model has registered, by model_type."""
+    """Return the functions that the package of a model has registered, by model_type."""
     from veomni.models.loader import MODELING_REGISTRY
 
     place = type(model).__module__
@@ -25,7 +25,9 @@ def registered(model: nn.Module) -> dict[str, Register]:
 
 
 def branches_of(functions: Mapping[str, Register]) -> list[str]:
-    """The constants of VeOmni that say which device is there, of those that the functions know and that are false."""
+    """Return the constants of VeOmni that say which device is there, of those that the functions know and that are
+    false.
+    """
     from veomni.utils import device
 
     constants = [name for name, value in vars(device).items() if name.isupper() and value is False]
@@ -46,7 +48,7 @@ def assumed(functions: Mapping[str, Register], constant: str) -> Iterator[None]:
 
 
 def lacking(functions: Mapping[str, Register], constant: str, architecture: str | None) -> str:
-    """The package that this machine would need for a branch; empty if it needs none."""
+    """Return the package that this machine would need for a branch; empty if it needs none."""
     try:
         with assumed(functions, constant):
             for one in functions.values():
@@ -76,7 +78,7 @@ def registry_faults(model: Any) -> tuple[list[str], list[str]]:
 
 
 def known_tasks(model: Any) -> list[str]:
-    """The classes of transformers that do a task with the type of a model, and that its package registers."""
+    """Return the classes of transformers that do a task with the type of a model, and that its package registers."""
     found = [(name, one) for key, one in registered(model).items() for name in _classes(key)]
     return list(dict.fromkeys(name for name, one in found if getattr(_outcome(one, name), "__name__", "") == name))
 
@@ -145,7 +147,7 @@ def _hooks(given: type) -> set[str]:
 
 
 def _classes(key: str) -> Sequence[str]:
-    """The classes of transformers that do a task with a model_type."""
+    """Return the classes of transformers that do a task with a model_type."""
     from transformers.models.auto import modeling_auto
 
     start, end = _HEADS

@@ -49,7 +49,7 @@ def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
 
 
 def _prediction_keys(model: Any, checkpoint: Path) -> Mapping[str, list[int]]:
-    """Keys of a layer after the last, as checkpoints name those that predict; none if nothing announces them."""
+    """Return keys of a layer after the last, as checkpoints name those that predict; none if nothing announces them."""
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     announced = any(
         _PREDICTION.search(name) and isinstance(value, int) and value for name, value in vars(config).items()
@@ -85,7 +85,7 @@ def stored_tensors(checkpoint: Path) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _held(made: Any) -> list[torch.Tensor]:
-    """The tensors that an object holds, in whatever it keeps them."""
+    """Return the tensors that an object holds, in whatever it keeps them."""
     found: dict[int, torch.Tensor] = {}
     seen: set[int] = set()
     waiting: list[Any] = [vars(made)] if hasattr(made, "__dict__") else []

@@ -1,6 +1,6 @@
 """VeOmni as every process of a candidate imports it: after the names that it lacks were put back."""
 
-from omni_kit.targets.restoring import restore_names, said
+from omni_kit.targets.removed_names import restore_names, said
 
 RESTORED = said(restore_names("veomni"))
 """Names that were put back, in one line."""

@@ -19,7 +19,7 @@ _PACKAGE = "veomni.ops.kernels.moe._kernels.kernel"
 
 
 def select_grouped_experts() -> dict[str, str]:
-    """Registers VeOmni's grouped experts as a kernel for any device; returns the field that selects it.
+    """Register VeOmni's grouped experts as a kernel for any device; return the field that selects it.
 
     Has to run before VeOmni imports its own kernels.
     """
@@ -51,7 +51,7 @@ def use_grouped_experts(model: nn.Module) -> list[str]:
 
 
 def _in_any_dtype(*args: Any, **kwargs: Any) -> torch.Tensor:
-    """VeOmni's `fused_moe_forward` without its check for 16 bits."""
+    """Return VeOmni's `fused_moe_forward` without its check for 16 bits."""
     from veomni.ops.kernels import moe
 
     return cast(torch.Tensor, moe._fused_moe_forward(*args, **kwargs))
@@ -83,7 +83,9 @@ def group_gemm_same_nk(
     transpose_b: bool = False,
     **_: Any,
 ) -> torch.Tensor:
-    """Rows of `a` times their expert's matrix: [rows, K] and [experts, K, N], or [experts, N, K], give [rows, N]."""
+    """Return rows of `a` times their expert's matrix: [rows, K] and [experts, K, N], or [experts, N, K], give [rows,
+    N].
+    """
     matrices = b.mT if transpose_b else b
     spans = _spans(cumsum_M, len(b))
     return torch.cat([a[start:end] @ matrix for (start, end), matrix in zip(spans, matrices, strict=True)])
@@ -98,13 +100,13 @@ def group_gemm_same_mn(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> None:
-    """Fills `c` [experts, M, N] with each expert's rows of `a` [rows, M], transposed, times those of `b` [rows, N]."""
+    """Fill `c` [experts, M, N] with each expert's rows of `a` [rows, M], transposed, times those of `b` [rows, N]."""
     for index, (start, end) in enumerate(_spans(cumsum_K, len(c))):
         c[index] = a[start:end].mT @ b[start:end]
 
 
 def _spans(ends: torch.Tensor, experts: int) -> list[tuple[int, int]]:
-    """The rows of each expert, from where each one's end."""
+    """Return the rows of each expert, from where each one's end."""
     if len(ends) != experts:
         raise ValueError(f"tokens are grouped for {len(ends)} experts, and there are weights of {experts}")
     return list(pairwise([0, *ends.tolist()]))
@@ -116,13 +118,13 @@ def expert_histogram(indices: torch.Tensor, num_bins: int) -> torch.Tensor:
 
 
 def moe_scatter(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Each token copied to its rows: [tokens, width] and [tokens, k] give [tokens * k, width]."""
+    """Return each token copied to its rows: [tokens, width] and [tokens, k] give [tokens * k, width]."""
     out = x.new_empty(index.numel(), x.shape[-1])
     out[index.flatten().long()] = x.repeat_interleave(index.shape[-1], dim=0)
     return out
 
 
 def moe_gather(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """The rows of each token added up: [rows, width] and [tokens, k] give [tokens, width]."""
+    """Return the rows of each token added up: [rows, width] and [tokens, k] give [tokens, width]."""
     rows: torch.Tensor = x[index.flatten().long()].reshape(*index.shape, x.shape[-1])
     return rows.sum(dim=1)

@@ -27,7 +27,7 @@ Fault = tuple[str, str]
 
 
 def faults_of(model: Any, checkpoint: Path) -> tuple[list[str], list[Fault]]:
-    """The hooks that were called, and of each that is wrong its name and what is wrong.
+    """Return the hooks that were called, and of each that is wrong its name and what is wrong.
 
     Args:
         model: built by VeOmni, on the meta device.
@@ -222,7 +222,7 @@ def _exchanged(model: Any, experts: Sequence[str]) -> Iterator[str]:
 
 
 def _matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that a pattern of VeOmni's matches."""
+    """Return the names that a pattern of VeOmni's matches."""
     return [name for name in names if any(fnmatch(name, one) or name.endswith(f".{one}") for one in patterns)]
 
 

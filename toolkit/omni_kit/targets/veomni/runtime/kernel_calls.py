@@ -57,7 +57,9 @@ class _Caught:
 
 
 def kept(value: Any) -> Any:
-    """The value with its tensors as they are now, since a kernel may write over them; and what requires a gradient."""
+    """Return the value with its tensors as they are now, since a kernel may write over them; and what requires a
+    gradient.
+    """
     if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):

@@ -72,7 +72,7 @@ def brought(name: str) -> ModuleType:
 
 
 def setting_of(operation: str) -> str:
-    """The field of VeOmni's settings that chooses the kernel of an operation."""
+    """Return the field of VeOmni's settings that chooses the kernel of an operation."""
     return f"moe{_SUFFIX}" if operation == EXPERTS else f"{operation}{_SUFFIX}"
 
 
@@ -127,7 +127,7 @@ def _capability(hardware: Any) -> str:
 
 
 def _attentions() -> list[Bindable]:
-    """The ways of computing attention that the settings name."""
+    """Return the ways of computing attention that the settings name."""
     from veomni.arguments.arguments_types import OpsImplementationConfig
 
     named = get_type_hints(OpsImplementationConfig)[ATTENTION_SETTING]
@@ -158,7 +158,7 @@ def _attention_missing(name: str) -> str:
 
 
 def built_in(module: ModuleType) -> set[str]:
-    """The settings whose slots are asked while a model is built: another kernel there needs another model."""
+    """Return the settings whose slots are asked while a model is built: another kernel there needs another model."""
     tree = ast.parse(inspect.getsource(module))
     builders = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     asked = {part.id for node in builders for part in ast.walk(node) if isinstance(part, ast.Name)}
@@ -178,7 +178,7 @@ def bind(model: nn.Module, settings: Any) -> None:
 
 
 def slots_of(module: ModuleType) -> dict[str, Any]:
-    """The slots that a module declares, or imports, by name."""
+    """Return the slots that a module declares, or imports, by name."""
     from veomni.ops.dispatch import OpSlot
 
     return {name: value for name, value in vars(module).items() if isinstance(value, OpSlot)}

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.counting import counted
 from omni_kit.errors import in_short
+from omni_kit.plurals import counted
 
 _RANK, _ALPHA = 4, 8
 # What the fused experts of every model are called in a training configuration.
@@ -104,7 +104,9 @@ class Adapters:
         return self.load().eval()
 
     def _fresh(self) -> Any:
-        """A new model with the weights of the first: what a loader leaves to chance is another level's finding."""
+        """Return a new model with the weights of the first: what a loader leaves to chance is another level's
+        finding.
+        """
         model = self.load().eval()
         model.load_state_dict(self._first.state_dict())
         return model
@@ -136,7 +138,7 @@ class Adapters:
         return wrong, len(trained)
 
     def _stepped(self, wrapped: Any, trained: Mapping[str, nn.Parameter], unused: Sequence[str]) -> Iterator[str]:
-        """A step on adapters that are no longer zero moves all of them, and nothing else.
+        """Yield a step on adapters that are no longer zero moves all of them, and nothing else.
 
         Args:
             unused: linear layers that the loss does not depend on without adapters either.
@@ -173,7 +175,7 @@ class Adapters:
 
 
 def _few(model: nn.Module, stacks: list[str]) -> list[tuple[str, ...]]:
-    """Each projection alone, and each two that one module holds."""
+    """Return each projection alone, and each two that one module holds."""
     heads = {id(model.get_output_embeddings())} if hasattr(model, "get_output_embeddings") else set()  # type: ignore[operator]
     together: set[tuple[str, ...]] = {_EXPERT_TARGETS} if stacks else set()
     for module in model.modules():
@@ -187,19 +189,19 @@ def _few(model: nn.Module, stacks: list[str]) -> list[tuple[str, ...]]:
 
 
 def _adapted(name: str) -> str:
-    """The layer that an adapter's parameter belongs to."""
+    """Return the layer that an adapter's parameter belongs to."""
     parts = name.split(".")
     return ".".join(parts[: next(i for i, part in enumerate(parts) if part in _ROLES)])
 
 
 def _stacks(model: nn.Module) -> list[str]:
-    """The modules that hold experts as stacked parameters."""
+    """Return the modules that hold experts as stacked parameters."""
     named = model.named_parameters()
     return sorted({name.rpartition(".")[0] for name, p in named if p.dim() == 3 and ".experts." in name})
 
 
 def _targets(model: Any, stacked: bool) -> list[str]:
-    """The last names of all linear layers but the head, and those of fused experts."""
+    """Return the last names of all linear layers but the head, and those of fused experts."""
     heads = {id(model.get_output_embeddings())} if hasattr(model, "get_output_embeddings") else set()
     linear = (name for name, one in model.named_modules() if isinstance(one, nn.Linear) and id(one) not in heads)
     found = {_last(name) for name in linear}
@@ -208,13 +210,13 @@ def _targets(model: Any, stacked: bool) -> list[str]:
 
 
 def _last(name: str) -> str:
-    """The last name of a module that is not a number, with the numbers behind it."""
+    """Return the last name of a module that is not a number, with the numbers behind it."""
     first, _, last = name.rpartition(".")
     return f"{_last(first)}.{last}" if first and last.isdecimal() else last
 
 
 def _without_gradient(model: nn.Module, loss: torch.Tensor) -> list[str]:
-    """The linear layers that a loss does not depend on, as those of a stream that the last block leaves."""
+    """Return the linear layers that a loss does not depend on, as those of a stream that the last block leaves."""
     torch.autograd.backward(loss)
     linear = {name: one.weight for name, one in model.named_modules() if isinstance(one, nn.Linear)}
     left = [name for name, weight in linear.items() if weight.grad is None or not weight.grad.count_nonzero()]
@@ -223,7 +225,9 @@ def _without_gradient(model: nn.Module, loss: torch.Tensor) -> list[str]:
 
 
 def _with_own_forward(model: nn.Module) -> list[str]:
-    """The last names of linear layers whose class has a forward of its own, as routers that answer several tensors."""
+    """Return the last names of linear layers whose class has a forward of its own, as routers that answer several
+    tensors.
+    """
     linear = {name: type(one) for name, one in model.named_modules() if isinstance(one, nn.Linear)}
     own = (_last(name) for name, cls in linear.items() if cls.forward is not nn.Linear.forward)
     return sorted({*own})

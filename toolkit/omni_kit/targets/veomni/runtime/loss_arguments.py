@@ -27,7 +27,7 @@ _PLAIN, _UNCALLED = "the loss function", "is not called in a training step"
 
 
 def loss_arguments() -> list[str]:
-    """The arguments that VeOmni's loss takes beyond what a model makes, read from its signature and source."""
+    """Return the arguments that VeOmni's loss takes beyond what a model makes, read from its signature and source."""
     from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
 
     tree = ast.parse(textwrap.dedent(inspect.getsource(ForCausalLMLoss)))
@@ -88,7 +88,7 @@ def _slots(model: Any) -> dict[str, Any]:
 
 
 def _unheard(model: Any, fed: Mapping[str, Any], name: str, slot: Any) -> Iterator[str]:
-    """The arguments that a loss which only listens does not get."""
+    """Yield the arguments that a loss which only listens does not get."""
     heard: dict[str, Any] = {}
 
     def listen(*args: Any, **kwargs: Any) -> Any:
@@ -177,7 +177,7 @@ def loss_bound(model: Any, slot: Any, loss: Callable[..., Any]) -> Iterator[None
 
 
 def _examples(fed: Mapping[str, Any]) -> dict[str, Any]:
-    """A value of each argument; what is not known here is a number."""
+    """Return a value of each argument; what is not known here is a number."""
     labels = fed["labels"]
     shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[..., 1:].contiguous()
     scores = torch.randn(*labels.shape, _TOP, generator=torch.Generator().manual_seed(0)).to(labels.device)

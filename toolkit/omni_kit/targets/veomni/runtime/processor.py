@@ -105,5 +105,5 @@ def toy_processors(made: Made) -> Iterator[None]:
 
 
 def _scaled(tensor: torch.Tensor, marks: Sequence[int]) -> torch.Tensor:
-    """Values that the files' content decides; counts and sizes stay."""
+    """Return values that the files' content decides; counts and sizes stay."""
     return tensor * (1 + sum(marks) % 1024 / 1024) if tensor.dtype.is_floating_point else tensor

@@ -37,7 +37,7 @@ def rotary(
     position_ids: torch.Tensor | None = None,
     unsqueeze_dim: int = 1,
 ) -> Pair:
-    """Turns the first `cos.shape[-1]` channels of q and k, the halves of which are the two parts of each pair.
+    """Turn the first `cos.shape[-1]` channels of q and k, the halves of which are the two parts of each pair.
 
     Args:
         cos, sin: [batch, tokens, channels]; a head axis is put in at `unsqueeze_dim`.
@@ -77,7 +77,9 @@ def swiglu_mlp(module: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def experts(module: Any, x: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Each token's chosen experts, weighted: gate_up_proj [E, 2I, H], down_proj [E, H, I], tokens [tokens, H]."""
+    """Return each token's chosen experts, weighted: gate_up_proj [E, 2I, H], down_proj [E, H, I], tokens
+    [tokens, H].
+    """
     return fused_experts(
         module.num_experts,
         weights,
@@ -102,7 +104,7 @@ def fused_experts(
     fc1_1_2_weight: torch.Tensor | None = None,
     swiglu_limit: float | None = None,
 ) -> torch.Tensor:
-    """All experts for all tokens, then the chosen ones: slow, and without any of the usual bookkeeping."""
+    """Return all experts for all tokens, then the chosen ones: slow, and without any of the usual bookkeeping."""
     if fc1_1_2_weight is not None:
         gate, up = torch.einsum("th,eih->tei", hidden_states, fc1_1_2_weight).chunk(2, dim=-1)
     elif fc1_1_weight is not None and fc1_2_weight is not None:
@@ -137,7 +139,7 @@ def causal_loss(
     weights: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None, None]:
-    """The mean over the labelled tokens, each foretold by the one before it, in float32."""
+    """Return the mean over the labelled tokens, each foretold by the one before it, in float32."""
     if labels is None:
         raise TypeError("the loss requires labels")
     scores = _scores(logits, hidden_states, weights)
@@ -152,7 +154,7 @@ def token_loss(
     weights: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None, None]:
-    """The mean over the labelled tokens, each at its own place, in float32."""
+    """Return the mean over the labelled tokens, each at its own place, in float32."""
     if labels is None:
         raise TypeError("the loss requires labels")
     return _cross_entropy(_scores(logits, hidden_states, weights), labels), None, None
@@ -198,7 +200,7 @@ class GatedRMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-        """The norm of `hidden_states` [..., width], scaled by its weight and by the activated gate."""
+        """Return the norm of `hidden_states` [..., width], scaled by its weight and by the activated gate."""
         return (rms_norm(x, self.weight, self.eps) * functional.silu(gate.float())).to(x.dtype)
 
 

@@ -62,7 +62,7 @@ class _TopK(TorchFunctionMode):
         return torch.return_types.topk((values, indices))
 
     def numbers_of(self, chosen: Sequence[torch.Tensor]) -> list[int]:
-        """The last call that gave each choice; empty if one choice comes from elsewhere."""
+        """Return the last call that gave each choice; empty if one choice comes from elsewhere."""
         found = [next((number for number, one in self._latest if _same(one, mine)), -1) for mine in chosen]
         return found if -1 not in found else []
 

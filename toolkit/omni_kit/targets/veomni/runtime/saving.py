@@ -13,7 +13,8 @@ _SHOWN = 2
 
 
 def cast_while_saved(model: Any) -> str:
-    """The tensors that upstream keeps in float32 and VeOmni's saver writes in fewer bits; empty if there are none.
+    """Return the tensors that upstream keeps in float32 and VeOmni's saver writes in fewer bits; empty if there are
+    none.
 
     Args:
         model: in float32.

@@ -23,13 +23,13 @@ from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, b
 from omni_kit.targets.veomni.runtime.compiling import SETTING, compile_choice, decoder_calls, select_blocks
 from omni_kit.targets.veomni.runtime.converting import stored_tensors
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
-from omni_kit.targets.veomni.runtime.heads import head_faults
 from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 from omni_kit.targets.veomni.runtime.kernel_calls import caught_calls
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, bring_kernels, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
 from omni_kit.targets.veomni.runtime.processor import STAND_IN, write_processor
+from omni_kit.targets.veomni.runtime.registered_heads import head_faults
 from omni_kit.targets.veomni.runtime.routers import router_faults
 from omni_kit.targets.veomni.runtime.saving import cast_stored_buffers, cast_while_saved, changed_in_checkpoint
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
@@ -89,12 +89,12 @@ class VeOmniBuilder:
         return {"library": "veomni", "version": getattr(veomni, "__version__", "unknown")}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
-        """Builds the model on the meta device, by VeOmni's own entry point."""
+        """Build the model on the meta device, by VeOmni's own entry point."""
         model = self._build(config_dir, None, "meta")
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
-        """Loads with VeOmni's own loader.
+        """Load with VeOmni's own loader.
 
         Raises:
             BadInput: it left a tensor without storage.
@@ -166,7 +166,9 @@ class VeOmniBuilder:
         return language_model(model, inputs, arguments, loss_only)
 
     def answer(self, model: nn.Module, way: CallScenario) -> Tensors:
-        """Everything that the part of it that answers in text gives; samples as pipeline and collator hand them."""
+        """Return everything that the part of it that answers in text gives; samples as pipeline and collator
+        hand them.
+        """
         part = speaker_of(model)
         if way.preparation != Preparation.packed:
             feed = without_positions if way.preparation == Preparation.unprepared else arguments
@@ -191,18 +193,18 @@ class VeOmniBuilder:
         return found
 
     def branches(self, checkpoint: Path) -> Mapping[str, str]:
-        """VeOmni's constants that say which device is there, as the registered functions know them."""
+        """Return VeOmni's constants that say which device is there, as the registered functions know them."""
         model = self._build(checkpoint, None, "meta")
         functions = registered(model)
         return {name: lacking(functions, name, architecture_of(model)) for name in branches_of(functions)}
 
     def load_on(self, branch: str, checkpoint: Path) -> nn.Module:
-        """The class that is registered for another device, with every kernel slot on its eager form."""
+        """Return the class that is registered for another device, with every kernel slot on its eager form."""
         with assumed(registered(self._build(checkpoint, None, "meta")), branch):
             return self.load(checkpoint)
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
-        """The hooks that VeOmni looks up on a model."""
+        """Return the hooks that VeOmni looks up on a model."""
         model = self._build(checkpoint, None, "meta")
         called, wrong = faults_of(model, checkpoint)
         heads = head_faults(model, checkpoint, lambda place: self._build(place, None, self._device, "float32"))
@@ -218,12 +220,12 @@ class VeOmniBuilder:
         ).tried()
 
     def slots(self, config_dir: Path) -> Sequence[Slot]:
-        """The slots that the integration's modeling declares, and what can be bound there."""
+        """Return the slots that the integration's modeling declares, and what can be bound there."""
         model = self._build(config_dir, None, "meta")
         return find_slots(model, self._import_name, window_in_dispute(model))
 
     def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> nn.Module:
-        """Loads with a kernel in one slot; attention gets sequences packed into one, as its kernels want them."""
+        """Load with a kernel in one slot; attention gets sequences packed into one, as its kernels want them."""
         calls_seen()  # of an earlier model
         with filled(slot, kernel):
             model = self.load(checkpoint, dtype)
@@ -273,7 +275,7 @@ class VeOmniBuilder:
         return model
 
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
-        """All sequences packed into one row, as VeOmni's collator makes it."""
+        """Return all sequences packed into one row, as VeOmni's collator makes it."""
         return {**packed(model, inputs), "use_cache": False}
 
     def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
@@ -318,13 +320,13 @@ class VeOmniBuilder:
         trainer.run(run, out)
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
-        """The meshes that fit the model and the machine; what was left out is noted."""
+        """Return the meshes that fit the model and the machine; what was left out is noted."""
         found, left_out = meshes_of(level, self._build(config_dir, None, "meta"), self._device)
         self._notes += left_out  # the processes of the launch begin with it
         return found
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
-        """A step on each batch by VeOmni's own runtime; see `Distributed.train`."""
+        """Return a step on each batch by VeOmni's own runtime; see `Distributed.train`."""
         begin(mesh, self._device)
         alone = mesh.processes == 1
         weights, device = (checkpoint, self._device) if alone else (None, "meta")
@@ -361,20 +363,20 @@ class VeOmniBuilder:
 
 
 def use_stand_ins(model: nn.Module, mesh: Mesh) -> list[str]:
-    """Puts instead of kernels what a CPU can run; returns what is to be said about it."""
+    """Put instead of kernels what a CPU can run; return what is to be said about it."""
     said = use_grouped_experts(model) if mesh.sizes.get("ep", 1) > 1 else []
     return [*said, use_packed_attention(model)] if getattr(model, "_supports_flash_attn", False) else said
 
 
 def _forget_overrides(registry: Any, keys: list[str]) -> None:
-    """Removes what a plugin that was compared before in this process put over VeOmni's own registrations."""
+    """Remove what a plugin that was compared before in this process put over VeOmni's own registrations."""
     for key in keys:
         with suppress(KeyError):
             del registry[key]
 
 
 def _check_registered(registry: Any, key: str, import_name: str) -> None:
-    """Raises unless `key` leads into the model directory."""
+    """Raise unless `key` leads into the model directory."""
     if key not in registry.valid_keys():
         raise BadInput(f"importing {import_name} does not register '{key}' with MODELING_REGISTRY")
     owner = getattr(registry[key], "__module__", import_name)

@@ -22,7 +22,7 @@ _SEEN: dict[str, list[str]] = {}
 
 
 def find_slots(model: nn.Module, import_name: str, unjudged: str = "") -> list[Slot]:
-    """Every slot that the integration's imported modules declare, in the order of the source.
+    """Return every slot that the integration's imported modules declare, in the order of the source.
 
     Args:
         model: what was built; a slot that only other classes use is idle in it.
@@ -113,7 +113,9 @@ def _idle(users: set[str] | None, built: set[str]) -> str:
 
 
 def kernels_of(slot: Any) -> tuple[list[str], list[str]]:
-    """The counting reference, where there is one, and what VeOmni has for this accelerator; and what cannot load."""
+    """Return the counting reference, where there is one, and what VeOmni has for this accelerator; and what cannot
+    load.
+    """
     from veomni.ops.kernel_registry import KERNEL_REGISTRY
 
     key = (slot.op_name, slot.variant)
@@ -142,7 +144,7 @@ class Counting:
 
 
 def note_call(name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
-    """Writes a call down."""
+    """Write a call down."""
     _SEEN.setdefault(name, []).append(call_told(args, kwargs))
 
 

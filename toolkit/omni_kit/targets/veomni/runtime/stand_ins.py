@@ -17,7 +17,7 @@ _used: set[str] = set()
 
 
 def register_stand_ins() -> dict[str, str]:
-    """Registers the kernels once; returns the fields of OpsImplementationConfig that select them."""
+    """Register the kernels once; return the fields of OpsImplementationConfig that select them."""
     from veomni.ops.kernel_registry import KERNEL_REGISTRY, HardwareRequirement, KernelSpec
 
     kernels: dict[str, Callable[..., Any]] = {
@@ -77,7 +77,7 @@ def chunk_gated_delta_rule(
     cu_seqlens: torch.Tensor | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Upstream's own torch version, sequence by sequence; all tensors are [1, tokens, heads, ...]."""
+    """Return upstream's own torch version, sequence by sequence; all tensors are [1, tokens, heads, ...]."""
     from transformers.models.qwen3_5.modeling_qwen3_5 import torch_chunk_gated_delta_rule
 
     _used.add("chunk_gated_delta_rule")

@@ -72,7 +72,7 @@ class TextRuns:
             yield f"{self._own(LORA).name}: lora_modules names {names}, which the model does not have"
 
     def _own(self, ending: str) -> Path:
-        """A training file as it is."""
+        """Return a training file as it is."""
         return Path(f"{self.training_files}{ending}")
 
     @property

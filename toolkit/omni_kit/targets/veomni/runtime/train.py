@@ -88,7 +88,8 @@ def _why_no_experts(model: Any, device: str) -> str:
 
 
 def expert_kernel(model: nn.Module) -> str:
-    """The first of VeOmni's kernels for the experts of a model that this accelerator runs, as its settings call it.
+    """Return the first of VeOmni's kernels for the experts of a model that this accelerator runs, as its settings call
+    it.
 
     Raises:
         MissingRequirement: none of them can be loaded.
@@ -104,7 +105,9 @@ def expert_kernel(model: nn.Module) -> str:
 
 
 def _heads(config: Mapping[str, Any]) -> set[int]:
-    """The numbers of heads that Ulysses shares out. Those of keys and values it repeats where they are too few."""
+    """Return the numbers of heads that Ulysses shares out. Those of keys and values it repeats where they are
+    too few.
+    """
     found: set[int] = set()
     for key, value in config.items():
         if isinstance(value, Mapping):
@@ -139,7 +142,7 @@ def begin(mesh: Mesh, device: str) -> None:
 
 
 def without_router_loss(model: nn.Module) -> str:
-    """Leaves out the loss that balances experts; returns what is to be said about it.
+    """Leave out the loss that balances experts; return what is to be said about it.
 
     VeOmni takes it over each process's own tokens, with the mask of all of them: with more than one process it is
     another number, or none at all.
@@ -154,7 +157,9 @@ def without_router_loss(model: nn.Module) -> str:
 
 
 def shard(model: Any, checkpoint: Path) -> Any:
-    """A model on the meta device, sharded and loaded as the trainers do, but in float32 and without recomputing."""
+    """Return a model on the meta device, sharded and loaded as the trainers do, but in float32 and without
+    recomputing.
+    """
     from veomni.arguments.arguments_types import MixedPrecisionConfig
     from veomni.distributed.torch_parallelize import build_parallelize_model
     from veomni.optim import build_optimizer
@@ -201,7 +206,7 @@ def step(model: Any, parts: Batch, device: str) -> tuple[Tensors, Tensors]:
 
 
 def whole_gradients(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every gradient put together from all processes; each process must ask for all of them in the same order."""
+    """Yield every gradient put together from all processes; each process must ask for all of them in the same order."""
     from torch.distributed.tensor import DTensor
 
     experts = getattr(model, "_fqn2spec_info", None) or {}
@@ -215,7 +220,7 @@ def whole_gradients(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _of_all_experts(gradient: torch.Tensor, shared: Any) -> torch.Tensor:
-    """The gradients of the experts of all processes, where VeOmni's plan shares them out."""
+    """Return the gradients of the experts of all processes, where VeOmni's plan shares them out."""
     from torch.distributed.tensor import Shard
     from veomni.distributed.parallel_state import get_parallel_state
 

@@ -216,7 +216,7 @@ class Record:
 
 
 def _whole(model: nn.Module | None, part: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of a model whose name has a part, put together from all processes."""
+    """Yield every tensor of a model whose name has a part, put together from all processes."""
     from torch.distributed.tensor import DTensor
     from torch.nn.parallel import DistributedDataParallel
 
@@ -228,7 +228,7 @@ def _whole(model: nn.Module | None, part: str = "") -> Iterator[tuple[str, torch
 
 
 def _samples(batch: Mapping[str, Any], made: Made) -> list[Tensors]:
-    """The samples of a packed batch, with their media if they have some; none of what is made only later."""
+    """Return the samples of a packed batch, with their media if they have some; none of what is made only later."""
     if not isinstance(batch.get("input_ids"), torch.Tensor):
         return []
     ids, labels, positions = (batch[name][0].cpu() for name in ("input_ids", "labels", "position_ids"))
@@ -310,7 +310,7 @@ def on_cpu() -> Iterator[None]:
 
 
 def _at_home(module: ModuleType) -> Callable[..., Any]:
-    """VeOmni's builder, which builds on this CPU what is to be built on an accelerator."""
+    """Return VeOmni's builder, which builds on this CPU what is to be built on an accelerator."""
     right: Callable[..., Any] = module.build_foundation_model
 
     def build(*args: Any, init_device: str, **kwargs: Any) -> Any:

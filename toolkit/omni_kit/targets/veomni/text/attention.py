@@ -120,7 +120,7 @@ def _fused(
     s_aux: Tensor | None = None,
     **dropped: Any,
 ) -> tuple[Tensor, None]:
-    """VeOmni's attention: [batch, heads, tokens, channels] to [batch, tokens, heads, channels].
+    """Return VeOmni's attention: [batch, heads, tokens, channels] to [batch, tokens, heads, channels].
 
     It makes its own causal mask: what a class adds to the mask that it was given is lost.
     """

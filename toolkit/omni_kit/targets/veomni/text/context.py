@@ -105,7 +105,7 @@ def text_context(
     apart: bool = False,
     ahead: bool = False,
 ) -> TextContext:
-    """The context of one integration.
+    """Return the context of one integration.
 
     Args:
         own_names: classes whose checkpoints have the names of their own parameters.
@@ -166,7 +166,7 @@ def text_context(
 
 
 def _lora_pairs(model: UpstreamModel) -> Iterator[tuple[str, str]]:
-    """The stacked weights that VeOmni's adapters take, which are named as in every model of transformers."""
+    """Yield the stacked weights that VeOmni's adapters take, which are named as in every model of transformers."""
     names = {parameter.pattern for parameter in expert_parameters(model.skeleton)}
     for name in sorted(names):
         container, _, leaf = name.rpartition(".")
@@ -176,7 +176,7 @@ def _lora_pairs(model: UpstreamModel) -> Iterator[tuple[str, str]]:
 
 
 def models_package(request: Request) -> str:
-    """The package of VeOmni's models as an integration's files import from it, with a dot at the end."""
+    """Return the package of VeOmni's models as an integration's files import from it, with a dot at the end."""
     return "..." if request.style == "in-tree" else "veomni.models."
 
 

@@ -104,14 +104,14 @@ def layout_of(verdict: LayoutVerdict) -> Loading:
 
 
 def class_prefix(name: str) -> str:
-    """The integration's name as the beginning of class names: my_model -> MyModel."""
+    """Return the integration's name as the beginning of class names: my_model -> MyModel."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def converter_context(
     model: UpstreamModel, layout: Loading, name: str, veomni_models: str = "veomni.models."
 ) -> ConverterContext:
-    """The template's context for a layout that needs a converter.
+    """Return the template's context for a layout that needs a converter.
 
     Raises:
         BadInput: the module stacks more gates than downs, or the recipe does what a converter cannot.
@@ -236,7 +236,7 @@ def _targets(layout: Loading, names: tuple[str, ...]) -> list[tuple[str, tuple[s
 
 
 def _attribute(model: UpstreamModel, names: Sequence[str]) -> str:
-    """The first of `names` that the config of the text part really has, rather than as an alias."""
+    """Return the first of `names` that the config of the text part really has, rather than as an alias."""
     config = text_config(model)
     found = (name for name in names if name in config.given or name in config.cls.defaults)
     return next(found, names[0])

@@ -26,7 +26,7 @@ class Edit:
 
     @classmethod
     def before(cls, source: SourceFile, node: ast.stmt, block: str) -> "Edit":
-        """Lines stand before a statement, indented as it is."""
+        """Return lines stand before a statement, indented as it is."""
         start = span(source, node)[0]
         pad = " " * node.col_offset
         return cls(start, start, textwrap.indent(f"{block.strip()}\n", pad).lstrip(" ") + pad)
@@ -41,13 +41,13 @@ class Edit:
 
     @classmethod
     def lines(cls, source: SourceFile, first: ast.stmt, last: ast.stmt, block: str) -> "Edit":
-        """Lines replace statements, indented as these are."""
+        """Return lines replace statements, indented as these are."""
         text = textwrap.indent(block.strip(), " " * first.col_offset).lstrip(" ")
         return cls(span(source, first)[0], span(source, last)[1], text)
 
 
 def span(source: SourceFile, node: ast.stmt | ast.expr) -> tuple[int, int]:
-    """The bytes of a file that a node takes, its decorators not among them."""
+    """Return the bytes of a file that a node takes, its decorators not among them."""
     starts = _starts(source)
     return starts[node.lineno] + node.col_offset, starts[node.end_lineno or 0] + (node.end_col_offset or 0)
 
@@ -59,7 +59,7 @@ def _starts(source: SourceFile) -> list[int]:
 
 
 def edited(source: SourceFile, node: ast.FunctionDef | ast.ClassDef, edits: Sequence[Edit]) -> str:
-    """The text of a definition without its decorators, edited and dedented."""
+    """Return the text of a definition without its decorators, edited and dedented."""
     data = source.text.encode()
     start, end = span(source, node)
     end = data.find(b"\n", end) if b"\n" in data[end:] else len(data)
@@ -73,7 +73,7 @@ def edited(source: SourceFile, node: ast.FunctionDef | ast.ClassDef, edits: Sequ
 
 
 def renamed(text: str, old: str, new: str) -> str:
-    """A definition of a function under another name."""
+    """Return a definition of a function under another name."""
     return re.sub(rf"^def {old}\b", f"def {new}", text)
 
 

@@ -84,12 +84,12 @@ class Path:
 
 
 def factor(scale: ast.BinOp) -> str:
-    """The code that follows the logits in an expression that scales them."""
+    """Return the code that follows the logits in an expression that scales them."""
     return f"{'/' if isinstance(scale.op, ast.Div) else '*'} {ast.unparse(scale.right)}"
 
 
 def paths(source: SourceFile, forward: ast.FunctionDef) -> list[Path]:
-    """Every way through a forward that ends in a value, with labels and without.
+    """Return every way through a forward that ends in a value, with labels and without.
 
     Raises:
         Unsupported: one of them cannot be followed, or there are too many.
@@ -99,7 +99,7 @@ def paths(source: SourceFile, forward: ast.FunctionDef) -> list[Path]:
 
 @cache
 def _numbers(source: SourceFile) -> frozenset[str]:
-    """The attributes that modules of a file take from their config, and from nowhere else."""
+    """Return the attributes that modules of a file take from their config, and from nowhere else."""
     given: dict[str, set[bool]] = {}
     for node in ast.walk(source.tree):
         for target in node.targets if isinstance(node, ast.Assign) else ():
@@ -277,7 +277,7 @@ class _Flow(Domain):
         return LOGITS
 
     def _seen(self, node: ast.AST, result: Any, *given: Any) -> Any:
-        """The result of an expression; where it takes the logits, that is noted."""
+        """Return the result of an expression; where it takes the logits, that is noted."""
         if isinstance(result, Term) and _transposes_head(result):
             return _transposed()
         if any(_is_logits(one) for value in given for one in _within(value)):
@@ -305,7 +305,7 @@ def _is_logits(value: Any) -> bool:
 
 
 def _within(value: Any) -> Iterator[Any]:
-    """A value, and all that it is made of."""
+    """Yield a value, and all that it is made of."""
     yield value
     inner: Sequence[Any] = ()
     if isinstance(value, Term):

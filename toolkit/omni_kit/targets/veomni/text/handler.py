@@ -20,13 +20,13 @@ class TextHandler:
     training_file = "train.yaml.jinja"
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """A package with a patch config, registration, plan, converter, toy and test."""
+        """Return a package with a patch config, registration, plan, converter, toy and test."""
         from omni_kit.targets.veomni.text.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
-        """A model directory next to transformers' own classes, in the same language."""
+        """Return a model directory next to transformers' own classes, in the same language."""
         model = find_model_dir(path)
         found = candidate(model, _first_key, builder=_SIDE, reference=TRANSFORMERS, batch_builder=LANGUAGE)
         own = {Ability.scenarios, Ability.hooks, Ability.adapters, Ability.kernels}
@@ -42,17 +42,17 @@ class TextHandler:
 
     def prepare(self) -> None:
         """Import torch and transformers' models while the plan is made, where torch is installed."""
-        from omni_kit.targets.veomni.text.confirming import begin
+        from omni_kit.targets.veomni.text.kernel_confirmation import begin
 
         begin()
 
     def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
-        """The classes that get a kernel run next to its reference, where torch is installed."""
-        from omni_kit.targets.veomni.text.confirming import confirmed
+        """Return the classes that get a kernel run next to its reference, where torch is installed."""
+        from omni_kit.targets.veomni.text.kernel_confirmation import confirmed
 
         return confirmed(with_experts(subject.model), plan)
 
 
 def _first_key(found: ModelDir) -> str:
-    """The model_type that a directory registers first."""
+    """Return the model_type that a directory registers first."""
     return next(iter(found.registered))

@@ -24,7 +24,7 @@ _EPSILON = 0.37
 
 
 def floats(norm: Module) -> list[str]:
-    """The attributes of a module that may be its epsilon, the likeliest first."""
+    """Return the attributes of a module that may be its epsilon, the likeliest first."""
     found = [name for name, (one, *_) in norm.attributes.items() if isinstance(one, float) or "eps" in name]
     return sorted(found, key=lambda name: "eps" not in name)
 
@@ -72,7 +72,7 @@ def mlp_difference(mlp: Module) -> Difference | None:
 
 
 def _of_known_size(mlp: Module) -> Module:
-    """An MLP, with small layers instead of those whose sizes are not known or large."""
+    """Return an MLP, with small layers instead of those whose sizes are not known or large."""
     names = ("gate_proj", "up_proj", "down_proj")
     layers = [mlp.attributes.get(name, [None])[0] for name in names]
     shapes = [one.attributes.get("weight", [None])[0] for one in layers if isinstance(one, Module)]
@@ -177,7 +177,7 @@ def _mixed(
     down: Tensor,
     limit: float | None,
 ) -> Tensor:
-    """The experts' outputs in float64, token by token."""
+    """Return the experts' outputs in float64, token by token."""
     inner = np.einsum("th,tkih->tki", given.data, gate_up.data[chosen.data])
     gate, up = np.split(inner, 2, axis=-1)
     if limit is not None:

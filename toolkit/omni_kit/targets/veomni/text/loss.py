@@ -71,7 +71,7 @@ class Loss:
 
 @cache
 def read_loss(source: SourceFile, forward: ast.FunctionDef) -> Loss:
-    """Finds the loss of a forward."""
+    """Find the loss of a forward."""
     try:
         found = paths(source, forward)
     except Unsupported as error:
@@ -93,7 +93,7 @@ def _once(nodes: Iterator[ast.Call]) -> tuple[ast.Call, ...]:
 
 
 def _outputs(forward: ast.FunctionDef, path: Path) -> Iterator[ast.Call]:
-    """The call that makes what a path returns."""
+    """Yield the call that makes what a path returns."""
     for node, result in path.uses:
         if result is path.result and isinstance(node, ast.Call):
             yield node
@@ -134,7 +134,7 @@ def _obstacles(source: SourceFile, path: Path) -> Iterator[str]:
 
 
 def _fields(source: SourceFile, result: Any, logits: Term) -> dict[str, Any] | None:
-    """The fields of an output, or of a tuple in its place; None if a value is something else."""
+    """Return the fields of an output, or of a tuple in its place; None if a value is something else."""
     if isinstance(result, tuple) or (isinstance(result, Term) and result.parts[0] == "add"):
         parts = tuple(_items(result))
         return {"logits": logits if logits in parts else None, "loss": LOSS if LOSS in parts else None}
@@ -151,7 +151,7 @@ def _fields(source: SourceFile, result: Any, logits: Term) -> dict[str, Any] | N
 
 
 def _items(result: Any) -> Iterator[Any]:
-    """The items of a tuple that is made by adding others."""
+    """Yield the items of a tuple that is made by adding others."""
     if isinstance(result, tuple):
         yield from result
     elif isinstance(result, Term) and result.parts[0] == "add":
@@ -179,7 +179,7 @@ def _misplaced(forward: ast.FunctionDef, heads: Sequence[ast.expr]) -> str | Non
 
 
 def statement_of(forward: ast.FunctionDef, node: ast.AST) -> ast.stmt:
-    """The innermost statement of a forward that an expression stands in."""
+    """Return the innermost statement of a forward that an expression stands in."""
     return [one for one in ast.walk(forward) if isinstance(one, ast.stmt) and node in ast.walk(one)][-1]
 
 
@@ -205,7 +205,7 @@ def _assigned(statement: ast.stmt, name: str) -> ast.expr | None:
 
 
 def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
-    """The cross-entropy that a forward takes itself, of torch; None if it takes none."""
+    """Return the cross-entropy that a forward takes itself, of torch; None if it takes none."""
     for node in ast.walk(forward):
         name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and name in {"CrossEntropyLoss", "cross_entropy"}:
@@ -245,7 +245,7 @@ def length_raised(tree: ast.AST) -> ast.If | None:
 
 
 def labels_passed_on(forward: ast.FunctionDef) -> ast.Call | None:
-    """The call of a module or of a method that a forward passes its labels to; None if there is none."""
+    """Return the call of a module or of a method that a forward passes its labels to; None if there is none."""
     calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call))
     own = (call for call in calls if (dotted(call.func) or "").startswith("self."))
     return next(
@@ -254,7 +254,9 @@ def labels_passed_on(forward: ast.FunctionDef) -> ast.Call | None:
 
 
 def output_with_aux(source: SourceFile, name: str) -> str:
-    """The output class that also carries fused_linear_aux: VeOmni's, or one next to upstream's own; "" for neither."""
+    """Return the output class that also carries fused_linear_aux: VeOmni's, or one next to upstream's own; "" for
+    neither.
+    """
     if name in OUTPUTS or name not in source.classes:
         return OUTPUTS.get(name, "")
     decorators = {dotted(one) for one in source.classes[name].decorator_list}
@@ -277,7 +279,7 @@ def gives_router_logits(source: SourceFile, head: ast.FunctionDef) -> bool:
 
 
 def recorded_logits(source: SourceFile) -> tuple[str, int] | None:
-    """The class whose results a model records as router_logits, and which of them; None if that is not said."""
+    """Return the class whose results a model records as router_logits, and which of them; None if that is not said."""
     for node in ast.walk(source.tree):
         pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
         for key, value in pairs:

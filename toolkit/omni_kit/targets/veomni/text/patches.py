@@ -130,7 +130,7 @@ def derive_patches(
     apart: bool = False,
     whole: Sequence[str] = (),
 ) -> PatchSet:
-    """The patches for the sites that were decided to be patched or adapted.
+    """Return the patches for the sites that were decided to be patched or adapted.
 
     Args:
         head: further edits of the method that holds the loss.
@@ -158,7 +158,7 @@ def derive_patches(
 
 
 def plain_classifiers(model: UpstreamModel) -> list[str]:
-    """The sequence classifiers that are transformers' generic one and nothing more."""
+    """Return the sequence classifiers that are transformers' generic one and nothing more."""
     named = [(name, node) for name, node in model.source.classes.items() if name.endswith("ForSequenceClassification")]
     generic = [name for name, node in named if _GENERIC in {dotted(base) for base in node.bases}]
     return [name for name in generic if name in model.heads and "forward" not in _methods(model.source.classes[name])]
@@ -169,7 +169,7 @@ def _methods(node: ast.ClassDef) -> set[str]:
 
 
 def _forward_patch(model: UpstreamModel, name: str, edits: Sequence[Edit], description: str) -> Patch:
-    """The forward of a class with edits."""
+    """Return the forward of a class with edits."""
     forward = model.source.method(name, "forward")
     assert forward is not None
     text = renamed(edited(model.source, forward, edits), "forward", f"{snake(name)}_forward_patched")
@@ -177,7 +177,7 @@ def _forward_patch(model: UpstreamModel, name: str, edits: Sequence[Edit], descr
 
 
 def _diverted(model: UpstreamModel, name: str, guard: str) -> Iterator[Edit]:
-    """A guard at the beginning of a forward, if it takes further keywords, as VeOmni's are."""
+    """Yield a guard at the beginning of a forward, if it takes further keywords, as VeOmni's are."""
     forward = model.source.method(name, "forward")
     if forward is None or forward.args.kwarg is None:
         return
@@ -187,7 +187,7 @@ def _diverted(model: UpstreamModel, name: str, guard: str) -> Iterator[Edit]:
 
 
 def _as_dict(names: Sequence[str]) -> str:
-    """A call of dict, one name a line."""
+    """Return a call of dict, one name a line."""
     lines = "".join(f"        {name}={name},\n" for name in names)
     return f"dict(\n{lines}    )"
 
@@ -209,7 +209,7 @@ def _classifiers(model: UpstreamModel, *, apart: bool) -> Iterator[Patch]:
 
 
 def without_labels_of_tokens(model: UpstreamModel) -> Mapping[str, ast.FunctionDef]:
-    """The sequence classifiers, with their forwards, without logits of every token: VeOmni cannot train them."""
+    """Return the sequence classifiers, with their forwards, without logits of every token: VeOmni cannot train them."""
     return {
         name: forward
         for name, forward in _own_classifiers(model)
@@ -218,7 +218,7 @@ def without_labels_of_tokens(model: UpstreamModel) -> Mapping[str, ast.FunctionD
 
 
 def _own_classifiers(model: UpstreamModel) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The sequence classifiers that are not transformers' generic one, with their forwards."""
+    """Yield the sequence classifiers that are not transformers' generic one, with their forwards."""
     plain = plain_classifiers(model)
     for name in model.heads:
         forward = model.source.method(name, "forward") if name.endswith("ForSequenceClassification") else None
@@ -227,7 +227,7 @@ def _own_classifiers(model: UpstreamModel) -> Iterator[tuple[str, ast.FunctionDe
 
 
 def _logits_of_tokens(forward: ast.FunctionDef) -> ast.Assign | None:
-    """The statement `logits = self.head(hidden_states)`, of which upstream takes one token's afterwards."""
+    """Return the statement `logits = self.head(hidden_states)`, of which upstream takes one token's afterwards."""
     statements = [node for node in forward.body if isinstance(node, ast.Assign)]
     pooled = any(ast.unparse(node).startswith("pooled_logits = logits[") for node in ast.walk(forward))
     heads = [node for node in statements if re.match(r"logits = self\.\w+\(\w+\)$", ast.unparse(node))]
@@ -278,7 +278,7 @@ def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site], head: Sequen
 
 
 def _own_output(source: SourceFile, site: Site) -> Iterator[Patch]:
-    """An output class next to upstream's, where VeOmni has none for it."""
+    """Yield an output class next to upstream's, where VeOmni has none for it."""
     node = source.method(*site.target.split("."))
     name = read_loss(source, node).output if node is not None else ""
     if name and name not in OUTPUTS:
@@ -319,7 +319,7 @@ def _guarded_rotary(source: SourceFile, site: Site) -> Patch:
 
 
 def _guarded_experts(source: SourceFile, site: Site) -> Patch:
-    """The experts class with a guard, and without upstream's decorators: they would reroute the forward."""
+    """Return the experts class with a guard, and without upstream's decorators: they would reroute the forward."""
     node = source.classes[site.target]
     forward = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
     names = ", ".join(arg.arg for arg in forward.args.args)
@@ -344,7 +344,7 @@ def _replayed(source: SourceFile, site: Site) -> Patch:
 
 
 def _overridden(source: SourceFile, site: Site, edits: Sequence[Edit], description: str) -> Patch:
-    """A router's method with these edits, its products in float32 out of autocast's reach."""
+    """Return a router's method with these edits, its products in float32 out of autocast's reach."""
     class_name, _, method = site.target.rpartition(".")
     node = source.method(class_name, method)
     assert node is not None
@@ -400,7 +400,7 @@ def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss, nes
 
 
 def _output_edits(source: SourceFile, loss: Loss) -> Iterator[Edit]:
-    """The output carries what the kernel returns other than loss and logits."""
+    """Yield the output carries what the kernel returns other than loss and logits."""
     data = source.text.encode()
     for call in loss.outputs:
         yield Edit.at(source, call.func, output_with_aux(source, loss.output))

@@ -47,7 +47,7 @@ class PlainContext:
 
 
 def plain_context(model: UpstreamModel, name: str, class_name: str, veomni_models: str) -> PlainContext:
-    """The template's context for a model without experts.
+    """Return the template's context for a model without experts.
 
     Raises:
         BadInput: the recipe does what a converter cannot.
@@ -64,7 +64,7 @@ def plain_context(model: UpstreamModel, name: str, class_name: str, veomni_model
 
 
 def refuse_other_ties(model: UpstreamModel) -> None:
-    """Raises where upstream ties more than VeOmni does, or less.
+    """Raise where upstream ties more than VeOmni does, or less.
 
     Raises:
         BadInput: which parameters would train apart.
@@ -94,7 +94,7 @@ def refuse_other_ties(model: UpstreamModel) -> None:
 
 
 def _tie_made(cls: ast.ClassDef) -> ast.Assign | ast.Call | None:
-    """The statement of a method that adds to the ties which the class declares."""
+    """Return the statement of a method that adds to the ties which the class declares."""
     for node in (node for method in cls.body if isinstance(method, ast.FunctionDef) for node in ast.walk(method)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and node.value.keys:
             if dotted(node.targets[0]) == f"self.{_TIES}":
@@ -105,7 +105,7 @@ def _tie_made(cls: ast.ClassDef) -> ast.Assign | ast.Call | None:
 
 
 def copies_of_ties(model: UpstreamModel) -> list[tuple[str, str]]:
-    """Pairs (tied parameter, its source) whose module holds more than it, or does with another config.
+    """Return pairs (tied parameter, its source) whose module holds more than it, or does with another config.
 
     Whether this config ties or not: another checkpoint of the same class may.
     """

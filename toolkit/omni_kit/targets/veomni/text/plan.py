@@ -51,7 +51,7 @@ UNSHARED = "no sequence parallelism"
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
-    """The whole plan of one integration.
+    """Return the whole plan of one integration.
 
     Raises:
         BadInput: the checkpoint's layout has no converter, or `into` not a VeOmni checkout for an in-tree integration.
@@ -69,7 +69,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
 
 
 def site_decisions(sites: Iterable[Site]) -> Iterator[Decision]:
-    """The decisions about upstream's code, as a plan and a report tell them."""
+    """Yield the decisions about upstream's code, as a plan and a report tell them."""
     for site in sites:
         choice = "patch" if site.decision == "adapt" else site.decision
         yield Decision(f"{site.site} {site.target}".strip(), choice, site.reason, site.evidence)
@@ -91,7 +91,7 @@ class _Planner:
         return profile(self.model)
 
     def refuse_what_cannot_be_finished(self) -> None:
-        """Raises where the integration could not be trained as upstream's model is.
+        """Raise where the integration could not be trained as upstream's model is.
 
         Raises:
             BadInput: no class answers in text, its forward has no loss that is understood, or more is tied than VeOmni
@@ -145,7 +145,7 @@ class _Planner:
         return f"{MODELS}/{self.request.name}"
 
     def _check_free(self) -> None:
-        """Raises where another directory of the checkout registers this model_type: which of them counts is chance."""
+        """Raise where another directory of the checkout registers this model_type: which of them counts is chance."""
         model_type, models = self.model.config.model_type, self.request.into / MODELS
         for owner in registrants(models, model_type):
             if owner.name != self.request.name:
@@ -306,7 +306,7 @@ class _Planner:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context={**context, **vars(self.training)})
 
     def _training_files(self) -> Iterator[NewFile]:
-        """VeOmni's arguments, full and LoRA, what starts the trainer, and a maker of data."""
+        """Yield VeOmni's arguments, full and LoRA, what starts the trainer, and a maker of data."""
         base = self.base
         yaml = f"configs/text/{self.request.name}" if self.in_tree else f"{base}/train"
         context = {

@@ -58,7 +58,7 @@ def _disables(block: ast.With) -> bool:
 
 
 def _tensor(call: ast.Call) -> str:
-    """The name of the input of a product of which every factor is cast to float32; empty for another product."""
+    """Return the name of the input of a product of which every factor is cast to float32; empty for another product."""
     factors = [*call.args[:2], *(one.value for one in call.keywords if one.arg in ("input", "weight"))]
     if len(factors) != 2 or not all(_is_cast(one) for one in factors):
         return ""

@@ -39,12 +39,13 @@ class Conversion:
 
 
 def renamings(recipe: Recipe | None) -> list[Renaming]:
-    """The renamings in order; each applies at most once to a key."""
+    """Return the renamings in order; each applies at most once to a key."""
     return [rename for t in (recipe.transforms if recipe else ()) if not t.converts for rename in _renamings(t)]
 
 
 def kept_names(model: UpstreamModel) -> list[str]:
-    """Patterns of the parameters that a renaming would turn into what the model does not have: transformers keeps them.
+    """Return patterns of the parameters that a renaming would turn into what the model does not have: transformers
+    keeps them.
 
     A name of the file that is a parameter's already stays, where what the recipe makes of it is no parameter's.
     """
@@ -54,7 +55,7 @@ def kept_names(model: UpstreamModel) -> list[str]:
 
 
 def conversions(recipe: Recipe | None) -> list[Conversion]:
-    """The conversions of everything but experts.
+    """Return the conversions of everything but experts.
 
     Raises:
         BadInput: the recipe has one that the converter template cannot write.

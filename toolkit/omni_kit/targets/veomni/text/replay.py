@@ -42,7 +42,7 @@ class Choice:
 
 
 def choices(function: ast.FunctionDef) -> list[Choice]:
-    """The statements of a function that choose experts: its last `topk`, and others with the same variable.
+    """Return the statements of a function that choose experts: its last `topk`, and others with the same variable.
 
     Earlier ones choose groups. None if what follows could not be told from the variables.
     """
@@ -76,7 +76,7 @@ def _over_experts(call: ast.Call) -> bool:
 
 
 def called_after(choice: Choice, router: str, *, records: bool) -> str:
-    """The lines after a choice, with `router` as the module that VeOmni knows the layer by."""
+    """Return the lines after a choice, with `router` as the module that VeOmni knows the layer by."""
     scores = "router_scores_of_all" if choice.overwrites else choice.scores
     lines = [
         "# Modification: VeOmni may replay an earlier choice of experts, and counts how often each is chosen.",
@@ -89,7 +89,7 @@ def called_after(choice: Choice, router: str, *, records: bool) -> str:
 
 
 def called_before(choice: Choice) -> str:
-    """The line before a choice that keeps the scores of all experts; empty if they stay."""
+    """Return the line before a choice that keeps the scores of all experts; empty if they stay."""
     return f"router_scores_of_all = {choice.scores}" if choice.overwrites else ""
 
 
@@ -112,7 +112,7 @@ def known_features() -> dict[str, frozenset[str]]:
 
 @cache
 def watched_routers() -> frozenset[str]:
-    """The router classes whose results VeOmni's monitor reads by itself."""
+    """Return the router classes whose results VeOmni's monitor reads by itself."""
     tree = _tree(MONITOR)
     decorators = [one for node in within(tree, ast.FunctionDef) for one in node.decorator_list] if tree else []
     made = [

@@ -38,7 +38,7 @@ class Scheme:
     summed: bool
 
     def weights(self, logits: np.ndarray, count: int) -> np.ndarray:
-        """The weight of each expert for each token, [tokens, experts]."""
+        """Return the weight of each expert for each token, [tokens, experts]."""
         chosen = np.argsort(-logits, axis=-1, kind="stable")[:, :count]
         picked = np.take_along_axis(self._scores(logits) if self.first else logits, chosen, -1)
         picked = picked if self.first else self._scores(picked)
@@ -78,7 +78,7 @@ class Block:
 
 
 def routing_block(model: Module, experts: str) -> Block | None:
-    """The first module that holds experts of a class, and what routes to them.
+    """Return the first module that holds experts of a class, and what routes to them.
 
     Where that module has no router, what holds it may have one: its experts are then the module.
     """
@@ -93,7 +93,7 @@ def routing_block(model: Module, experts: str) -> Block | None:
 
 
 def _routers(block: Module, experts: str, count: Any) -> Iterator[Module]:
-    """The modules of a block, other than its experts, that have a row of logits for each expert."""
+    """Yield the modules of a block, other than its experts, that have a row of logits for each expert."""
     for one, *_ in block.attributes.values():
         weights = parts(one) if isinstance(one, Module) and one.class_name != experts else ()
         shapes = (getattr(part.attributes.get("weight", [None])[0], "shape", None) for part in weights)
@@ -102,7 +102,7 @@ def _routers(block: Module, experts: str, count: Any) -> Iterator[Module]:
 
 
 def routing_scheme(block: Block) -> Scheme | None:
-    """The scheme that a block's routing agrees with; None if it has a rule of its own.
+    """Return the scheme that a block's routing agrees with; None if it has a rule of its own.
 
     Raises:
         Unsupported: it cannot be evaluated.
@@ -145,7 +145,7 @@ def _replaced(block: Module, old: Module, new: Module) -> Module:
 
 
 def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
-    """The weight of each expert for each token: as a block passes them to its experts, and by a scheme."""
+    """Return the weight of each expert for each token: as a block passes them to its experts, and by a scheme."""
     seen: list[list[Any]] = []
 
     def experts(*given: Any, **named: Any) -> Any:
@@ -180,7 +180,7 @@ def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
 
 
 def _logits_layer(router: Module) -> Module:
-    """The module whose weight makes logits of hidden states."""
+    """Return the module whose weight makes logits of hidden states."""
     found = (one for one in parts(router) if one.attributes.get("weight", [None])[0] is not None)
     layer = next(found, None)
     if layer is None:

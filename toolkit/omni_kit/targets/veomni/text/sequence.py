@@ -75,7 +75,7 @@ def without_flash_attention(source: SourceFile) -> Obstacle | None:
 
 
 def other_attention(sites: Sequence[Site]) -> Site | None:
-    """The first class whose attention VeOmni's functions would change."""
+    """Return the first class whose attention VeOmni's functions would change."""
     return next((one for one in sites if one.site == "attention" and one.read == "different"), None)
 
 
@@ -127,7 +127,9 @@ def layers_on_whole_samples(model: UpstreamModel) -> list[str]:
 
 
 def _place_in(parameter: Parameter, owners: Mapping[str, str]) -> str:
-    """The path of the innermost module of the model's file that holds a parameter, as far as that can be told."""
+    """Return the path of the innermost module of the model's file that holds a parameter, as far as that can be
+    told.
+    """
     path = parameter.name.rpartition(".")[0]
     return path if path in owners else path.rpartition(".")[0]
 
@@ -153,14 +155,16 @@ def _calls_of(node: ast.ClassDef, name: str) -> Iterator[ast.Call]:
 
 
 def _of_text(parameters: Sequence[Parameter]) -> list[Parameter]:
-    """The parameters of the module that embeds tokens: next to it there may be towers, whose inputs are no tokens."""
+    """Return the parameters of the module that embeds tokens: next to it there may be towers, whose inputs are no
+    tokens.
+    """
     embeddings = [(one.shape[0] or 0, one.name) for one in parameters if "embed" in one.name and one.shape]
     holder = max(embeddings, default=(0, ""))[1].split(".")[:-2]
     return [one for one in parameters if one.name.split(".")[: len(holder)] == holder]
 
 
 def built_classes(source: SourceFile, name: str) -> list[str]:
-    """The classes of the file that a class builds, itself first, and that those build."""
+    """Return the classes of the file that a class builds, itself first, and that those build."""
     found = [name]
     for each in found:
         calls = (node for node in ast.walk(source.classes[each]) if isinstance(node, ast.Call))
@@ -170,7 +174,9 @@ def built_classes(source: SourceFile, name: str) -> list[str]:
 
 
 def _withheld(forward: ast.FunctionDef | None) -> ast.Call | None:
-    """The call of a part that gets states and mask in any case, and not the keywords that are taken next to them."""
+    """Return the call of a part that gets states and mask in any case, and not the keywords that are taken next to
+    them.
+    """
     if forward is None or forward.args.kwarg is None:
         return None
     always = (node.value for node in forward.body if isinstance(node, ast.Assign))

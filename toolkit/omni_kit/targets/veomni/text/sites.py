@@ -95,7 +95,7 @@ class Site:
 
 @lru_cache(maxsize=4)
 def find_sites(model: UpstreamModel) -> tuple[Site, ...]:
-    """Every site of a text model with its decision, in the order of the source."""
+    """Return every site of a text model with its decision, in the order of the source."""
     small, about = small_model(model), profile(model)
     built = {part.class_name: part for part in parts(small)}
     return (
@@ -112,7 +112,7 @@ def find_sites(model: UpstreamModel) -> tuple[Site, ...]:
 def _decided(
     site: str, target: str, where: str, computes: str, kernel: str, compare: Callable[[], Difference | str | None]
 ) -> Site:
-    """The decision for code that is evaluated next to the kernel.
+    """Return the decision for code that is evaluated next to the kernel.
 
     Args:
         computes: what the code does where it agrees.
@@ -225,7 +225,7 @@ def _named_classes(model: UpstreamModel) -> set[str]:
 
 
 def _annotations(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in the annotations of a statement or argument."""
+    """Yield everything in the annotations of a statement or argument."""
     for hint in (getattr(node, "annotation", None), getattr(node, "returns", None)):
         yield from ast.walk(hint) if isinstance(hint, ast.AST) else ()
 
@@ -319,7 +319,7 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
 
 
 def _guarded(model: UpstreamModel, block: Block) -> Iterator[Site]:
-    """The methods that multiply in float32 where autocast would lower it."""
+    """Yield the methods that multiply in float32 where autocast would lower it."""
     for owner, method in guarded_methods(model.source, [block.router.class_name, block.module.class_name]):
         reason = "upstream multiplies in float32, which autocast would lower"
         where = model.source.where(products(method)[0].statement)
@@ -327,7 +327,7 @@ def _guarded(model: UpstreamModel, block: Block) -> Iterator[Site]:
 
 
 def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
-    """The classes that attend: VeOmni's functions are called where they take theirs from transformers' table."""
+    """Yield the classes that attend: VeOmni's functions are called where they take theirs from transformers' table."""
     for name, node in model.source.classes.items():
         forward = _own_method(node, "forward")
         if name not in built or forward is None:
@@ -347,7 +347,7 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
 
 
 def causal_head(model: UpstreamModel) -> str | None:
-    """The class that answers in tokens of text: the model's own, else the first of its file."""
+    """Return the class that answers in tokens of text: the model's own, else the first of its file."""
     media = profile(model).kind in MULTIMODAL
     tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE) if media else (CAUSAL_TABLE,)
     known = {name for table in tables for name in auto_table(model.library, table).values()}
@@ -356,7 +356,7 @@ def causal_head(model: UpstreamModel) -> str | None:
 
 
 def refuse_without_loss(model: UpstreamModel) -> None:
-    """Raises unless the forward of the model's class makes a loss from labels: by the loss function, or its own.
+    """Raise unless the forward of the model's class makes a loss from labels: by the loss function, or its own.
 
     Raises:
         Refusal: it makes none; with the line of the forward, or of the call that gets the labels instead.

@@ -75,7 +75,8 @@ def training_context(
 
 
 def _linear_layers(model: UpstreamModel) -> list[str]:
-    """The last names of the linear layers in blocks, without routers; of a mixture of experts, without the experts.
+    """Return the last names of the linear layers in blocks, without routers; of a mixture of experts, without the
+    experts.
 
     VeOmni translates the names of experts' projections to stacked parameters, which peft cannot load.
     """

@@ -28,7 +28,7 @@ _HEAD = re.compile(r"\w+")
 
 
 def as_arguments(sample: Tensors) -> dict[str, Any]:
-    """The arguments of forward: the tensors where their names say, and sizes as plain numbers."""
+    """Return the arguments of forward: the tensors where their names say, and sizes as plain numbers."""
     groups: dict[str, list[tuple[list[tuple[str, Any]], Any]]] = {}
     for key, value in sample.items():
         if key == TARGET:
@@ -39,7 +39,7 @@ def as_arguments(sample: Tensors) -> dict[str, Any]:
 
 
 def _steps(key: str) -> list[tuple[str, Any]]:
-    """The way from an argument to a tensor: what kind of container, and where in it."""
+    """Return the way from an argument to a tensor: what kind of container, and where in it."""
     found: list[tuple[str, Any]] = []
     for row, pair, name in _STEP.findall(key):
         if not row and not pair:
@@ -56,7 +56,7 @@ def _value(key: str, value: torch.Tensor) -> Any:
 
 
 def _nested(items: list[tuple[list[tuple[str, Any]], Any]]) -> Any:
-    """One value, or the container that its items say."""
+    """Return one value, or the container that its items say."""
     if not items[0][0]:
         return items[0][1]
     if items[0][0][0] == ("{", ""):
@@ -107,7 +107,7 @@ def _parameters(model: Any) -> Iterable[str]:
 
 
 def _tensors(answer: Any) -> Iterable[torch.Tensor]:
-    """The tensors of an answer, in order; those in lists, tuples, mappings and dataclasses, too."""
+    """Yield the tensors of an answer, in order; those in lists, tuples, mappings and dataclasses, too."""
     if is_dataclass(answer) and not isinstance(answer, Mapping):
         answer = vars(answer)
     if isinstance(answer, torch.Tensor):

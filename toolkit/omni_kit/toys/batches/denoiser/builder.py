@@ -30,7 +30,7 @@ class DenoiserBatchBuilder:
         self._first: Chosen | None = None
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """Two samples of different sizes; see `searched_inputs`."""
+        """Return two samples of different sizes; see `searched_inputs`."""
         return self._searched(model, self._most)
 
     def refusal(self, model: Any, most: float, start: Chosen | None = None) -> BadInput | None:
@@ -56,7 +56,7 @@ class DenoiserBatchBuilder:
         return torch.ones(1, 1, dtype=torch.long)
 
     def judged(self, names: Sequence[str]) -> list[str]:
-        """The predictions."""
+        """Return the predictions."""
         return [name for name in names if name.startswith(PREDICTION)]
 
     def whole(self, batch: Tensors) -> list[Batch]:
@@ -64,7 +64,7 @@ class DenoiserBatchBuilder:
         return [[[sample]] for sample in samples_of(batch)]
 
     def apart(self, batch: Tensors, count: int) -> list[Batch]:
-        """The samples, and then again with the order of their channels turned."""
+        """Return the samples, and then again with the order of their channels turned."""
         return [[[sample] for sample in different_samples(batch, count)]]
 
     def scenarios(self, model: Any) -> Sequence[CallScenario]:
@@ -82,7 +82,7 @@ class DenoiserBatchBuilder:
         ]
 
     def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
-        """The middle frame of each prediction that is a picture or a film, its first channels as colours."""
+        """Return the middle frame of each prediction that is a picture or a film, its first channels as colours."""
         found = {
             name: _frame(answers[name], batch.get(f"{name.removeprefix(PREDICTION)}.{SHAPES}"))
             for name in sorted(self.judged(list(answers)))
@@ -91,7 +91,7 @@ class DenoiserBatchBuilder:
 
 
 def _frame(sample: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor | None:
-    """The middle frame of the first channels, [rows, columns, 3]; None of what is no picture."""
+    """Return the middle frame of the first channels, [rows, columns, 3]; None of what is no picture."""
     if sizes is not None:  # [1, patches, channels], the picture itself first
         frames, rows, columns = sizes[0, 0].tolist()
         grid = sample[0, : frames * rows * columns].reshape(frames, rows, columns, -1)

@@ -27,7 +27,7 @@ _LISTS = ("caption_channels",)  # widths of several texts
 
 
 def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """A text [1, words, width], a vector [1, width], one of either for each block, or lists of them."""
+    """Yield a text [1, words, width], a vector [1, width], one of either for each block, or lists of them."""
     fill, text, widths = values(argument.name), words(argument.name), near(argument.name, sizes)
     vectors = [option(fill, 1, width) for width in widths]
     if argument.picked > 1:
@@ -53,7 +53,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def _of_several_encoders(argument: Argument, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
-    """A list of texts, each as wide as its encoder; of the last one there may be one for each block."""
+    """Yield a list of texts, each as wide as its encoder; of the last one there may be one for each block."""
     name, text = argument.name, words(argument.name)
     for chosen in product(widths[:_FEW_WIDTHS], repeat=argument.picked):
         texts = [option(values(f"{name} {at}"), 1, text, width, where=f"[{at}]") for at, width in enumerate(chosen)]
@@ -63,12 +63,12 @@ def _of_several_encoders(argument: Argument, widths: Sequence[int], sizes: Sizes
 
 
 def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
-    """Numbers of words, from one on."""
+    """Return numbers of words, from one on."""
     return 1 + torch.arange(shape[-1])[None]
 
 
 def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
-    """The texts of a batch of one, without its batch; or one text for each block."""
+    """Yield the texts of a batch of one, without its batch; or one text for each block."""
     for width in widths:
         yield option(values(name), words(name), width, where="[0]")
     for width in widths:
@@ -77,7 +77,7 @@ def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
 
 
 def texts_and_masks(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Two texts of different lengths, each with its mask."""
+    """Yield two texts of different lengths, each with its mask."""
     for width in near(argument.name, sizes):
         yield several(
             *(

@@ -58,12 +58,12 @@ class Search:
 
 
 def denoiser_inputs(model: Any) -> Tensors:
-    """Two samples for a diffusion transformer of diffusers; see `searched_inputs`."""
+    """Return two samples for a diffusion transformer of diffusers; see `searched_inputs`."""
     return searched_inputs(model).inputs
 
 
 def searched_inputs(model: Any, most: float = math.inf, start: Chosen | None = None) -> Search:
-    """Two samples for a diffusion transformer of diffusers, by the arguments that its forward names.
+    """Return two samples for a diffusion transformer of diffusers, by the arguments that its forward names.
 
     Args:
         most: how many inputs are tried before the model is taken to accept none.
@@ -123,7 +123,7 @@ def _answers(trial: Trial, chosen: Chosen) -> bool:
 
 
 def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:
-    """The trial of a sample, and what makes its inputs."""
+    """Return the trial of a sample, and what makes its inputs."""
     sizes = Sizes(index, _config(model), widths_of(model))
     latents, choices, alike = _choices(model, sizes)
 
@@ -134,7 +134,7 @@ def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:
 
 
 def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any]], chosen: Chosen) -> Tensors:
-    """The inputs of a sample, of what was chosen."""
+    """Return the inputs of a sample, of what was chosen."""
     layout: Layout = choices[latents][chosen[latents]]
     laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed, coarse=layout.coarse)
     laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
@@ -150,7 +150,7 @@ def _config(model: Any) -> Mapping[str, Any]:
 
 
 def _taken(model: Any, trial: Trial) -> Chosen:
-    """Inputs that the model takes.
+    """Return inputs that the model takes.
 
     Raises:
         NoInputs: there are none.
@@ -235,7 +235,9 @@ def _arguments(model: Any) -> list[Argument]:
 
 
 def _items(argument: Argument, forward: Any) -> list[Argument]:
-    """The items of an argument that is a mapping, as forward reads them; the argument itself where it is none."""
+    """Return the items of an argument that is a mapping, as forward reads them; the argument itself where it is
+    none.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(forward))).body[0]
     keys = items_read(tree, argument.name) if isinstance(tree, ast.FunctionDef) else {}
     if not keys or role_of(argument) in WHOLE:
@@ -244,14 +246,14 @@ def _items(argument: Argument, forward: Any) -> list[Argument]:
 
 
 def _picked(forward: Any, name: str) -> int:
-    """The number of items of an argument that forward picks by literal indices."""
+    """Return the number of items of an argument that forward picks by literal indices."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(forward))))
     items = (one.slice for one in nodes if isinstance(one, ast.Subscript) and ast.unparse(one.value) == name)
     return len({ast.unparse(one) for one in items if type(literal(one)) is int})
 
 
 def _annotated(one: inspect.Parameter, forward: Any) -> str:
-    """The annotation; without one the type of a plain default, or what the documentation says."""
+    """Return the annotation; without one the type of a plain default, or what the documentation says."""
     if one.annotation is not one.empty:
         return str(one.annotation)
     if isinstance(one.default, (bool, int, float, str, tuple)):

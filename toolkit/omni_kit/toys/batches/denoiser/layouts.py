@@ -42,7 +42,7 @@ class Layout:
     coarse: bool = False
 
     def __call__(self, sizes: Sizes) -> Tensors:
-        """The latents of a sample."""
+        """Return the latents of a sample."""
         frames, rows, columns = sizes.latents
         pictures = sum(math.prod(size) for size in sizes.pictures)
         known = {"1": 1, "c": self.channels, "f": frames, "h": rows, "w": columns, "n": sizes.tokens, "p": pictures}

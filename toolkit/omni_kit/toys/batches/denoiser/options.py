@@ -83,7 +83,7 @@ class LikeLatents:
 
 
 def several(*options: Option) -> Option:
-    """Options that make one argument together."""
+    """Return options that make one argument together."""
 
     def make(sizes: Sizes) -> Tensors:
         return {where: tensor for one in options for where, tensor in one(sizes).items()}
@@ -92,7 +92,7 @@ def several(*options: Option) -> Option:
 
 
 def values(name: str) -> Fill:
-    """Numbers of which no two are alike."""
+    """Return numbers of which no two are alike."""
     return lambda sizes, shape: sizes.values(name, shape)
 
 

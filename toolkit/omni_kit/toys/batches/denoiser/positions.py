@@ -32,14 +32,14 @@ _BATCHED = 3  # dimensions of positions with a batch
 
 
 def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """A row of positions for each patch or word, with and without a batch; then positions in a sequence."""
+    """Yield a row of positions for each patch or word, with and without a batch; then positions in a sequence."""
     place = _word_ids if _OF_TEXT.search(argument.name) else _patch_ids
     yield from _rows(place, sizes, argument.rank == _BATCHED)
     yield from indices(argument, sizes)
 
 
 def _rows(place: Fill, sizes: Sizes, batched: bool = False) -> Iterator[Option]:
-    """Rows of as many axes as rope has, or of any number; those with a batch first where one is expected."""
+    """Yield rows of as many axes as rope has, or of any number; those with a batch first where one is expected."""
     lists = (value for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple)))
     for count in dict.fromkeys((*map(len, lists), 3, 4, 2, 1)):
         both = [option(place, count), option(_batched(place), count)]

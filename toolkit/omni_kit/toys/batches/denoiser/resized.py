@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.batches.denoiser.asserted import required_sizes
+from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
 from omni_kit.toys.batches.denoiser.options import Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors

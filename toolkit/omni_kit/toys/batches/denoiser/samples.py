@@ -12,7 +12,7 @@ _NOISY = "hidden_states"
 
 
 def samples_of(inputs: Tensors) -> list[Tensors]:
-    """The samples of a batch."""
+    """Return the samples of a batch."""
     found: dict[str, Tensors] = {}
     for key, tensor in inputs.items():
         index, _, name = key.partition(".")
@@ -51,7 +51,7 @@ def denoised(samples: Sequence[Tensors], answer: Callable[[Tensors], torch.Tenso
 
 
 def named(predictions: Sequence[torch.Tensor], loss: torch.Tensor) -> Tensors:
-    """Outputs under the names that both sides use."""
+    """Return outputs under the names that both sides use."""
     return {**{f"{PREDICTION}{index}": tensor for index, tensor in enumerate(predictions)}, "loss": loss}
 
 

@@ -22,7 +22,7 @@ _PIXELS = 8.0  # for each patch
 
 
 def time(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """One time for the sample, for each frame, or for each patch; as a number without dimensions at last."""
+    """Yield one time for the sample, for each frame, or for each patch; as a number without dimensions at last."""
     whole = _of(_SIGMAS if argument.sigmas else _TIMESTEPS)
     yield option(whole, 1)
     yield option(_of(tuple(map(float, _TIMESTEPS))), 1)
@@ -39,7 +39,7 @@ def guidance(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """A class; the only one where there is one; or its embedding."""
+    """Yield a class; the only one where there is one; or its embedding."""
     yield option(_of((0, 1)), 1)
     yield option(_of((0, 0)), 1)
     yield from (option(values(argument.name), 1, width) for width in near(argument.name, sizes))
@@ -53,13 +53,13 @@ def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def tokens(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Numbers of words, one for each place of a text or of the patches."""
+    """Yield numbers of words, one for each place of a text or of the patches."""
     for span in (words(argument.name), patches):
         yield option(numbers, 1, span)
 
 
 def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Rows and columns of pixels; or three such pairs. Each argument has its own."""
+    """Yield rows and columns of pixels; or three such pairs. Each argument has its own."""
     salt = float(sum(map(ord, argument.name)) % 17)
 
     def pairs(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
@@ -71,7 +71,7 @@ def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """The length that the name says, in patches or in elements of the latents."""
+    """Yield the length that the name says, in patches or in elements of the latents."""
     axis = 0 if "frame" in argument.name else 1 if "height" in argument.name else 2
     if "audio" in argument.name:
         yield _plain(words(argument.name))
@@ -103,7 +103,7 @@ def picture_sizes(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def added(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
-    """Sizes of a picture next to its time, where a model takes them."""
+    """Yield sizes of a picture next to its time, where a model takes them."""
 
     def make(sizes: Sizes) -> Tensors:
         rows, columns = sizes.grid[1:]
@@ -121,7 +121,7 @@ def nothing(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
 
 
 def _of(numbers: tuple[float, ...]) -> Fill:
-    """The number of a sample, everywhere."""
+    """Return the number of a sample, everywhere."""
     return lambda sizes, shape: torch.tensor(numbers[sizes.index]).expand(shape).clone()
 
 

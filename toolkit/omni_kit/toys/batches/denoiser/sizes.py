@@ -111,12 +111,12 @@ class Sizes:
         return (_LONG_TEXT if self.length else _TEXT[self.index]) + (_LONGER if _SECOND.search(name) else 0)
 
     def _own_length(self, name: str) -> int | None:
-        """The length that the config has for this argument: `clip_seq_len` for `clip_f`."""
+        """Return the length that the config has for this argument: `clip_seq_len` for `clip_f`."""
         found = next((value for key, value in self.config.items() if length_of(key) == stem(name)), None)
         return found if isinstance(found, int) and not isinstance(found, bool) else None
 
     def values(self, name: str, shape: Sequence[int]) -> torch.Tensor:
-        """Numbers of which no two are alike."""
+        """Return numbers of which no two are alike."""
         return SCALE * _ramp(f"denoiser {self.index} {name}", tuple(shape))
 
     @cached_property
@@ -131,7 +131,7 @@ _ramp = lru_cache(maxsize=256)(shuffled_ramp)
 
 
 def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Rows and columns of the latents that a config says; None if it says none."""
+    """Return rows and columns of the latents that a config says; None if it says none."""
     said = next((value for key, value in config.items() if IS_SIDE.search(key)), None)
     if isinstance(said, int):
         return said, said

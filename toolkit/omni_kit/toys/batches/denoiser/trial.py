@@ -24,7 +24,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
-from omni_kit.toys.batches.denoiser.asserted import asserted
+from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
@@ -145,7 +145,7 @@ class Trial:
         return found
 
     def _starts(self) -> Iterator[Chosen]:
-        """All arguments, the required ones, then latents of each kind with all that may be laid out like them."""
+        """Yield all arguments, the required ones, then latents of each kind with all that may be laid out like them."""
         yield dict.fromkeys(self.choices, 0)
         least = {name: options.index(None) if None in options else 0 for name, options in self.choices.items()}
         yield least
@@ -267,8 +267,8 @@ class Trial:
             yield from self._beside_latents(chosen)
 
     def _beside_latents(self, chosen: Chosen) -> Iterator[Chosen]:
-        """Other latents, with another argument that has their shape: what is put next to them must fit at once, and
-        nothing that may be left out stand in the way.
+        """Yield other latents, with another argument that has their shape: what is put next to them must fit at once,
+        and nothing that may be left out stand in the way.
         """
         latents = next(iter(self.choices))
         chosen = {**chosen, **{name: options.index(None) for name, options in self.choices.items() if None in options}}
@@ -285,7 +285,7 @@ class Trial:
         return chosen
 
     def _settled(self, chosen: Chosen, name: str) -> Chosen:
-        """The first choice for an argument that makes a difference; without it if there is none."""
+        """Return the first choice for an argument that makes a difference; without it if there is none."""
         options = self.choices[name]
         absent = {**chosen, name: options.index(None)}
         without, idle = self.reach(absent), 0
@@ -377,8 +377,8 @@ def _nearness(error: str) -> int:
 
 
 def _lines(model: Any, error: BaseException) -> tuple[int, int]:
-    """The line of the model's own forward up to which it was read when an error came, 0 where it was not begun; and
-    that of the method of the model that it called there, 0 where it called none.
+    """Return the line of the model's own forward up to which it was read when an error came, 0 where it was not begun;
+    and that of the method of the model that it called there, 0 where it called none.
 
     Of a call over several lines that is its last one: what computes its arguments stands before.
     """
@@ -402,7 +402,7 @@ def _methods(model: Any) -> dict[str, CodeType]:
 
 @lru_cache(maxsize=8)
 def _methods_of(cls: Any) -> dict[str, CodeType]:
-    """The methods of a model's class that stand in the file of its forward, by their names."""
+    """Return the methods of a model's class that stand in the file of its forward, by their names."""
     forward = inspect.unwrap(cls.forward).__code__
     names = (name for name in dir(cls) if not name.startswith("__"))
     codes = (getattr(inspect.unwrap(one), "__code__", None) for name in names if (one := getattr(cls, name)))

@@ -61,7 +61,7 @@ def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str)
 
 
 def _betas(source: SourceFile) -> tuple[dict[str, float], str]:
-    """The default betas of a model, and file:line of them; empty for those of the original implementation."""
+    """Return the default betas of a model, and file:line of them; empty for those of the original implementation."""
     assert isinstance(source.library, Repository)
     for file in source.library.files:
         if _START not in file.read_text(encoding="utf-8", errors="ignore"):

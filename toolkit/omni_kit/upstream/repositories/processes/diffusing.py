@@ -69,7 +69,7 @@ def _config(settings: Mapping[str, object], clips: bool, loop: str) -> dict[str,
 
 
 def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
-    """The variables that hold such an object: with the call that makes it, and the function that is called.
+    """Yield the variables that hold such an object: with the call that makes it, and the function that is called.
 
     `model, diffusion = create_both(...)` counts where that function returns what such a call makes.
     """
@@ -95,14 +95,14 @@ def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]
 def _named_object(
     source: SourceFile, target: ast.Name, value: ast.expr
 ) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
-    """The variable with the call and its function, where that function makes such an object."""
+    """Yield the variable with the call and its function, where that function makes such an object."""
     meant = _function(source, value)
     if meant is not None and isinstance(value, ast.Call) and _makes(meant):
         yield target.id, (value, meant)
 
 
 def _function(source: SourceFile, value: ast.expr) -> Defined | None:
-    """The function of the authors that an expression calls."""
+    """Return the function of the authors that an expression calls."""
     meant = resolve(source, dotted(value.func) or "") if isinstance(value, ast.Call) else None
     return meant if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef) else None
 

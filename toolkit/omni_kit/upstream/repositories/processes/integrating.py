@@ -101,7 +101,7 @@ def _ends(call: ast.Call, init: ast.FunctionDef, told: set[str]) -> tuple[float,
 
 
 def _named(function: ast.FunctionDef) -> tuple[str, str, list[str]]:
-    """The arguments for the number of points and the solver, and those that bend the points."""
+    """Return the arguments for the number of points and the solver, and those that bend the points."""
     names = [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
     points = next((name for name in names if _POINTS.search(name)), "")
     solver = next((name for name in names if _METHOD.search(name)), "")
@@ -117,7 +117,7 @@ def _shifted(source: SourceFile, call: ast.Call, names: list[str]) -> Iterator[s
 
 
 def _made_by(source: SourceFile, node: ast.expr | None) -> ast.Call | None:
-    """The call that made what a variable holds."""
+    """Return the call that made what a variable holds."""
     if isinstance(node, ast.Call):
         return node
     for one in (one for one in ast.walk(source.tree) if isinstance(one, ast.Assign) and isinstance(node, ast.Name)):

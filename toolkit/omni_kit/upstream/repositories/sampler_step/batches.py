@@ -18,7 +18,7 @@ _LISTED = frozenset({"tensor", "as_tensor"})
 
 
 def of_one(node: ast.expr, assigned: Mapping[str, ast.expr]) -> ast.expr | None:
-    """The step that one picture is told; None for a factor of one.
+    """Return the step that one picture is told; None for a factor of one.
 
     Args:
         assigned: variables that stand for what is repeated, and what that is.

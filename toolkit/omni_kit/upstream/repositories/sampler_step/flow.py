@@ -27,7 +27,7 @@ class DenoiserCall(ast.Pass):
 
 
 def flat(body: Sequence[ast.stmt], guides: Collection[str]) -> Iterator[ast.stmt]:
-    """Statements without those that only say that there are no gradients, or that guidance is wanted at all.
+    """Yield statements without those that only say that there are no gradients, or that guidance is wanted at all.
 
     Args:
         guides: the variables that are there where guidance is wanted: its scale, and what is guided against.
@@ -61,7 +61,7 @@ def is_switch(node: ast.expr) -> bool:
 
 
 def reads(node: ast.AST) -> set[str]:
-    """The variables that are read."""
+    """Return the variables that are read."""
     if isinstance(node, DenoiserCall):
         return reads(node.sample) | reads(node.time)
     found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
@@ -71,7 +71,7 @@ def reads(node: ast.AST) -> set[str]:
 
 
 def binds(node: ast.stmt) -> set[str]:
-    """The variables that a statement, with all in it, gives another value."""
+    """Return the variables that a statement, with all in it, gives another value."""
     if isinstance(node, ast.If):
         return {name for one in (*node.body, *node.orelse) for name in binds(one)}
     if isinstance(node, DenoiserCall):
@@ -83,7 +83,7 @@ def binds(node: ast.stmt) -> set[str]:
 
 
 def needed(body: Sequence[ast.stmt], after: set[str]) -> tuple[list[ast.stmt], set[str]]:
-    """The statements that what comes after them needs, and what must be known before the first.
+    """Return the statements that what comes after them needs, and what must be known before the first.
 
     Args:
         after: the variables that are read afterwards.
@@ -120,7 +120,7 @@ def _is_stored(node: ast.AST) -> bool:
 
 
 def _changed(node: ast.Expr) -> str:
-    """The variable that a statement like `past.append(answer)` changes; empty for others."""
+    """Return the variable that a statement like `past.append(answer)` changes; empty for others."""
     call = node.value
     owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
     return owner.id if isinstance(owner, ast.Name) else ""

@@ -9,7 +9,7 @@ from omni_kit.upstream.repositories.sampler_step.flow import is_switch
 
 
 def answered(body: Sequence[ast.stmt], target: ast.expr | None) -> list[ast.stmt]:
-    """Statements that give a target what the body returns; None for what nobody reads.
+    """Return statements that give a target what the body returns; None for what nobody reads.
 
     Raises:
         Unsupported: it returns in the middle of a loop.
@@ -33,7 +33,7 @@ def answered(body: Sequence[ast.stmt], target: ast.expr | None) -> list[ast.stmt
 
 
 def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """A body without its docstring."""
+    """Return a body without its docstring."""
     first = body[0] if body else None
     is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     return [*body[1:]] if is_text else [*body]

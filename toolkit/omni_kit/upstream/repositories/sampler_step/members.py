@@ -13,7 +13,7 @@ Given = tuple[ast.arg, ast.expr | None]
 
 
 def methods_of(cls: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    """The methods that a class defines itself."""
+    """Return the methods that a class defines itself."""
     return {one.name: one for one in cls.body if isinstance(one, ast.FunctionDef)}
 
 
@@ -41,7 +41,7 @@ def constructor(cls: ast.ClassDef) -> ast.FunctionDef:
 
 
 def arguments_of(function: ast.FunctionDef, *, bound: bool = True) -> list[Given]:
-    """The arguments, each with its default; of a method those behind `self`.
+    """Return the arguments, each with its default; of a method those behind `self`.
 
     Raises:
         Unsupported: it takes any.
@@ -66,30 +66,30 @@ def is_property(function: ast.FunctionDef | None) -> bool:
 
 
 def joined(given: Sequence[Given]) -> ast.arguments:
-    """Arguments as a function has them: those without a default come first."""
+    """Return arguments as a function has them: those without a default come first."""
     needed, rest = [one for one, value in given if value is None], [one for one in given if one[1] is not None]
     defaults = [value for _, value in rest if value is not None]
     return ast.arguments([], [*needed, *(one for one, _ in rest)], None, [], [], None, defaults)
 
 
 def named(body: Sequence[ast.AST]) -> set[str]:
-    """Every name in some code."""
+    """Return every name in some code."""
     return {one.id for node in body for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def stored(body: Sequence[ast.AST]) -> set[str]:
-    """The names that some code gives a value."""
+    """Return the names that some code gives a value."""
     nodes = (one for node in body for one in ast.walk(node) if isinstance(one, ast.Name))
     return {one.id for one in nodes if isinstance(one.ctx, ast.Store)}
 
 
 def taken_by(function: ast.FunctionDef) -> set[str]:
-    """The names of a function's arguments."""
+    """Return the names of a function's arguments."""
     return {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
 
 
 def of_self(node: ast.AST) -> str:
-    """The attribute of the object; empty for anything else."""
+    """Return the attribute of the object; empty for anything else."""
     known = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == SELF
     return node.attr if known else ""  # type: ignore[attr-defined]
 
@@ -100,7 +100,7 @@ def is_held(node: ast.Assign) -> bool:
 
 
 def sets_of(methods: Mapping[str, ast.FunctionDef]) -> Iterator[tuple[str, ast.expr | None]]:
-    """Each attribute that is set, and what to where that is plain."""
+    """Yield each attribute that is set, and what to where that is plain."""
     for function in methods.values():
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and of_self(node):

@@ -37,7 +37,7 @@ class Asks:
     found: list[DenoiserCall] = field(default_factory=list)
 
     def marked(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """A block with one statement for each place at which the model is asked.
+        """Return a block with one statement for each place at which the model is asked.
 
         Raises:
             Unsupported: what becomes of the answers is not the usual guidance.
@@ -75,7 +75,7 @@ class Asks:
         return passed(call, self.order)
 
     def _asked(self, node: ast.stmt, calls: list[ast.Call], rest: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements that the calls of one place become; those that follow are taken from `rest`."""
+        """Return the statements that the calls of one place become; those that follow are taken from `rest`."""
         given = self._given(calls[0])
         if self.latents not in given or self.time not in given:
             raise Unsupported(f"calls its model without {self.latents} or {self.time} in line {node.lineno}")
@@ -98,7 +98,7 @@ class Asks:
         return bool(found) and ast.dump(once(self._given(found[0])[self.latents])[0]) == ast.dump(sample)
 
     def _named(self, node: ast.stmt, answers: list[str], twice: bool) -> ast.stmt | None:
-        """A statement in which each answer has a name; None if giving it one is all that it does."""
+        """Return a statement in which each answer has a name; None if giving it one is all that it does."""
         count = 2 if twice else 1
         targets = node.targets[0] if isinstance(node, ast.Assign) else None
         value = _bare(node.value) if isinstance(node, ast.Assign) else None
@@ -197,7 +197,7 @@ def _is_split(rest: Sequence[ast.stmt], name: str) -> bool:
 
 
 def bound_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """Variables that a block assigns once, itself, and what."""
+    """Return variables that a block assigns once, itself, and what."""
     found: dict[str, list[ast.expr]] = {}
     for node in body:
         for name in binds(node):

@@ -44,7 +44,7 @@ class Owner:
 
 
 def opened(cls: ast.ClassDef, method: ast.FunctionDef) -> tuple[ast.FunctionDef, Owner]:
-    """The function that does what making an object and calling its method does.
+    """Return the function that does what making an object and calling its method does.
 
     Raises:
         Unsupported: it cannot be determined without the object; why.
@@ -90,7 +90,7 @@ class _State:
     depth: int = 0
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements without the object."""
+        """Return statements without the object."""
         return [one for node in body for one in self._statement(node)]
 
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
@@ -154,7 +154,7 @@ class _State:
         self.depth -= 1
 
     def _told(self, method: ast.FunctionDef, call: ast.Call) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """The statements that give a method its arguments, and its body in the words of who calls it."""
+        """Return the statements that give a method its arguments, and its body in the words of who calls it."""
         told, given = _Told(self), self._given(method, call)
         body, before = statements(copy.deepcopy(method.body)), list[ast.stmt]()
         own = stored(body)
@@ -175,7 +175,7 @@ class _State:
         return f"{method.name.strip('_')}_{name}" if taken else name
 
     def _changed(self, method: ast.FunctionDef) -> set[str]:
-        """The variables of the object that a method sets, or one that it calls may set."""
+        """Return the variables of the object that a method sets, or one that it calls may set."""
         later = {name: one for name, one in self.methods.items() if one is method or name != MADE}
         return {self.variables[name] for name, _ in sets_of(later)}
 

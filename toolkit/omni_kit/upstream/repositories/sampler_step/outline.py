@@ -21,7 +21,7 @@ def _name(call: ast.Call) -> str:
 
 
 def apart(function: ast.FunctionDef, loop: ast.For) -> tuple[ast.For, tuple[list[ast.stmt], list[ast.stmt]]]:
-    """A copy of the loop, and of the statements before it and after it.
+    """Return a copy of the loop, and of the statements before it and after it.
 
     Raises:
         Unsupported: it stands inside of something.

@@ -103,7 +103,7 @@ class _Steps(Numbers):
 
 
 def _number(value: Any) -> Any:
-    """A number, also of a vector that is no longer."""
+    """Return a number, also of a vector that is no longer."""
     if isinstance(value, np.ndarray):
         return value.item()
     if not isinstance(value, int | float):
@@ -112,7 +112,7 @@ def _number(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
-    """The numbers of a vector or a list; none of anything else."""
+    """Return the numbers of a vector or a list; none of anything else."""
     found = (
         value.tolist() if isinstance(value, np.ndarray) else plain_items(value) if isinstance(value, range) else value
     )

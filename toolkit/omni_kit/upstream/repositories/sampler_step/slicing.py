@@ -129,7 +129,7 @@ class _Slicer:
             raise Unsupported("calls its model once more after the loop")
 
     def _dicts(self) -> Iterator[tuple[str, Mapping[str, ast.expr]]]:
-        """Variables that hold keyword arguments, as `arg_c = {"context": context}`."""
+        """Yield variables that hold keyword arguments, as `arg_c = {"context": context}`."""
         for node in self.before:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value):
@@ -146,7 +146,7 @@ class _Slicer:
         return {f"self.{one.name}" for one in nodes if isinstance(one, ast.FunctionDef)}
 
     def _told(self, call: ast.Call) -> dict[str, ast.expr]:
-        """The arguments of the model that a call passes, those of a known dictionary among them."""
+        """Return the arguments of the model that a call passes, those of a known dictionary among them."""
         more: dict[str, ast.expr] = {}
         name, unknown = "", False
         for one in call.keywords:
@@ -169,7 +169,7 @@ class _Slicer:
         return len(call.args) <= len(self.order) and {self.latents, self.time} <= told.keys() <= {*self.order}
 
     def sliced(self) -> SlicedLoop:
-        """The loop by itself."""
+        """Return the loop by itself."""
         self._refuse_levels()
         moved = self.moved = self._moved()
         body = _Spoken(self, guided=None).block(self.loop.body)
@@ -195,7 +195,7 @@ class _Slicer:
         )
 
     def _moved(self) -> str:
-        """The variable that goes from noise to latents."""
+        """Return the variable that goes from noise to latents."""
         changed = {name for node in self._nodes() if isinstance(node, ast.stmt) for name in binds(node)} - {"self"}
         begun = self.arguments | stored(self.before)
         wanted = reads(self._told(self.calls[0])[self.latents])
@@ -263,7 +263,7 @@ class _Slicer:
             call.args, call.keywords = [], sorted(found, key=lambda one: self.order.index(str(one.arg)))
 
     def _time(self, value: ast.expr) -> ast.expr:
-        """The timestep of one picture, as an expression in the loop's variables."""
+        """Return the timestep of one picture, as an expression in the loop's variables."""
         made = {name: node.value for node in self._nodes() if isinstance(node, ast.Assign) for name in binds(node)}
         found = of_one(value, made)
         if found is None:
@@ -306,7 +306,7 @@ class _Slicer:
         return stored([self.loop.target])
 
     def _nodes(self) -> Iterator[ast.AST]:
-        """The nodes of those statements of the loop that can be reached."""
+        """Yield the nodes of those statements of the loop that can be reached."""
         for stmt in self.reached:
             yield from ast.walk(stmt)
 
@@ -316,12 +316,12 @@ class _Slicer:
                 yield node
 
     def _joined(self, value: ast.expr) -> list[str]:
-        """The two halves of what a variable holds: one with the prompt, and one to guide against; else empty."""
+        """Return the two halves of what a variable holds: one with the prompt, and one to guide against; else empty."""
         found = next((one for node in self._bindings(reads(value)) if (one := _joined(node.value))), [])
         return [ast.unparse(one) for one in found]
 
     def _roots(self, value: ast.expr) -> set[str]:
-        """The variables that a value is made of."""
+        """Return the variables that a value is made of."""
         found = _depends(value)
         for _ in range(_MOST):
             more = found.union(*(_depends(node.value) for node in self._bindings(found)))
@@ -350,7 +350,7 @@ class _Slicer:
             raise Unsupported(f"tells its scheduler {', '.join(sorted(wrong))}")
 
     def _function(self, moved: str, body: list[ast.stmt], guided: bool) -> ast.FunctionDef:
-        """The function: what the loop reads is made before it, of its arguments alone."""
+        """Return the function: what the loop reads is made before it, of its arguments alone."""
         target, along = self.loop.target, self._along(guided)
         flattened = [*flat(body, {SCALE} if guided else set())]
         kept, live = needed(flattened, {moved})
@@ -370,7 +370,7 @@ class _Slicer:
         return ast.fix_missing_locations(ast.copy_location(made, self.sampling.made))
 
     def _along(self, guided: bool) -> ast.expr:
-        """The iterable of the loop."""
+        """Return the iterable of the loop."""
         along = unwrapped(_Spoken(self, guided=True).visit(_Unwrapped().visit(copy.deepcopy(self.loop.iter))))
         if not self.scheduler:
             return along
@@ -383,7 +383,7 @@ class _Slicer:
         return _read(whole.replace(inner, text))
 
     def _factors(self, moved: str) -> Iterator[ast.stmt]:
-        """The factors of noise before the first step.
+        """Yield the factors of noise before the first step.
 
         Raises:
             Unsupported: the loop begins with something else.
@@ -412,7 +412,7 @@ class _Slicer:
         return found
 
     def _prelude(self, wanted: set[str], moved: str, guided: bool) -> list[ast.stmt]:
-        """The statements that make what is read, of the arguments and of what the file has.
+        """Return the statements that make what is read, of the arguments and of what the file has.
 
         Raises:
             Unsupported: something is made of what is not known.
@@ -441,7 +441,7 @@ class _Slicer:
         return [*head, *(one for one in begun if one is not None), *kept]
 
     def _begun(self, name: str) -> ast.stmt | None:
-        """The statement that makes a variable that nothing before the loop does; None if the file has it."""
+        """Return the statement that makes a variable that nothing before the loop does; None if the file has it."""
         value = self.named.get(name) or (repr(self.known[name]) if name in self.known else None)
         if value is not None:
             return ast.parse(f"{name} = {value}").body[0]
@@ -494,7 +494,7 @@ class _Spoken(ast.NodeTransformer):
         return [ast.copy_location(ast.If(test, then or [ast.Pass()], other), node)] if then or other else []
 
     def _left(self, test: ast.expr) -> ast.expr:
-        """A test without those of its parts that decide nothing."""
+        """Return a test without those of its parts that decide nothing."""
         if not isinstance(test, ast.BoolOp):
             return test
         idle = isinstance(test.op, ast.And)
@@ -504,7 +504,7 @@ class _Spoken(ast.NodeTransformer):
         return parts[0] if parts else ast.Constant(idle)
 
     def _value(self, test: ast.expr) -> bool | None:
-        """The outcome of a test; None if that is not known."""
+        """Return the outcome of a test; None if that is not known."""
         if isinstance(test, ast.BoolOp):
             parts, stops = [self._value(one) for one in test.values], isinstance(test.op, ast.Or)
             return stops if stops in parts else None if None in parts else not stops
@@ -531,7 +531,7 @@ class _Spoken(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        """The branch that is taken, where that is known."""
+        """Return the branch that is taken, where that is known."""
         test = self.visit(node.test)
         known = self._value(test)
         if known is not None:
@@ -572,7 +572,9 @@ class _Spoken(ast.NodeTransformer):
         return node
 
     def _own(self, node: ast.Attribute) -> ast.expr:
-        """An attribute of the object: a guidance's, or an argument that it keeps, or a value that it is given."""
+        """Return an attribute of the object: a guidance's, or an argument that it keeps, or a value that it is
+        given.
+        """
         slicer, name = self.slicer, node.attr.lstrip("_")
         if _IS_SCALE.search(name) or _IS_GUIDED.search(name):
             return ast.Name(SCALE if _IS_SCALE.search(name) else GUIDED, ast.Load())
@@ -608,7 +610,7 @@ class _Spoken(ast.NodeTransformer):
 
 
 def _opened(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, those of contexts and branches among them."""
+    """Yield statements, those of contexts and branches among them."""
     for node in body:
         if isinstance(node, ast.With | ast.If):
             yield from _opened([*node.body, *getattr(node, "orelse", [])])
@@ -658,7 +660,7 @@ def _keeps(node: ast.stmt) -> bool:
 
 
 def _halves(node: ast.stmt) -> str:
-    """The variable of which a statement keeps half of the channels: `x, _ = x.chunk(2, dim=1)`; else empty."""
+    """Return the variable of which a statement keeps half of the channels: `x, _ = x.chunk(2, dim=1)`; else empty."""
     match node:
         case ast.Assign(targets=[ast.Tuple(elts=[ast.Name(id=name), ast.Name()])], value=ast.Call() as call):
             pass
@@ -701,7 +703,7 @@ def _is_named(node: ast.expr, name: str) -> bool:
 
 
 def _joined(node: ast.expr) -> list[ast.expr]:
-    """The parts of `torch.cat([one, other])`; empty for anything else."""
+    """Return the parts of `torch.cat([one, other])`; empty for anything else."""
     first = node.args[0] if isinstance(node, ast.Call) and node.args else None
     name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
     return first.elts if name in ("cat", "concat") and isinstance(first, ast.List | ast.Tuple) else []

@@ -83,7 +83,7 @@ class Divided:
                          for name in binds(node) if noise in reads(node))}  # fmt: skip
 
     def _of_one(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements in which a number is no longer repeated for every picture: it is the same for each."""
+        """Return statements in which a number is no longer repeated for every picture: it is the same for each."""
         found: list[ast.stmt] = []
         for node in body:
             if isinstance(node, ast.Assign) and reads(node.value) & self._noise:
@@ -96,7 +96,7 @@ class Divided:
         return found
 
     def _without_lists(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements without those that only append to a list that the loop does not read."""
+        """Return statements without those that only append to a list that the loop does not read."""
         lists = {name for name, value in bound_once(self.prelude).items() if isinstance(value, ast.List)}
         appends = {id(node): binds(node) & lists for node in body if isinstance(node, ast.Expr)}
         kept = [node for node in body if not appends.get(id(node))]
@@ -207,7 +207,7 @@ class Divided:
         self.stages[ask.number] = Stage(next(iter(sample), ""), ask.answer, kept, body, rest)
 
     def _code(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements to the next place at which the model is asked, or to the end of the step."""
+        """Return statements to the next place at which the model is asked, or to the end of the step."""
         told: list[ast.stmt] = []
         for place, node in enumerate(body):
             rest = list(body[place + 1 :])
@@ -262,7 +262,7 @@ class Divided:
         return found[0] if len(found) == 1 else ""
 
     def _level(self, node: ast.AST) -> str:
-        """The variable of which one element is read by the loop's head; empty for other code."""
+        """Return the variable of which one element is read by the loop's head; empty for other code."""
         known = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and reads(node.slice) & self.heads
         return node.value.id if known else ""  # type: ignore[attr-defined]
 
@@ -281,7 +281,7 @@ def _leaves(kept: Sequence[str], sample: ast.expr) -> list[ast.stmt]:
 
 
 def _told(node: ast.stmt) -> ast.stmt:
-    """A statement with the steps that the model is told, and not with what it receives."""
+    """Return a statement with the steps that the model is told, and not with what it receives."""
     if isinstance(node, DenoiserCall):
         only = DenoiserCall()
         only.number, only.sample, only.time, only.answer = node.number, ast.Constant(0), node.time, node.answer

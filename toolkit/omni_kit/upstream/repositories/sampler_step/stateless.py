@@ -16,7 +16,7 @@ Function = tuple[ast.FunctionDef, Owner | None, str]
 
 
 def functions_of(source: SourceFile) -> Iterator[Function]:
-    """The functions of a file, and the methods of its classes."""
+    """Yield the functions of a file, and the methods of its classes."""
     inside: dict[int, Function] = {}
     for cls in (node for node in source.tree.body if isinstance(node, ast.ClassDef)):
         methods = methods_of(cls)
@@ -51,7 +51,7 @@ def _alone(source: SourceFile, cls: ast.ClassDef, method: ast.FunctionDef) -> Fu
 
 
 def _without(source: SourceFile, function: ast.FunctionDef) -> ast.FunctionDef:
-    """A function without the objects that it makes and keeps; as it is if that cannot be determined."""
+    """Return a function without the objects that it makes and keeps; as it is if that cannot be determined."""
     for _ in range(_MOST if _loops(function) else 0):
         held = next(_held(source, function), None)
         if held is None:
@@ -64,7 +64,7 @@ def _without(source: SourceFile, function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _held(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[str, ast.ClassDef]]:
-    """The variables that hold an object of the authors', each with its class."""
+    """Yield the variables that hold an object of the authors', each with its class."""
     for node in ast.walk(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=made)):

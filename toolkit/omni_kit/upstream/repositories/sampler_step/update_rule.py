@@ -55,7 +55,7 @@ class Formula:
     forms: Mapping[str, Any]
 
     def of(self, node: ast.expr) -> float | Share | None:
-        """A number, or how often each answer is in it; None for what is neither."""
+        """Return a number, or how often each answer is in it; None for what is neither."""
         try:
             found = evaluate(node, _Shares(), {**self.forms, self.scale: _SCALE})
         except Unsupported:
@@ -70,7 +70,7 @@ class Formula:
         return any(abs(one - _SCALE) < _CLOSE and abs(other - 1 + _SCALE) < _CLOSE for one, other in pairs)
 
     def replaced(self, node: ast.stmt, name: str) -> ast.stmt:
-        """The statement with a variable for the guided answer, where it has one."""
+        """Return the statement with a variable for the guided answer, where it has one."""
         found = [one for one in ast.walk(node) if isinstance(one, ast.expr) and self.is_guidance(self.of(one))]
         if not found:
             return _Summed(self, name).visit(node)  # type: ignore[no-any-return]
@@ -84,7 +84,7 @@ class Replaced(ast.NodeTransformer):
         self.names = names
 
     def visit(self, node: ast.AST) -> Any:
-        """The variable, or what the node becomes."""
+        """Return the variable, or what the node becomes."""
         name = self.names.get(id(node))
         return ast.Name(name, ast.Load()) if name else super().visit(node)
 
@@ -97,7 +97,7 @@ class _Summed(ast.NodeTransformer):
         self.name = name
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        """The other terms, and the variable."""
+        """Return the other terms, and the variable."""
         terms = list(_terms(node))
         whole = Share(0.0, 0.0)
         for sign, one in terms:
@@ -113,7 +113,7 @@ class _Summed(ast.NodeTransformer):
 
 
 def _terms(node: ast.expr) -> Iterator[tuple[float, ast.expr]]:
-    """The terms of a sum, with their signs."""
+    """Yield the terms of a sum, with their signs."""
     todo = [(1.0, node)]
     while todo:
         sign, one = todo.pop(0)

@@ -39,7 +39,9 @@ class Recipe:
     library_version: str
 
     def for_keys(self, keys: Iterable[str]) -> "Recipe":
-        """The recipe as it applies to a checkpoint: without paired renamings whose first source no key matches."""
+        """Return the recipe as it applies to a checkpoint: without paired renamings whose first source no key
+        matches.
+        """
         waiting = [transform for transform in self.transforms if transform.paired]
         if not waiting:
             return self
@@ -58,11 +60,11 @@ class Recipe:
         return Route((key,))
 
     def renamed(self, key: str) -> str:
-        """A key after all renamings, before any conversion."""
+        """Return a key after all renamings, before any conversion."""
         return next((name for _, name in reversed([*self.renamings(key)])), key)
 
     def renamings(self, key: str) -> Iterator[tuple[Transform, str]]:
-        """Each renaming that matches, with the name that it leads to."""
+        """Yield each renaming that matches, with the name that it leads to."""
         for transform in self._renaming:
             if (changed := transform.rename(key)) is not None:
                 key = changed
@@ -92,7 +94,7 @@ class RecipeBook:
     optional_base: bool = False
 
     def resolve(self, submodels: Sequence[tuple[str, str, str]], base_prefix: str = "") -> Recipe | None:
-        """The recipe of a model, found as transformers finds it; None when no sub-model has an entry.
+        """Return the recipe of a model, found as transformers finds it; None when no sub-model has an entry.
 
         Args:
             submodels: (path, class name, model_type) of every pre-trained sub-model, the root ("") first.

@@ -68,7 +68,7 @@ def _in_place(piece: Piece, steps: Sequence[int]) -> bool:
 
 
 def whole(key: str, shape: Sequence[int]) -> Expression:
-    """The source tensor `key` as it is."""
+    """Return the source tensor `key` as it is."""
     if 0 in shape:
         return Expression(tuple(shape), (Piece(key, 0, tuple(Axis(n, 0, 0, 1) for n in shape)),))
     axes = (Axis(n, stride, 0, 1) for n, stride in zip(shape, strides(shape), strict=True))
@@ -92,7 +92,9 @@ def cut(x: Expression, dim: int, start: int, stop: int, step: int = 1) -> Expres
 
 
 def _cut_piece(piece: Piece, dim: int, start: int, stop: int, step: int) -> Piece | None:
-    """The part of a piece that lies on start, start+step, ... < stop: two arithmetic progressions meet in a third."""
+    """Return the part of a piece that lies on start, start+step, ... < stop: two arithmetic progressions meet in a
+    third.
+    """
     axis = piece.axes[dim]
     common = math.gcd(axis.step, step)
     distance = start - axis.start
@@ -144,7 +146,7 @@ def stack(parts: Sequence[Expression], dim: int = 0) -> Expression:
 
 
 def unstack(x: Expression, dim: int = 0) -> list[Expression]:
-    """The slices of `x` along `dim`, without that dimension."""
+    """Return the slices of `x` along `dim`, without that dimension."""
     shape = (*x.shape[:dim], *x.shape[dim + 1 :])
     slices: list[list[Piece]] = [[] for _ in range(x.shape[dim])]
     for piece in x.pieces:
@@ -171,7 +173,7 @@ def split(x: Expression, sizes: Iterable[int], dim: int) -> list[Expression]:
 
 
 def halves(x: Expression, dim: int) -> list[Expression]:
-    """The two halves of `x` along `dim`.
+    """Return the two halves of `x` along `dim`.
 
     Raises:
         ValueError: that dimension is odd.
@@ -193,7 +195,7 @@ def deinterleave(x: Expression, dim: int) -> Expression:
 
 
 def interleave(x: Expression, dim: int) -> Expression:
-    """The inverse of `deinterleave`.
+    """Return the inverse of `deinterleave`.
 
     Raises:
         ValueError: that dimension is odd.
@@ -203,7 +205,7 @@ def interleave(x: Expression, dim: int) -> Expression:
 
 
 def _moved(pieces: Iterable[Piece], dim: int, start: int, step: int) -> Iterator[Piece]:
-    """The pieces at start + step * position along `dim`."""
+    """Yield the pieces at start + step * position along `dim`."""
     for piece in pieces:
         axis = piece.axes[dim]
         there = Axis(axis.size, axis.stride, start + step * axis.start, step * axis.step)

@@ -37,7 +37,7 @@ _PARAMETERS = {
 
 
 def inverse_operation(operation: Operation) -> Operation:
-    """The operation that undoes this one; if there is none that only rearranges, one that cannot be run."""
+    """Return the operation that undoes this one; if there is none that only rearranges, one that cannot be run."""
     arguments = _arguments(operation)
     arguments.pop("check_dims", None)  # published checkpoints have the form that the transposition is declared for
     name = _INVERSE.get(operation.name, f"the inverse of {operation.name}")
@@ -50,7 +50,7 @@ def _arguments(operation: Operation) -> dict[str, object]:
 
 
 def run_operation(operation: Operation, slots: Slots, goals: Goals) -> Slots:
-    """Runs one operation.
+    """Run one operation.
 
     Args:
         slots: for each source pattern its tensors, in order.

@@ -22,7 +22,7 @@ _ALIASES = "_MODEL_TO_CONVERSION_PATTERN"
 
 @cache
 def recipe_book(library: Library) -> RecipeBook:
-    """Reads the recipes of this transformers.
+    """Read the recipes of this transformers.
 
     Raises:
         BadInput: the version has no conversion_mapping.py that can be read (transformers before 5).
@@ -97,7 +97,7 @@ def _execute(text: str, filename: str) -> dict[str, Any]:
 
 
 def _loader(library: Library) -> str:
-    """The source of this version's loader: how it matches keys changed between versions."""
+    """Return the source of this version's loader: how it matches keys changed between versions."""
     file = library.root / "core_model_loading.py"
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 

@@ -12,7 +12,8 @@ PERMUTE = "PermuteForRope"
 
 
 def with_heads(model: Model) -> Recipe | None:
-    """The model's recipe, in which every PermuteForRope says how many heads there are and which tensors it means.
+    """Return the model's recipe, in which every PermuteForRope says how many heads there are and which tensors it
+    means.
 
     Where the config does not say, the operation stays as it is.
     """

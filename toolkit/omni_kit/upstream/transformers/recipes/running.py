@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omni_kit.counting import counted
 from omni_kit.errors import BadInput
+from omni_kit.plurals import counted
 from omni_kit.upstream.transformers.recipes.book import Recipe
 from omni_kit.upstream.transformers.recipes.expression import Expression
 from omni_kit.upstream.transformers.recipes.operations import Shape, inverse_operation, run_operation
@@ -33,7 +33,7 @@ class _Bucket:
 
 
 def to_memory(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensors:
-    """Renames and converts as loading does.
+    """Rename and convert as loading does.
 
     Args:
         shapes: of the parameters; an operation that splits into unequal parts needs them. A key that is a parameter's
@@ -52,7 +52,7 @@ def to_memory(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensor
 
 
 def memory_name(recipe: Recipe | None, key: str, shapes: Shapes) -> str:
-    """The name that a key comes to: after all renamings, and after its converter if one takes it."""
+    """Return the name that a key comes to: after all renamings, and after its converter if one takes it."""
     if recipe is None:
         return key
     name = _renamed(recipe, key, shapes)
@@ -61,7 +61,7 @@ def memory_name(recipe: Recipe | None, key: str, shapes: Shapes) -> str:
 
 
 def _renamed(recipe: Recipe, key: str, shapes: Shapes) -> str:
-    """A key after all renamings, before any conversion."""
+    """Return a key after all renamings, before any conversion."""
     name = key
     for transform, changed in recipe.renamings(key):
         if transform.kind not in _PLAIN:
@@ -71,7 +71,7 @@ def _renamed(recipe: Recipe, key: str, shapes: Shapes) -> str:
 
 
 def to_hub(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensors:
-    """Converts back and renames back: what loading would turn into `tensors`.
+    """Convert back and rename back: what loading would turn into `tensors`.
 
     Raises:
         BadInput: an operation has no inverse, or a name cannot be traced back.
@@ -172,18 +172,18 @@ def _target(transform: Transform, source: str, name: str, goal: str) -> str:
 
 
 def _ordered(members: Tensors) -> list[Expression]:
-    """Tensors in the order of the numbers in their names."""
+    """Return tensors in the order of the numbers in their names."""
     return [members[name] for name in sorted(members, key=_numbers)]
 
 
 def _numbers(name: str) -> list[tuple[int, str]]:
-    """The numbers of a name, comparable as numbers however long they are."""
+    """Return the numbers of a name, comparable as numbers however long they are."""
     found = (digits.lstrip("0") for digits in _NUMBERED.findall(name))
     return [(len(digits), digits) for digits in found]
 
 
 def add(tensors: Tensors, name: str, tensor: Expression) -> None:
-    """Adds a tensor under a name that must be free.
+    """Add a tensor under a name that must be free.
 
     Raises:
         BadInput: it is not.
@@ -194,7 +194,7 @@ def add(tensors: Tensors, name: str, tensor: Expression) -> None:
 
 
 def _inverse(transform: Transform) -> Transform:
-    """The transform that undoes this one; anchors and capture groups move over as upstream moves them."""
+    """Return the transform that undoes this one; anchors and capture groups move over as upstream moves them."""
     groups = [match.group(0) for s in transform.sources if (match := _GROUP.search(_LOOKAROUND.sub("", s)))]
     sources = [goal.replace(r"\1", groups[0], 1) if groups else goal for goal in transform.targets]
     if len(sources) == len(transform.sources):

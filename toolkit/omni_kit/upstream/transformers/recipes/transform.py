@@ -59,7 +59,7 @@ class Transform:
         return self.kind == "GroupWeightRename"
 
     def rename(self, key: str, target: int = 0) -> str | None:
-        """The key after this transform, or None if it does not match.
+        """Return the key after this transform, or None if it does not match.
 
         Follows `WeightTransform.rename_source_key` of transformers 5: the first matching source is replaced by the
         first target, or its own; backreferences in the target mean groups of that source.
@@ -111,7 +111,9 @@ class Transform:
         return _compiled(self.sources, self.bounded)
 
     def substitution(self, source: int = 0, target: int = 0) -> tuple[str, str]:
-        """A source as a regular expression on whole keys, scope included, and its target as the replacement text."""
+        """Return a source as a regular expression on whole keys, scope included, and its target as the replacement
+        text.
+        """
         pattern = (_bounded if self.bounded else _unbounded)(self.sources[source])
         text = _plain(self.targets[source if self.paired else target])
         if not self.scopes:
@@ -129,7 +131,7 @@ class Transform:
 
 @cache
 def _compiled(sources: tuple[str, ...], bounded: bool) -> tuple[re.Pattern[str], tuple[int, ...]]:
-    """The pattern of all sources, and where the groups of each begin.
+    """Return the pattern of all sources, and where the groups of each begin.
 
     Bounded patterns are those of transformers that end a name at its boundary; there the longest source comes first.
     """
@@ -150,7 +152,7 @@ def _bounded(source: str) -> str:
 
 @cache
 def _plain(target: str) -> str:
-    """A target pattern as replacement text: anchors, lookarounds and escapes removed."""
+    """Return a target pattern as replacement text: anchors, lookarounds and escapes removed."""
     text = _LOOKAROUND.sub("", target.removeprefix("^").removesuffix("$")).replace(r"\.", ".")
     group = re.search(r"\(.+?\)", text)
     return text.replace(group.group(0), r"\1", 1) if group else text

@@ -1,0 +1,96 @@
+"""Imports of packages that are not installed: what needs one is defined only where it is there."""
+
+import ast
+import re
+import textwrap
+from collections.abc import Collection, Iterator
+from importlib.util import find_spec
+from itertools import groupby
+
+_FINDS = "from importlib.util import find_spec"
+
+
+def guarded(text: str, foreign: Collection[str], root: str) -> str:
+    """Return a file in which imports of packages that are not installed, and what cannot be defined without them, are
+    guarded.
+
+    Kernels of one kind of attention are the usual case: the model runs without them until it is told to use them.
+
+    Args:
+        foreign: the packages that the file imports and that it should not need.
+        root: the model's class; where it cannot be defined without a package, that import stays as it is.
+    """
+    body = ast.parse(text).body
+    needed: dict[int, str] = {}
+    for package in (name for name in foreign if find_spec(name) is None):
+        found = _depending(body, package)
+        if all(getattr(body[at], "name", "") != root for at in found):
+            needed |= {at: needed.get(at, package) for at in found}
+    if not needed:
+        return text
+    lines = text.split("\n")
+    written, before = [], 0
+    for package, places in groupby(sorted(needed), key=needed.__getitem__):
+        for first, last in _runs(list(places)):
+            start, end = _first_line(body[first]), body[last].end_lineno or 0
+            written += lines[before : start - 1]
+            written.append(f'if find_spec("{package}") is not None:')
+            written.append(textwrap.indent("\n".join(lines[start - 1 : end]), "    "))
+            before = end
+    return "\n".join(_with_import([*written, *lines[before:]]))
+
+
+def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each run of numbers."""
+    for _, run in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        yield numbers[0], numbers[-1]
+
+
+def _depending(body: list[ast.stmt], package: str) -> list[int]:
+    """Return the statements that import a package, and those that cannot be executed without what they need of it."""
+    found = {at for at, node in enumerate(body) if _imports(node, package)}
+    if not found:
+        return []
+    names = set().union(*(_bound(body[at]) for at in found))
+    while more := {at for at, node in enumerate(body) if at not in found and _executed(node) & names}:
+        found |= more
+        names |= set().union(*(_bound(body[at]) for at in more))
+    return sorted(found)
+
+
+def _imports(node: ast.stmt, package: str) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == package
+    return isinstance(node, ast.Import) and any(one.name.partition(".")[0] == package for one in node.names)
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {one.asname or one.name.partition(".")[0] for one in node.names}
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def _executed(node: ast.AST) -> set[str]:
+    """Return the names that a statement reads when it is executed: of a function its decorators, defaults and
+    annotations.
+    """
+    if isinstance(node, ast.Name):
+        return {node.id}
+    inner = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        inner = [one for one in inner if one not in (node.body if isinstance(node.body, list) else [node.body])]
+    return set().union(*map(_executed, inner))
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def _with_import(lines: list[str]) -> list[str]:
+    head = re.compile(r"(import|from) (?!__future__)|if ")
+    at = next(at for at, line in enumerate(lines) if head.match(line))
+    return lines if _FINDS in lines else [*lines[:at], _FINDS, *lines[at:]]

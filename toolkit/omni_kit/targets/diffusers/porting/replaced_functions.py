@@ -1,0 +1,30 @@
+"""A definition of the authors with other functions in it."""
+
+import ast
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.repositories.names import Defined, definitions
+
+
+def rewritten(one: Defined, functions: Sequence[ast.FunctionDef]) -> Defined:
+    """Return the definition as if its file had the new text of these functions."""
+    lines = list(one.source.lines)
+    for node in sorted(functions, key=lambda function: -function.lineno):
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
+        lines[first : node.end_lineno] = textwrap.indent(ast.unparse(node), " " * node.col_offset).split("\n")
+    text = "\n".join(lines)
+    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
+    return Defined(source, one.name, definitions(source)[one.name])
+
+
+def rewritten_class(one: Defined, node: ast.ClassDef) -> Defined:
+    """Return a class as if its file had this text of it."""
+    lines = list(one.source.lines)
+    first = min([one.node.lineno, *(decorator.lineno for decorator in getattr(one.node, "decorator_list", []))]) - 1
+    lines[first : one.node.end_lineno] = ast.unparse(node).split("\n")
+    text = "\n".join(lines)
+    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
+    return Defined(source, one.name, definitions(source)[one.name])

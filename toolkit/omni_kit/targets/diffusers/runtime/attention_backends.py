@@ -1,0 +1,92 @@
+"""Check whether what diffusers does with attention reaches it: processors are called, and a backend that is set
+computes.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+# A backend that any machine has, and that shows: torch's other kernels are switched off while it computes.
+_BACKEND, _USUAL = "_native_math", "native"
+
+
+def exercised(model: Any, run: Callable[[], Any]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return what was called on a model, and of what is wrong, what and why.
+
+    Args:
+        run: calls the model once.
+    """
+    called, wrong = ["attn_processors"], []
+    processors = dict(getattr(model, "attn_processors", {}))
+    if processors:
+        called.append("set_attn_processor")
+        if idle := _idle(model, processors, run):
+            wrong.append(("attn_processors", f"{len(idle)} processors are listed and never called, {idle[0]} first"))
+    called.append("set_attention_backend")
+    model.set_attention_backend(_BACKEND)
+    try:
+        with _Watch() as watch:
+            run()
+    finally:
+        model.set_attention_backend(_USUAL)
+    if watch.missed:
+        said = f"{watch.missed} of {watch.seen} calls of attention do not use the backend that is set"
+        wrong.append(("set_attention_backend", said))
+    return called, wrong
+
+
+def _idle(model: Any, processors: Mapping[str, Any], run: Callable[[], Any]) -> list[str]:
+    """Return the processors that a run of the model does not call, though it calls parts of their attention."""
+    ran: set[str] = set()
+    handles = [
+        module.register_forward_pre_hook(lambda module, given, name=name: ran.add(name))
+        for name, module in model.named_modules()
+    ]
+    counted = {name: _Counted(one) for name, one in processors.items()}
+    model.set_attn_processor(dict(counted))
+    try:
+        run()
+    finally:
+        model.set_attn_processor(dict(processors))
+        for handle in handles:
+            handle.remove()
+    return [name for name, one in counted.items() if not one.calls and _ran_in(name.removesuffix(".processor"), ran)]
+
+
+def _ran_in(attention: str, ran: Collection[str]) -> bool:
+    return any(name == attention or name.startswith(f"{attention}.") for name in ran)
+
+
+class _Counted:
+    """A processor that counts its calls."""
+
+    def __init__(self, processor: Any) -> None:
+        self._processor = processor
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._processor, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        return self._processor(*args, **kwargs)
+
+
+class _Watch(TorchFunctionMode):
+    """Sees every call of torch's attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+        self.missed = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """See `TorchFunctionMode`."""
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            self.seen += 1
+            self.missed += torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,222 @@
+"""A loop that was cut out of the authors' pipeline: what takes its steps, and the file that runs it."""
+
+import ast
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omni_kit.pysource.eval import UNKNOWN, Unsupported
+from omni_kit.pysource.nodes import calls
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TIME
+from omni_kit.targets.diffusers.scheduling.betas import schedulers
+from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
+from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed
+from omni_kit.upstream.repositories.names import Defined, definitions, resolve
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
+from omni_kit.upstream.repositories.sampler_step.slicing import FUNCTION, LEVELS, SCHEDULER, SlicedLoop, sliced
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
+from omni_kit.upstream.repositories.sampling import Sampling
+from omni_kit.upstream.repositories.sources import distance, sources_of
+
+_TRAINED, _NOISE, _CLOSE = 1000, 0.8, 1e-6
+_LOADED = (".from_pretrained", ".from_config")
+_KINDS = frozenset({"SchedulerMixin", "ConfigMixin"})
+_DYNAMIC = "use_dynamic_shifting"
+_HEAD = '''"""The loop of {} by itself, for a comparison with the pipeline; it runs only next to the authors' code.
+
+Noise is [pictures, ...], an embedded text [pictures, tokens, width], labels are [pictures]; `scale` is that of
+guidance. Returns latents.
+"""
+'''
+_TIMES: Mapping[str, Callable[[float], float]] = {
+    "whole": lambda t: t,
+    "part": lambda t: t / _TRAINED,
+    "rises": lambda t: 1 - t / _TRAINED,
+}
+
+
+@dataclass(frozen=True)
+class CutLoop:
+    """A loop that stands by itself.
+
+    Attributes:
+        loop: the loop.
+        stepping: what takes its steps.
+        script: the text of a file with a function that samples as it does.
+    """
+
+    loop: SlicedLoop
+    stepping: Stepping
+    script: str
+
+    @property
+    def sampling(self) -> Sampling:
+        """The loop, as one that is called."""
+        return replace(self.loop.sampling, script=self.script)
+
+
+def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str) -> CutLoop | None:
+    """Return the first loop that stands by itself; None if none does.
+
+    Args:
+        names: what the authors call an argument of forward -> what it is called here.
+        text: the argument for a prompt or labels.
+    """
+    order = list(
+        dict.fromkeys(name.partition("{")[0] for name in reference.forward)
+    )  # a dictionary has several entries
+    if text.partition("{")[0] not in order:
+        return None
+    latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
+    required = [name for name, one in reference.forward.items() if one.required and name in order]
+    for one in found:
+        with suppress(Unsupported):
+            loop = sliced(one, order, latents, time, text, mask, required)
+            if loop.scheduler:
+                stepping, made = _scheduled(reference, one, loop, order, latents, time)
+            else:
+                stepping, made = stepping_of(loop.sampling, order, names, None), ""
+            if not stepping.unmoved:
+                return CutLoop(loop, stepping, _script(loop, made))
+    return None
+
+
+def _scheduled(
+    reference: Reference, sampling: Sampling, loop: SlicedLoop, order: Sequence[str], latents: str, time: str
+) -> tuple[Stepping, str]:
+    """Return the scheduler of diffusers that takes the steps of a loop, and the text that makes it.
+
+    Raises:
+        Unsupported: it is none, or the loop does more than to ask the model and it.
+    """
+    made, config, where = _scheduler_of(reference, sampling, loop.scheduler)
+    if config.get(_DYNAMIC):
+        raise Unsupported("shifts its schedule by the size of latents")
+    divided = Divided(loop.sampling, order, latents, time)
+    way = trace_of(divided, len(LEVELS), _NOISE, _model, {})
+    if way is None or len(way.calls) != len(LEVELS):
+        raise Unsupported("does more in a step than call its model and its scheduler")
+    kinds = [kind for kind, made in _TIMES.items()
+             if all(abs(made(t) - told) < _CLOSE for t, (_, told) in zip(LEVELS, way.calls, strict=True))]  # fmt: skip
+    signs = [sign for sign in (1.0, -1.0) if _goes(sign, way.calls, way.ended)]
+    if not kinds or not signs or (kinds[0] == "rises") != (signs[0] < 0):
+        raise Unsupported("gives its model another step, or its scheduler another answer")
+    whole = kinds[0] == "whole"
+    real, rises = whole and divided.asks[0].real, kinds[0] == "rises"
+    given = ", ".join(f"{key}={value!r}" for key, value in config.items())
+    reason = f"{sampling.function} takes its steps with {loop.scheduler}, which is made in {where}"
+    if isinstance(made, Defined):
+        scales = loop.scaled and "init_noise_sigma" in ast.unparse(made.node)
+        found = Installed("", config, whole, real, scales, rises, by_count=True)
+        imported = f"from {made.source.module} import {made.name}\n{SCHEDULER} = {made.name}({given})"
+        return Stepping(found, reason=f"{reason}; its class is copied", shift=1.0, copied=made), imported
+    scales = all(hasattr(schedulers()[made](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
+    found = Installed(made, config, whole, real, scales, rises, by_count=True)
+    return Stepping(found, reason=reason, shift=config.get("shift", 1.0)), f"{SCHEDULER} = {made}({given})"
+
+
+def _model(x: float, t: float) -> float:
+    return 0.3 * x + 0.001 * t + 0.2
+
+
+def _goes(sign: float, asked: Sequence[tuple[float, float]], ended: float) -> bool:
+    x = _NOISE
+    for t, (sample, time) in zip(LEVELS, asked, strict=True):
+        if abs(sample - x) > _CLOSE * max(1.0, abs(x)):
+            return False
+        x += sign * _model(sample, time) * t
+    return abs(x - ended) < _CLOSE * max(1.0, abs(ended))
+
+
+def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tuple[str | Defined, dict[str, Any], str]:
+    """Return a class of diffusers by name, or one of the authors' own; its literal settings, and the place that says
+    so.
+
+    Raises:
+        Unsupported: nothing says which.
+    """
+    source = sampling.source
+    for name in _annotated(source, sampling.made, written):
+        if (meant := _scheduler(source, name)) is not None:
+            return meant, {}, source.where(sampling.made)
+    for one in sorted(sources_of(reference), key=lambda one: distance(reference, one.path)):
+        for call in calls(one.tree):
+            name = dotted(call.func) or ""
+            loaded = name.endswith(_LOADED)
+            if (
+                "Scheduler" in name
+                and (meant := _scheduler(one, name.rpartition(".")[0] if loaded else name)) is not None
+            ):
+                given = {str(each.arg): literal(each.value) for each in call.keywords} if not loaded else {}
+                if isinstance(meant, Defined):
+                    given = {name: value for name, value in given.items() if value is not UNKNOWN}
+                if UNKNOWN not in given.values():
+                    return meant, given, one.where(call)
+    raise Unsupported(f"does not say which scheduler {written} is")
+
+
+def _scheduler(source: SourceFile, name: str) -> str | Defined | None:
+    """Return the scheduler that a name means: diffusers' by its name there, or the authors' own of diffusers' kind."""
+    meant = resolve(source, name)
+    if isinstance(meant, str):
+        return last if (last := meant.rpartition(".")[2]) in schedulers() else None
+    bases = [ast.unparse(one) for one in meant.node.bases] if meant and isinstance(meant.node, ast.ClassDef) else []
+    return (
+        meant
+        if any(one.rpartition(".")[2] in _KINDS or one.rpartition(".")[2] in schedulers() for one in bases)
+        else None
+    )
+
+
+def _annotated(source: SourceFile, function: ast.FunctionDef, written: str) -> Iterator[str]:
+    """Yield the names in the annotation of the argument that a scheduler is given as."""
+    wanted = written.rpartition(".")[2].lstrip("_")
+    inits = [one for cls in source.classes.values() for one in cls.body if isinstance(one, ast.FunctionDef)
+             and one.name == "__init__" and any(each.lineno == function.lineno for each in cls.body)]  # fmt: skip
+    for taker in (*inits, function):
+        for one in (each for each in ast.walk(taker.args) if isinstance(each, ast.arg) and each.arg == wanted):
+            nodes = ast.walk(one.annotation) if one.annotation is not None else ()
+            for node in nodes:
+                text = node.value if isinstance(node, ast.Constant) else dotted(node)
+                if isinstance(text, str):
+                    yield text
+
+
+def _script(loop: SlicedLoop, made: str) -> str:
+    """Return the text of a file that samples as the loop does, with what it reads of the authors' file."""
+    source, tree = loop.sampling.source, ast.parse(loop.sampling.script)
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    if made:
+        function.body[:0] = ast.parse(made).body
+    nodes = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
+    bound = {one.id for one in nodes if isinstance(one.ctx, ast.Store)} | {one.arg for one in function.args.args}
+    bound |= {one.name for node in function.body if isinstance(node, ast.ImportFrom) for one in node.names}
+    free = sorted({one.id for one in nodes} - bound - {"torch"} - {*dir(builtins)})
+    device = [ast.parse("device = noise.device").body[0]] if "device" in free else []
+    function.body[:0] = device
+    lines = [line for name in free if name != "device" for line in _imported(source, name)]
+    head = _HEAD.format(loop.sampling.function)
+    own = [line for line in lines if line.startswith("    ")]
+    function.body[:0] = [node for line in own for node in ast.parse(line.strip()).body]
+    top = ["import torch", *(line for line in lines if not line.startswith("    "))]
+    return f"{head}\n" + "\n".join(top) + f"\n\n\n{ast.unparse(ast.fix_missing_locations(function))}\n"
+
+
+def _imported(source: SourceFile, name: str) -> Iterator[str]:
+    """Yield the line that imports a name of the authors' file; what is theirs is imported once their code can be."""
+    if name in schedulers():
+        yield f"from diffusers import {name}"
+    elif name in definitions(source):
+        yield f"    from {source.module} import {name}"
+    elif (one := source.imports.get(name)) is not None:
+        theirs = source.library.module_file(one.module) is not None
+        line = f"from {one.module} import {one.name} as {name}" if one.name else f"import {one.module} as {name}"
+        yield f"    {line}" if theirs else line
+    else:
+        raise Unsupported(f"reads {name}, which {FUNCTION} cannot import")

@@ -1,0 +1,236 @@
+"""Check whether a scheduler that diffusers has goes where the authors' loop goes: both with the same stand-in for a
+model.
+"""
+
+import inspect
+import io
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
+from omni_kit.targets.replacing import replaced
+from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, LoopTrace, trace_of
+from omni_kit.upstream.repositories.sampler_step.split_step import Divided
+from omni_kit.upstream.repositories.sampling import bent
+
+FIRST = "FlowMatchEulerDiscreteScheduler"
+"""Default scheduler, which stays if nothing is known of the loop."""
+_TRAINED = 1000
+_COUNTS = (4, 7)
+_NOISE = 0.8
+_CLOSE = 2e-4
+# Linear in the latents, and not; and one whose answers are larger than anything that would be left as it is.
+_MODELS: tuple[Callable[[float, float], float], ...] = (
+    lambda x, t: 0.4 * x - 0.3 * _part(t) + 0.2,
+    lambda x, t: math.sin(1.7 * x) + 0.5 * _part(t) * x,
+    lambda x, t: 2.6 + 0.1 * x,
+)
+# What decides which steps are gone, and what becomes of an answer; no values are those that schedulers say they take.
+# Of two that agree wherever the loop was followed the first is taken.
+_TIMES: Mapping[str, Sequence[Any]] = {"timestep_spacing": (), "steps_offset": (0, 1)}
+_STEPS: Mapping[str, Sequence[Any]] = {
+    "prediction_type": (), "clip_sample": (), "set_alpha_to_one": (), "final_sigmas_type": (), "algorithm_type": (),
+    "variance_type": (), "solver_order": (1, 2, 3),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A scheduler that diffusers has.
+
+    Attributes:
+        name: the class.
+        config: what it is made with.
+        whole: the model is told its steps as they are, and no parts of one.
+        real: and as numbers with a fraction.
+        scales: latents are scaled before the first step, or before the model receives them.
+        rises: the model gets 1 minus the noise level as its time, and predicts the velocity from noise to data.
+        by_count: the authors tell it how many steps there are.
+    """
+
+    name: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = False
+    real: bool = False
+    scales: bool = False
+    rises: bool = False
+    by_count: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Return whether it is told how many steps there are, and no levels."""
+        return self.by_count or (self.name != FIRST and bool(self.config))
+
+    @property
+    def unit(self) -> int:
+        """Divisor of the steps before the model receives them."""
+        return 1 if self.whole else int(self.config.get("num_train_timesteps", _TRAINED))
+
+
+USUAL = Installed(FIRST)
+
+
+def _part(time: float) -> float:
+    """Return a step as a part of one, roughly: answers stay small."""
+    return time / _TRAINED if time > 1 else time
+
+
+def is_plain(loop: Divided, settings: Mapping[str, Any]) -> bool | None:
+    """Return whether a step adds the answer times the change of the level that the model is told.
+
+    None if not followed.
+    """
+    for count in _COUNTS:
+        for model in _MODELS:
+            way = trace_of(loop, count, _NOISE, model, settings)
+            if way is None:
+                return None
+            if not _is_euler(way, count, model):
+                return False
+    return True
+
+
+def _is_euler(way: LoopTrace, count: int, model: Callable[[float, float], float]) -> bool:
+    if len(way.calls) != count or way.begun != 1.0:
+        return False
+    times = [time for _, time in way.calls]
+    x = _NOISE
+    for (sample, now), after in zip(way.calls, [*times[1:], 0.0], strict=True):
+        if not math.isclose(sample, x, rel_tol=1e-6, abs_tol=1e-9):
+            return False
+        x += (after - now) * model(x, now)
+    return math.isclose(way.ended, x, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
+    """Return the shift of the levels that a plain loop goes along; None for other levels."""
+    found = set()
+    for count in _COUNTS:
+        way = trace_of(loop, count, _NOISE, _MODELS[0], settings)
+        one = bent([*(time for _, time in way.calls), 0.0], count) if way is not None else None
+        found.add(None if one is None else round(one, 5))
+    return found.pop() if len(found) == 1 else None
+
+
+def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | None) -> Installed | None:
+    """Return the first scheduler that goes there, whatever it receives; None if none does, or the loop is not followed.
+
+    Args:
+        shift: of the authors' levels, where that is all that they are.
+    """
+    ways = {(count, place): trace_of(loop, count, _NOISE, model, settings)
+            for count in _COUNTS for place, model in enumerate(_MODELS)}  # fmt: skip
+    if not all(way is not None and way.calls for way in ways.values()):
+        return None
+    known = {key: way for key, way in ways.items() if way is not None}
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
+        for one in _candidates(shift, known[_COUNTS[0], 0]):
+            went = []
+            for (count, place), way in known.items():
+                went.append(_goes(one, count, _MODELS[place], way))
+                if went[-1] is None:
+                    break
+            else:
+                return replace(one, real=isinstance(way.calls[0][1], float), scales=any(went))
+    return None
+
+
+def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
+    for name in sorted(plainest_first(), key=lambda one: one != FIRST):
+        taken = inspect.signature(schedulers()[name].__init__).parameters
+        whole = way.calls[0][1] > 1
+        if whole and name == FIRST:
+            continue  # its levels are given in parts of one
+        yield Installed(name, whole=whole)
+        if shift is not None and shift != 1 and "shift" in taken:
+            yield Installed(name, {"shift": shift}, whole=whole)
+        if "use_flow_sigmas" in taken:
+            shifted = {"flow_shift": shift or 1.0} if "flow_shift" in taken else {}
+            flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", **shifted}
+            yield Installed(name, flow, whole=whole)
+        yield from configured(name, way, whole)
+
+
+def configured(name: str, way: LoopTrace, whole: bool) -> Iterator[Installed]:
+    """Yield a scheduler with the authors' own schedule of betas, in all that it may make of it; as long as
+    steps agree.
+    """
+    taken = inspect.signature(schedulers()[name].__init__).parameters
+    for betas in schedules_of(name, way.tables):
+        for times in _choices(_TIMES, taken):
+            one = Installed(name, {**betas, **times}, whole=whole)
+            if _is_timed(one, way):
+                for more in _choices(_STEPS, taken):
+                    config = {**betas, **times, **more}
+                    own = {key: value for key, value in config.items() if value != taken[key].default}
+                    yield Installed(name, own, whole=whole)
+
+
+def _choices(wanted: Mapping[str, Sequence[Any]], taken: Mapping[str, inspect.Parameter]) -> Iterator[dict[str, Any]]:
+    """Yield every choice of settings that a scheduler takes."""
+    known = {
+        name: dict.fromkeys(values or ((taken[name].default,) if told(name) != (False, True) else ()) + told(name))
+        for name, values in wanted.items()
+        if name in taken
+    }
+    for chosen in product(*known.values()):
+        yield dict(zip(known, chosen, strict=True))
+
+
+def _is_timed(one: Installed, way: LoopTrace) -> bool:
+    """Return whether a scheduler goes along the steps that the authors' model is told."""
+    try:
+        scheduler = schedulers()[one.name](**one.config)
+        scheduler.set_timesteps(_COUNTS[0])
+    except Exception:  # another scheduler's own reasons
+        return False
+    times = [float(t) / one.unit for t in scheduler.timesteps]
+    return len(times) == len(way.calls) and all(
+        _close(own, time) for own, (_, time) in zip(times, way.calls, strict=True)
+    )
+
+
+def _goes(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
+    """Return whether it goes where the authors go, and then whether latents are scaled on the way.
+
+    None for elsewhere.
+    """
+    try:
+        return _walks(one, count, model, way)
+    except Exception:  # another scheduler's own reasons: it wants more than levels and a model
+        return None
+
+
+def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
+    import torch
+
+    cls = schedulers()[one.name]
+    scheduler = cls(**one.config)
+    by_levels = "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
+    if by_levels and len(way.levels) in (count, count + 1) and not one.config:
+        scheduler.set_timesteps(sigmas=list(way.levels[:count]))
+    else:
+        scheduler.set_timesteps(count)
+    begun = float(getattr(scheduler, "init_noise_sigma", 1.0))
+    if len(scheduler.timesteps) != len(way.calls) or not _close(begun, way.begun):
+        return None
+    scaled = not _close(begun, 1.0)
+    x = torch.full((1, 1, 1, 1), _NOISE * begun)
+    home = sys.modules[cls.__module__]
+    with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
+        for t, (sample, time) in zip(scheduler.timesteps, way.calls, strict=True):
+            handed = float(scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x)
+            if not _close(float(t) / one.unit, time) or not _close(handed, sample):
+                return None
+            scaled = scaled or not _close(handed, float(x))
+            x = scheduler.step(torch.full_like(x, model(sample, time)), t, x, return_dict=False)[0]
+    return scaled if _close(float(x), way.ended) else None
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_CLOSE, abs_tol=_CLOSE)

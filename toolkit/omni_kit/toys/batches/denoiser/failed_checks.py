@@ -1,0 +1,113 @@
+"""The sizes that a failed check had compared: an assertion, or a condition under which something is raised."""
+
+import ast
+import linecache
+import math
+import re
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+_EQUAL = re.compile(r"asserted (\d+) == (\d+)")
+_LISTED = re.compile(r"asserted (\d+) in \[([\d, ]+)\]")
+_DIVIDED = re.compile(r"asserted (\d+) % (\d+) == 0")
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.NotIn: ast.In}
+_EVEN = 4  # parts of a head are halved
+_MOST = 16  # allowed sizes of a list
+
+
+def asserted(error: BaseException) -> str:
+    """Return what a failed check requires of sizes: `asserted 64 == 1024`, `asserted 8 in [16, 32]`, or
+    `asserted 20 % 8 == 0`; empty for other errors.
+
+    Of two shapes these are the first two sizes that differ. Both sides are computed again where the check stands.
+    """
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None:
+        return ""
+    code, line = place.tb_frame.f_code, place.tb_lineno
+    checks = _checks("".join(linecache.getlines(code.co_filename, place.tb_frame.f_globals)))
+    tests = (test for node, test in checks if node.lineno <= line <= (node.end_lineno or 0))
+    return next(filter(None, (_said(test, place.tb_frame) for test in tests)), "")
+
+
+def required_sizes(said: str) -> list[tuple[int, int]]:
+    """Return the changes of a size that pass a check as `asserted` describes it: the size, and what it may become."""
+    listed, divided, equal = (pattern.search(said) for pattern in (_LISTED, _DIVIDED, _EQUAL))
+    if listed:
+        size = int(listed[1])
+        return [(size, one) for one in sorted(map(int, listed[2].split(",")), key=lambda one: abs(one - size))]
+    if divided:
+        size, parts = int(divided[1]), int(divided[2])
+        fewer = next(one for one in range(min(size, parts), 0, -1) if size % one == 0)
+        below = [(size, size // parts * parts)] if size > parts else []
+        even = -(-size // (whole := math.lcm(parts, _EVEN))) * whole
+        return [(size, even), (size, -(-size // parts) * parts), *below, (parts, fewer)]
+    if equal:
+        return [(int(equal[1]), int(equal[2])), (int(equal[2]), int(equal[1]))]
+    return []
+
+
+@lru_cache(maxsize=64)
+def _checks(text: str) -> list[tuple[ast.stmt, ast.expr]]:
+    """Return the statements of a file that assert or raise, each with a condition that is not met there."""
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except SyntaxError:
+        return []
+    found: list[tuple[ast.stmt, ast.expr]] = []
+    for one in nodes:
+        if isinstance(one, ast.Assert):
+            found += [(one, test) for test in _parts(one.test, ast.And)]
+        elif isinstance(one, ast.If):
+            for branch, met in ((one.body, False), (one.orelse, True)):
+                parts = _parts(one.test, ast.And if met else ast.Or)
+                tests = parts if met else [*map(_opposite, parts)]
+                found += [(part, test) for part in branch if isinstance(part, ast.Raise) for test in tests]
+    return found
+
+
+def _parts(test: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
+
+
+def _opposite(test: ast.expr) -> ast.expr:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
+        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
+    return ast.Compare(test, [ast.Eq()], [ast.Constant(0)]) if isinstance(test, ast.BinOp) else ast.Constant(True)
+
+
+def _said(test: ast.expr, frame: FrameType) -> str:
+    """Return the sizes of a condition that is not met; empty of other conditions."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return ""
+    left, right = test.left, test.comparators[0]
+    divided = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and ast.unparse(right) == "0"
+    sides = (left.left, left.right) if divided and isinstance(left, ast.BinOp) else (left, right)
+    try:
+        one, other = (_value(side, frame) for side in sides)
+    except Exception:  # whatever the code raises that is computed again
+        return ""
+    if divided:
+        return f"asserted {one} % {other} == 0" if _is_size(one) and _is_size(other) and one % other else ""
+    if isinstance(test.ops[0], ast.In) and _is_size(one) and isinstance(other, list | tuple | set | frozenset | range):
+        sizes = [size for size in other if _is_size(size)][:_MOST]
+        return f"asserted {one} in {sizes}" if sizes and one not in other else ""
+    if not isinstance(test.ops[0], ast.Eq):
+        return ""
+    pairs = zip(one, other, strict=False) if isinstance(one, tuple) and isinstance(other, tuple) else [(one, other)]
+    one, other = next(((a, b) for a, b in pairs if a != b), (None, None))
+    return f"asserted {one} == {other}" if _is_size(one) and _is_size(other) else ""
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    whole = ast.fix_missing_locations(ast.Expression(node))
+    return eval(compile(whole, "<check>", "eval"), frame.f_globals, frame.f_locals)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
