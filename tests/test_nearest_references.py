@@ -55,3 +55,10 @@ def test_shared_and_missing_traits_are_those_of_the_model() -> None:
 def test_inspect_prints_the_command_that_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "qwen3"]) == 0
     assert "read it with: omni-kit reference show veomni/" in capsys.readouterr().out
+
+
+def test_a_target_without_sites_shows_no_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "FluxPipeline"]) == 0
+    shown = capsys.readouterr().out.partition("sglang-diffusion: ")[2]
+    assert shown.splitlines()[1] == "no sites to patch"
+    assert "decision" in shown.partition("veomni: ")[2]

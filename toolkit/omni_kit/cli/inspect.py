@@ -61,4 +61,4 @@ def _render(report: dict[str, Any], console: Console) -> None:
         sites = table("site", "decision", "reason", "evidence")
         for site in plan["patches"]:
             sites.add_row(site["site"], site["decision"], escape(site["reason"]), escape(site["evidence"]))
-        console.print(sites)
+        console.print(sites if plan["patches"] else "no sites to patch")
