@@ -79,7 +79,9 @@ def test_a_server_that_imports_more_is_a_fork_of_one_that_never_has(logs: Path) 
         assert _parent(server(one)) == server(other)
         with worker(logs, "json.tool", beyond=("wave",)) as again:
             assert server(again) == server(one)
-            os.kill(server(one), signal.SIGKILL)
+            os.kill(killed := server(one), signal.SIGKILL)
+            _wait_for_end(killed)
+            time.sleep(0.2)  # the other server ends nothing when it finds that out
             assert one.ask(both) == [True, True]
         with worker(logs, "json.tool", beyond=("wave",)) as restarted:
             assert restarted.ask(both) == [True, True]

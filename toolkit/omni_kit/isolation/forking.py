@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from omni_kit.isolation.limits import Limits, Watch
 from omni_kit.isolation.supervisor import (
     adopt_orphans,
+    children,
     end_descendants,
     forget_children,
     keep,
@@ -62,17 +63,22 @@ class _Server(NamedTuple):
 
 def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | _Server | None:
     """Fork for each message; return what each fork does, and None in the server when it has to end."""
-    adopt_orphans()  # those of a keeper that was killed
+    adopt_orphans()  # those of a keeper or of a server that was killed
     wake = wake_at_end_of_child()
     keepers: set[int] = set()
+    servers: set[int] = set()
     while True:
         ready, _, _ = select.select([control.fileno(), wake[0]], [], [])
         if wake[0] in ready:
             os.read(wake[0], 4096)
             ended = reap()
             keepers -= ended.keys()
-            if any(ended.values()):
+            killed = {pid for pid, code in ended.items() if code}
+            if killed & servers:
+                keepers |= children()  # processes that a killed server started continue
+            elif killed:
                 end_descendants(besides=keepers)
+            servers -= ended.keys()
         if control.fileno() not in ready:
             continue
         message, files = _received(control)
@@ -91,6 +97,8 @@ def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | _S
             keep(files[3], files[4], files[:3], watch)
             return lambda: _work(request, files[:3], serves)
         keepers.add(pid)
+        if "modules" in request:
+            servers.add(pid)
         for file in files:
             os.close(file)
 

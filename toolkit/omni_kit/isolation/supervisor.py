@@ -137,20 +137,31 @@ def _has_children() -> bool:
     return True
 
 
+def children() -> set[int]:
+    """Return the children of this process that run; none if the system lists no processes."""
+    return set(_running().get(os.getpid(), ()))
+
+
 def _descendants(besides: Collection[int]) -> set[int]:
     """Return the descendants that run; none if the system lists no processes."""
-    children: dict[int, list[int]] = {}
+    running = _running()
+    found: set[int] = set()
+    todo = [pid for pid in running.get(os.getpid(), ()) if pid not in besides]
+    while todo:
+        pid = todo.pop()
+        found.add(pid)
+        todo += running.get(pid, ())
+    return found
+
+
+def _running() -> dict[int, list[int]]:
+    """Return process -> its children that run."""
+    found: dict[int, list[int]] = {}
     for name in filter(str.isdecimal, os.listdir(_PROCESSES) if os.path.isdir(_PROCESSES) else ()):
         with suppress(OSError, ValueError), open(f"{_PROCESSES}/{name}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
             if state not in b"ZX":
-                children.setdefault(int(parent), []).append(int(name))
-    found: set[int] = set()
-    todo = [pid for pid in children.get(os.getpid(), ()) if pid not in besides]
-    while todo:
-        pid = todo.pop()
-        found.add(pid)
-        todo += children.get(pid, ())
+                found.setdefault(int(parent), []).append(int(name))
     return found
 
 
