@@ -41,7 +41,7 @@ def run_check(
         strict: warnings count.
         cached: use and add to the user's cache.
         level: how far rules may go; see `check`.
-        touched: paths are files; the models that contain them are checked. Without such a model there are no findings.
+        touched: check the models that contain these files; files outside every model give no findings.
         config: the file with the settings; without it, those of the working directory. What lies around the checked
             paths does not count.
 

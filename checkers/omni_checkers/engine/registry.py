@@ -51,7 +51,7 @@ def _package(target: str, name: str) -> ModuleType:
 
 
 def _check_complete(rule: type[Rule]) -> None:
-    """Raise where a rule lacks what every rule says of itself, or judges for a target that is not there."""
+    """Raise if a rule lacks a required attribute, or names a target that is not registered."""
     where = f"{rule.__module__}.{rule.__name__}"
     if missing := [name for name in ("name", "target") if not hasattr(rule, name)]:
         raise BadInput(f"the rule {where} has no '{missing[0]}'", "every rule has an id, a name and a target")

@@ -99,7 +99,11 @@ def pipeline_dir(path: Path) -> PipelineDir:
 
 
 def _directory(path: Path) -> PipelineDir:
-    """Return the pipeline's directory; a file that is no Python is as good as none."""
+    """Return the pipeline's directory.
+
+    Raises:
+        BadInput: a file cannot be read as Python.
+    """
     try:
         return find_pipeline_dir(path)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:

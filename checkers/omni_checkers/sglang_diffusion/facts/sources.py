@@ -32,7 +32,7 @@ class Sources(Library):
         return Library(self.name, self.root), *self.others
 
     def module_file(self, module: str) -> Path | None:
-        """Return the file of a dotted module of any of the packages; None also for one that is no Python."""
+        """Return the file of a dotted module of any of the packages; None if no valid Python file exists."""
         found = (library.module_file(module) for library in self._all)
         file = next((one for one in found if one is not None), None)
         return file if file is not None and self.read(file) is not None else None

@@ -98,7 +98,7 @@ def kinds_taken(model: Any, text_tokens: list[int]) -> str:
 
 def why_none_taken(model: Any, text_tokens: list[int]) -> str:
     """Return the error of the likeliest form of media that a model refused; empty if no form was tried."""
-    return next(iter(_media_of(model, text_tokens).refusals), "")
+    return _media_of(model, text_tokens).refusal
 
 
 def kinds_untried(model: Any, text_tokens: list[int]) -> list[str]:
@@ -149,18 +149,18 @@ class _Media:
     Attributes:
         taken: letter -> how it takes them; None for sounds in windows, with films that have some.
         apart: one forward takes pictures or films, and not both: one placeholder stands for either.
-        refusals: the first error of a form that the model does not accept; empty if none was refused.
+        refusal: the first error of a form that the model does not accept; empty if it accepts all.
     """
 
     model: Any
     text: list[int]
     taken: dict[str, _Medium | None] = field(default_factory=dict)
     apart: bool = False
-    refusals: list[str] = field(default_factory=list)
+    refusal: str = ""
 
     def refuse(self, error: Exception) -> None:
         """Keep the first error as text, because an error refers to the model."""
-        self.refusals += [] if self.refusals else [one_line(error)]
+        self.refusal = self.refusal or one_line(error)
 
     @property
     def tokens(self) -> MediaTokens:
@@ -168,14 +168,14 @@ class _Media:
 
 
 # What was found of each model; no value may refer to its model.
-_KNOWN: WeakKeyDictionary[Any, tuple[dict[str, _Medium | None], bool, list[str]]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Any, tuple[dict[str, _Medium | None], bool, str]] = WeakKeyDictionary()
 _RUNS = ((False, 0), (True, 0), (False, 1))  # by_frame and more of films
 GETTERS = {"I": "get_image_features", "V": "get_video_features", "S": "get_audio_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
     """Return the media that a model takes, found by trying once."""
-    media = _Media(model, text, *_KNOWN.get(model, ({}, False, [])))
+    media = _Media(model, text, *_KNOWN.get(model, ({}, False, "")))
     if model not in _KNOWN:
         image, video = media.tokens.image, media.tokens.video
         media.taken |= _first_accepted(media, "I", [image])
@@ -186,7 +186,7 @@ def _media_of(model: Any, text: list[int]) -> _Media:
             media.taken["S"] = None
         else:
             media.taken |= _first_accepted(media, "S", [media.tokens.audio])
-        _KNOWN[model] = media.taken, media.apart, media.refusals
+        _KNOWN[model] = media.taken, media.apart, media.refusal
     return media
 
 

@@ -60,8 +60,10 @@ class Repository(Library):
 
     def module_file(self, module: str) -> Path | None:
         """Return the file of a dotted module below one of the places; None of what the authors did not write."""
-        alone = self.script_folder is not None and not _importable(module.partition(".")[0])
-        for place in (*self.places, *([self.script_folder] if self.script_folder and alone else [])):
+        places = [*self.places]
+        if self.script_folder is not None and not _importable(module.partition(".")[0]):
+            places.append(self.script_folder)
+        for place in places:
             base = place.joinpath(*module.split("."))
             for candidate in (base.with_suffix(".py"), base / "__init__.py"):
                 if module and candidate.is_file() and candidate.resolve().is_relative_to(self.root):

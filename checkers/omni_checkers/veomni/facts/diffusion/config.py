@@ -60,7 +60,7 @@ class ConfigRun:
 
     Attributes:
         attributes: what its constructor stores; None if that is not all known.
-        diffusers: result of to_diffuser_dict; None if unknown or there is no such method.
+        diffusers: result of to_diffuser_dict; None if it is unknown or the class has no such method.
         written: what to_dict adds and leaves of what the base class gives; None as above.
     """
 

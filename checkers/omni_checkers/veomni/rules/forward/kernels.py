@@ -315,7 +315,7 @@ def _values(item: Generated, owner: str, body: list[ast.stmt]) -> set[str]:
 
 
 def _valued(node: ast.AST) -> Iterator[str]:
-    """Yield attributes that are parameters, or numbers that change the result: those that are no mere sizes."""
+    """Yield attributes that are parameters or numbers that change the result; sizes are not among them."""
     if isinstance(node, ast.Assign):
         value = node.value
         name = (dotted(node.targets[0]) or "").removeprefix("self.")

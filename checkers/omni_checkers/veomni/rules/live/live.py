@@ -231,7 +231,7 @@ class ToyCheckpointLoads(Rule):
 
 
 def _wrong_hooks(imported: Imported) -> Iterator[tuple[str, str]]:
-    """Yield the hooks that answer wrongly, and what is said of the first class of which the same is true."""
+    """Yield the hooks that return wrong results, each with the message of the first class that it concerns."""
     wrong: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, hook, said in imported["hooks"]:
         wrong.setdefault((hook, said.partition(":")[0]), []).append((name, said))

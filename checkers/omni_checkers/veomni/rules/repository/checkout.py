@@ -254,9 +254,7 @@ def _arguments(package: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def _strange(values: Any, owner: str, classes: Mapping[str, Mapping[str, str]], above: str = "") -> Iterator[str]:
-    """Yield keys, dotted, that no field answers to; a field of a type that is no class of arguments may hold
-    anything.
-    """
+    """Yield dotted keys without a matching field; fields whose type is not a class of arguments accept any key."""
     for key, value in values.items() if isinstance(values, dict) else ():
         name = f"{above}{key}"
         annotation = classes[owner].get(str(key))

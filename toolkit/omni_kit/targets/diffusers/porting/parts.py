@@ -93,9 +93,9 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
 
 def _compiled(one: Defined) -> str:
     """Return where a top-level assignment compiles an extension in C++ or CUDA; empty for anything else."""
-    calls = (
-        [node for node in ast.walk(one.node) if isinstance(node, ast.Call)] if isinstance(one.node, ast.Assign) else []
-    )
+    if not isinstance(one.node, ast.Assign):
+        return ""
+    calls = [node for node in ast.walk(one.node) if isinstance(node, ast.Call)]
     found = (call for call in calls if absolute(one.source, call.func).startswith(_COMPILER))
     return next((one.source.where(call) for call in found), "")
 

@@ -1,6 +1,6 @@
 """Variables for the templates of a language model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from omni_kit.targets.protocol import Request
@@ -97,7 +97,7 @@ def text_context(
     expert_parallel: bool,
     converter: bool,
     disk: str,
-    own_names: Sequence[str] = (),
+    own_names: Collection[str] = (),
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),

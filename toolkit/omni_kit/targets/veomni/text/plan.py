@@ -237,7 +237,7 @@ class _Planner:
             moe=self.moe,
             expert_parallel=self.expert_parallel,
             converter=converter,
-            own_names=self._own_names if converter else (),
+            own_names=self._own_names if converter else set(),
             disk=str(self.layout.disk),
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
@@ -248,16 +248,16 @@ class _Planner:
         )
 
     @property
-    def _own_names(self) -> list[str]:
+    def _own_names(self) -> set[str]:
         """Return the classes inside the model whose own parameter names the renamings would spoil."""
         skeleton, recipe = self.model.skeleton, self.model.recipe
         if self.layout.needs_converter or recipe is None:
-            return []
+            return set()
         base = f"{skeleton.base_prefix}."
         names = {p.name.removeprefix(base) for p in skeleton.parameters if p.name.startswith(base)}
-        inside = {name for path, name, _ in skeleton.submodels if path}
-        spoilt = any(recipe.renamed(name) not in names for name in names)
-        return [head for head in self.model.heads if spoilt and head in inside]
+        if all(recipe.renamed(name) in names for name in names):
+            return set()
+        return {name for path, name, _ in skeleton.submodels if path}
 
     @property
     def _helpers(self) -> list[tuple[str, str]]:
