@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from omni_kit.parity.compare.pairing import Pairs, pair_calls
+from omni_kit.parity.compare.pairing import Pairs, named_alike, pair_calls
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.compare.trace import ModuleCall, Recording, fits
 from omni_kit.parity.report.report import Divergence, Growth
@@ -37,9 +37,9 @@ class Compared:
     """
 
     def __init__(self, reference: Recording, candidate: Recording, mask: torch.Tensor) -> None:
-        self.reference = reference
-        self.candidate = candidate
         self.pairs: Pairs = pair_calls(reference, candidate)
+        self.reference = named_alike(reference, candidate, self.pairs)
+        self.candidate = candidate
         self._mask = mask.bool()
         gradients = [t for name, t in reference.tensors.items() if ".grad_" in name and t.numel()]
         self._gradient_floor = _FLOOR * max((float(tensor.abs().max()) for tensor in gradients), default=0.0)

@@ -4,6 +4,7 @@ Everything around the kernel stays VeOmni's own: its registered attention functi
 between processes, and the lengths that its collator computed.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -15,6 +16,7 @@ from torch import nn
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, note_call
 
 _WITHOUT_FLASH = "torch stood in for the flash attention kernel, which needs an accelerator"
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 SHARED = "veomni_flash_attention_2_with_sp"
 
 
@@ -47,6 +49,15 @@ def packed_attention_used(model: nn.Module) -> Iterator[None]:
         for config, implementation in before:  # a whole's comes first, and sets those of its parts
             config._attn_implementation = implementation
             del config._pre_quantization_dtype
+
+
+def takes_flash(model: nn.Module) -> bool:
+    """Return whether VeOmni's flash attention reaches a model: it declares it, and looks functions up by name.
+
+    A model that selects one of its own classes by name, when it is built, knows no class of VeOmni's name.
+    """
+    modules = (sys.modules.get(kind.__module__) for kind in {type(part) for part in model.modules()})
+    return getattr(model, "_supports_flash_attn", False) and any(hasattr(one, _REGISTRY) for one in modules)
 
 
 def window_in_dispute(model: nn.Module) -> str:

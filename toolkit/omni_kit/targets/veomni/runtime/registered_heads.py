@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from omni_kit.errors import in_short
-from omni_kit.targets.veomni.runtime.attention import packed_attention_used, window_in_dispute
+from omni_kit.targets.veomni.runtime.attention import packed_attention_used, takes_flash, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import known_tasks
 from omni_kit.targets.veomni.runtime.loss_arguments import loss_bound
 from omni_kit.toys.batches.language import without_router_loss
@@ -80,7 +80,7 @@ def _called(
         calls = [{"input_ids": ids, **given, **_ALL}, embedded]
         if said := next(filter(None, (_off_upstream(model.eval(), name, one) for one in calls)), ""):
             return said
-    if packed is None or not getattr(model, "_supports_flash_attn", False) or window_in_dispute(model):
+    if packed is None or not takes_flash(model) or window_in_dispute(model):
         return ""
     with packed_attention_used(model), without_router_loss(model):
         return next(filter(None, (_off_alone(model, name, ids, packed, embeds) for embeds in (False, True))), "")
