@@ -4,6 +4,7 @@ Everything around the kernel stays VeOmni's own: its registered attention functi
 between processes, and the lengths that its collator computed.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -15,7 +16,14 @@ from torch import nn
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, note_call
 
 _WITHOUT_FLASH = "torch stood in for the flash attention kernel, which needs an accelerator"
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 SHARED = "veomni_flash_attention_2_with_sp"
+
+
+def takes_flash(model: nn.Module) -> bool:
+    """Return whether a model declares flash attention, and a part of it asks the registry that has VeOmni's."""
+    files = {sys.modules.get(type(part).__module__) for part in model.modules()}
+    return bool(getattr(model, "_supports_flash_attn", False)) and any(hasattr(file, _REGISTRY) for file in files)
 
 
 def use_packed_attention(model: nn.Module) -> str:

@@ -5,6 +5,7 @@ import inspect
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 import transformers
 
 from omni_kit.errors import in_short
-from omni_kit.targets.veomni.runtime.attention import packed_attention_used, window_in_dispute
+from omni_kit.targets.veomni.runtime.attention import packed_attention_used, takes_flash, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import known_tasks
 from omni_kit.targets.veomni.runtime.loss_arguments import loss_bound
 from omni_kit.toys.batches.language import without_router_loss
@@ -82,7 +83,7 @@ def _called(
             return said
     if packed is None or not getattr(model, "_supports_flash_attn", False) or window_in_dispute(model):
         return ""
-    with packed_attention_used(model), without_router_loss(model):
+    with packed_attention_used(model) if takes_flash(model) else nullcontext(), without_router_loss(model):
         return next(filter(None, (_off_alone(model, name, ids, packed, embeds) for embeds in (False, True))), "")
 
 

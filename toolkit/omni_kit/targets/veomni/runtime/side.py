@@ -18,7 +18,12 @@ from omni_kit.targets.veomni.model_dir import located
 from omni_kit.targets.veomni.replaced import lost_by
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.arguments import arguments, packed, repacked, without_positions
-from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
+from omni_kit.targets.veomni.runtime.attention import (
+    packed_attention_used,
+    takes_flash,
+    use_packed_attention,
+    window_in_dispute,
+)
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.compiling import SETTING, compile_choice, decoder_calls, select_blocks
 from omni_kit.targets.veomni.runtime.converting import stored_tensors
@@ -178,8 +183,7 @@ class VeOmniBuilder:
                 return answered(part, way, lambda: language_model(model, way.inputs, feed))
         if why := window_in_dispute(model):
             raise MissingRequirement(why)
-        flash = getattr(model, "_supports_flash_attn", False)
-        with packed_attention_used(model) if flash else nullcontext():
+        with packed_attention_used(model) if takes_flash(model) else nullcontext():
             return answered(part, way, lambda: language_model(model, way.inputs, packed, together=True, routed=False))
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
@@ -365,7 +369,7 @@ class VeOmniBuilder:
 def use_stand_ins(model: nn.Module, mesh: Mesh) -> list[str]:
     """Put instead of kernels what a CPU can run; return what is to be said about it."""
     said = use_grouped_experts(model) if mesh.sizes.get("ep", 1) > 1 else []
-    return [*said, use_packed_attention(model)] if getattr(model, "_supports_flash_attn", False) else said
+    return [*said, use_packed_attention(model)] if takes_flash(model) else said
 
 
 def _forget_overrides(registry: Any, keys: list[str]) -> None:

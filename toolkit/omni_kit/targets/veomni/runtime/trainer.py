@@ -21,7 +21,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ALONE, TrainingRun
 from omni_kit.targets.veomni.runtime import resizing
-from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
+from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention, takes_flash
 from omni_kit.targets.veomni.runtime.kernels import eager_operations
 from omni_kit.targets.veomni.runtime.processor import Made, toy_processors
 from omni_kit.toys.tensors import Tensors
@@ -321,7 +321,7 @@ def _at_home(module: ModuleType) -> Callable[..., Any]:
 
 def _attend(model: nn.Module) -> None:
     """Send attention through VeOmni's function over packed sequences, if the model declares flash attention."""
-    if not getattr(model, "_supports_flash_attn", False):
+    if not takes_flash(model):
         return
     for part in model.modules():
         if (config := getattr(part, "config", None)) is not None:
