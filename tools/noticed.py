@@ -3,7 +3,9 @@
 Each entry of a list is a fresh scaffold with a few words replaced. `wrong` entries must fail a stage of `verify`,
 `harmless` ones must not. Stages run in rounds, the quick ones first, until one fails; all entries share the processes.
 A failure that the unedited scaffold also has does not count. Results are stored in a file (`--kept FILE`); an
-interrupted run continues from it.
+interrupted run continues from it. Entries with a row on the page are not run again, unless `--only` names them.
+
+A list may say how many of its entries the first run detected, before rules and levels were repaired: `first_run`.
 """
 
 import argparse
@@ -36,6 +38,7 @@ from omni_kit.verify.thresholds import SEVERITIES
 _FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/")  # of this machine
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z][a-z]+")
 _CONFIGS = "*_patch_gen_config.py"
+_CELL, NOTHING = " | ", "nothing"
 _SLOW = ("scenarios", "train")  # a round of their own each
 _MESHES = ("steps", "lora", "sp", "fsdp", "ep", "stages")
 _QUICK = tuple(level for level in LEVELS if level not in {*_SLOW, *_MESHES})
@@ -61,6 +64,11 @@ class Mistake:
     edits: Mapping[str, Sequence[Sequence[str]]]
     target: str = "veomni"
     pipeline: str = ""
+
+    @property
+    def title(self) -> str:
+        """The first cell of its row."""
+        return f"{self.model}: {self.what}".replace("|", "\\|")
 
     @property
     def scaffold(self) -> tuple[str, str, str]:
@@ -122,7 +130,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="run only entries whose ID contains this, even with a stored result")
     given = parser.parse_args()
     listed = [entry for file in given.lists for entry in read_list(file)]
-    entries = [*_fresh(listed), *sorted(listed, key=lambda entry: not entry.wrong)]
+    rows = _rows(given.into)
+    waiting = [entry for entry in listed if given.only or entry.title not in rows]
+    entries = [*_fresh(waiting), *sorted(waiting, key=lambda entry: not entry.wrong)]
     known = {one.id: one for one in _kept(given.kept)}
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="noticed-")))
@@ -134,7 +144,22 @@ def main() -> None:
             with given.kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
             print(f"{entry.id}: {result.by or 'nothing failed'}", flush=True)
-    given.into.write_text(page(listed, _beyond_fresh(listed, known)), encoding="utf-8")
+    found = _beyond_fresh(listed, known)
+    rows |= {entry.title: _row(entry, found[entry.id]) for entry in listed if entry.id in found}
+    given.into.write_text(page(listed, rows, [*filter(None, map(_first_run, given.lists))]), encoding="utf-8")
+
+
+def _rows(page: Path) -> dict[str, str]:
+    """Return the rows of a page that was written before: title of an entry -> its row."""
+    lines = page.read_text(encoding="utf-8").splitlines() if page.is_file() else ()
+    found = (line for line in lines if line.startswith("| ") and _CELL in line)
+    return {line[2:].partition(_CELL)[0]: line for line in found}
+
+
+def _first_run(file: Path) -> str:
+    """Return what a list says of its first run; empty if it says nothing."""
+    counts = yaml.safe_load(file.read_text(encoding="utf-8")).get("first_run")
+    return f"`{file.name}`: {', '.join(f'{count} {what}' for what, count in counts.items())}." if counts else ""
 
 
 def read_list(file: Path) -> Iterator[Mistake]:
@@ -223,8 +248,13 @@ def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
     return [*failed, (CHECK, f"{found[0].rule}: {found[0].message}")] if found else failed
 
 
-def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
-    """Return the page: counts, and for each entry the failed stages and the first reason, or what was not tested."""
+def page(entries: Sequence[Mistake], rows: Mapping[str, str], first_runs: Sequence[str]) -> str:
+    """Return the page: counts, and for each entry the failed stages and the first reason, or what was not tested.
+
+    Args:
+        rows: title of an entry -> its row.
+        first_runs: sentences about the first run of lists.
+    """
     lines = [
         "# Injected mistakes and the stages that detect them",
         "",
@@ -235,10 +265,16 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
         "injection does not run, because it tests the levels, not the integration. For an edit of generated code, the",
         "difference from its patch config does not count as a failure.",
         "",
+        *(
+            ["First runs, before rules and levels were repaired:", "", *(f"- {one}" for one in first_runs), ""]
+            if first_runs
+            else ()
+        ),
     ]
     for wrong, title in ((True, "Mistakes"), (False, "Harmless edits")):
-        chosen = [entry for entry in entries if entry.wrong == wrong and entry.id in results]
-        noticed = sum(bool(results[entry.id].failed) for entry in chosen)
+        titles = dict.fromkeys(entry.title for entry in entries if entry.wrong == wrong)  # once, if two lists have it
+        chosen = [rows[title] for title in titles if title in rows]
+        noticed = sum(_CELL.join(("", NOTHING, "")) not in row for row in chosen)
         lines += [
             f"## {title}",
             "",
@@ -246,7 +282,7 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
             "",
             "| edit | failed stages | first reason |",
         ]
-        lines += ["|---|---|---|", *(_row(entry, results[entry.id]) for entry in chosen), ""]
+        lines += ["|---|---|---|", *chosen, ""]
     return "\n".join(lines)
 
 
@@ -258,7 +294,7 @@ def _row(entry: Mistake, result: Result) -> str:
     untested = f"not tested: {', '.join(result.not_tested)}" if result.not_tested else ""
     words = " ".join(result.failed[0][1].split()) if result.failed else untested
     reason = _FOLDERS.sub("", words)[:160].replace("|", "\\|")
-    return f"| {entry.model}: {entry.what} | {result.by or 'nothing'} | {reason} |"
+    return f"| {_CELL.join((entry.title, result.by or NOTHING, reason))} |"
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from omni_kit.parity.fault_runs import PlacedFault
 from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.merging import MERGING
 from omni_kit.parity.faults.sharing import SHARING_FAULTS, fault_between, kinds_between
-from omni_kit.parity.prove import PlacedFault
 
 
 class Text(nn.Module):

@@ -18,7 +18,7 @@ from omni_kit.parity.faults.fault_injection import Place, find_places, planted
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.processes.workers import Sides
-from omni_kit.parity.report.report import InjectionResult, LevelResult, ParityReport, Proof
+from omni_kit.parity.report.report import InjectionResult, LevelResult, ParityReport, Proof, proof_of
 from omni_kit.resources import resource_dir
 from omni_kit.toys.configs.language import toy_config
 
@@ -205,6 +205,42 @@ def test_a_level_that_does_not_apply_keeps_nothing_from_being_planted(veomni_mod
     assert report.level("ep").reason.startswith("not applicable")
     assert report.prove is not None
     assert report.prove.faults == report.prove.detected > 20
+
+
+def test_faults_without_an_effect_are_listed_and_equal_code_apart() -> None:
+    found = proof_of(
+        [
+            InjectionResult("seen", "k", "m", ("forward",), "m", located=True),
+            InjectionResult("never exercised", "k", "m", idle=True),
+            InjectionResult("same result", "k", "m", idle=True, equal=True),
+        ]
+    )
+
+    assert (found.faults, found.detected, found.idle, found.equal) == (1, 1, ["never exercised"], ["same result"])
+
+
+class Spare(nn.Module):
+    """Code whose value is used, and code whose value is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scaling, self.weight = 1.0, nn.Parameter(torch.ones(3))
+
+    def forward(self, used: torch.Tensor, spare: torch.Tensor) -> torch.Tensor:
+        spare = spare * self.scaling
+        return used * self.scaling * self.weight
+
+
+def test_noise_distinguishes_code_whose_value_is_used() -> None:
+    model, batch = Spare(), torch.arange(3.0)
+    found = find_places(model, FAULTS, lambda: model(batch, batch))
+    right, changed = model(batch, batch), {}
+    for place in (place for place in found if place.fault.name == "scale-dropped"):
+        with planted(model, place, noise=True) as outcome:
+            changed[place.what.rpartition(" ")[0].split()[1]] = not torch.equal(model(batch, batch), right)
+        assert outcome.changed
+
+    assert changed == {"used": True, "spare": False}
 
 
 def test_a_missed_fault_is_no_success() -> None:

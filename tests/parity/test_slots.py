@@ -89,6 +89,20 @@ def test_a_constant_that_equals_the_toys_value_fails_with_another_config(plant: 
     assert slots_of(report).reason.startswith("no number at its default: veomni_rms_norm")
 
 
+def test_what_is_wrong_without_a_kernel_is_reported_once(plant: Plant, sides: Sides) -> None:
+    wrong = ("return self.weight * hidden_states", "return self.weight + hidden_states")
+    raises = ("return self.weight * hidden_states", "return self.no_weight * hidden_states")
+
+    found = slots_of(compare(plant("plainly_wrong", {MODELING: [wrong]}), sides))
+    report = compare(plant("plainly_raising", {MODELING: [raises]}), sides, "forward", "backward", "opslots")
+
+    assert (found.status, found.reason.count("differ")) == ("fail", 1)
+    assert found.reason.startswith("without a kernel, ")
+    assert [level.status for level in report.levels] == ["fail", "skip", "skip"]
+    assert slots_of(report).reason.startswith("not run, because: ")
+    assert slots_of(report).reason.count("'no_weight'") == 1
+
+
 def test_an_argument_that_no_kernel_takes_is_the_integrations_fault(plant: Plant, sides: Sides) -> None:
     strange = CALL.replace("self.variance_epsilon", "self.variance_epsilon, residual=None")
     report = compare(plant("slot_strange", {MODELING: [(CALL, strange)]}), sides)

@@ -150,6 +150,12 @@ def test_latent_attention_keeps_its_own_arithmetic() -> None:
     assert toy["v_head_dim"] not in (toy["qk_head_dim"], toy["qk_nope_head_dim"])
 
 
+def test_the_share_of_a_latent_head_that_rotates_follows_its_sizes() -> None:
+    toy = toy_config(default("mistral4"))
+
+    assert toy["rope_parameters"]["partial_rotary_factor"] * toy["head_dim"] == toy["qk_rope_head_dim"]
+
+
 def test_groups_of_experts_are_legal() -> None:
     toy = toy_config(default("deepseek_v3"))
 

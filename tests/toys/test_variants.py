@@ -123,6 +123,22 @@ def test_numbers_move_apart_and_away_from_zero() -> None:
     ]
 
 
+def test_numbers_that_are_off_are_turned_on() -> None:
+    toy = {"model_type": "toy", "scale": 2.0, "cap": None, "coef": 0, "window": None, "count": 0, "unread": None}
+    optional = frozenset({float, type(None)})
+    types = {"cap": optional, "coef": frozenset({float, int}), "window": frozenset({int}), "unread": optional}
+    read = of_names("scale", "cap", "coef", "window", "count")
+
+    def refuses(config: Mapping[str, Any]) -> str:
+        return "no cap" if config["cap"] else ""
+
+    source = Source(toy, read, Declared(types), {})
+    free, capless = (chosen(source, why, Extent.numbers).configs for why in (lambda config: "", refuses))
+    assert {name for name, value in free[MOVED].items() if value != toy[name]} == {"scale", "cap", "coef"}
+    assert free[MOVED]["cap"] != free[MOVED]["coef"]
+    assert [{name for name, value in one.items() if value != toy[name]} for one in capless.values()] == [{"scale"}]
+
+
 def test_twelve_layers_have_a_kind_each() -> None:
     many = made().configs["12 layers and 12 experts"]
     assert (many["num_hidden_layers"], many["num_experts"], len(many["layer_types"])) == (12, 12, 12)

@@ -195,6 +195,6 @@ def show(console: Console, report: "ParityReport") -> None:
 def show_proof(console: Console, proof: "Proof") -> None:
     """Render how many injected faults were detected, and each that was missed or localised to another module."""
     console.print(f"{counted(proof.faults, 'fault')} injected: {proof.detected} detected, {proof.located} localised")
-    for what, names in (("missed", proof.missed), ("mislocated", proof.mislocated), ("idle", proof.idle)):
-        for name in names:
+    for what in ("missed", "mislocated", "idle", "equal"):
+        for name in getattr(proof, what):
             console.print(f"  {what:10} {escape(name)}", soft_wrap=True)

@@ -1,12 +1,14 @@
 """Candidate of a comparison: the integration that a target finds at a path, and its installation requirements."""
 
 import importlib.util
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity.compare.comparison import listed
+from omni_kit.patchgen.check import ungenerated
 from omni_kit.targets.protocol import INSTALL_TORCH, Target, handler_of
 from omni_kit.targets.registry import find_integrations
 from omni_kit.targets.sides import Candidate
@@ -26,7 +28,8 @@ def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate
         target: look for one of this framework alone.
 
     Raises:
-        BadInput: no target finds anything that can be compared; what each of them misses is said.
+        BadInput: no target finds anything that can be compared; what each of them misses is said. Or the integration
+            imports a file that its patch config has not generated yet.
     """
     found: list[tuple[Target, Candidate]] = []
     refused: list[BadInput] = []
@@ -43,6 +46,9 @@ def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate
     if len(found) > 1:
         names = listed([candidate.path.name for _, candidate in found])
         raise BadInput(f"{path} holds {len(found)} integrations", f"pass the directory of one of them: {names}")
+    if absent := ungenerated(found[0][1].path):
+        command = shlex.join(["omni-kit", "patchgen", "run", str(found[0][1].path)])
+        raise BadInput(f"{absent[0]}, which the integration imports, has not been generated", f"run: {command}")
     return found[0]
 
 

@@ -1,55 +1,24 @@
-"""Would it have been noticed? Plants faults in the candidate, one after the other, and asks the levels."""
+"""Injects faults into the candidate, one after the other, and reports which of them the levels detect."""
 
-import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import replace
 
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
-from omni_kit.parity.compare.files import same_tensors
-from omni_kit.parity.compare.pairing import pair_calls
-from omni_kit.parity.compare.tensors import compare_exactly
-from omni_kit.parity.evidence import FaultEvidence
+from omni_kit.parity.fault_runs import PlacedFault, needed_levels, placed_faults, try_fault
 from omni_kit.parity.faults.sharing import kinds_between
-from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
+from omni_kit.parity.levels import PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
-from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE
 from omni_kit.parity.processes.training import Trained
 from omni_kit.parity.prove_calls import prove_calls
 from omni_kit.parity.prove_stages import prove_stages
 from omni_kit.parity.report.report import InjectionResult, Proof, proof_of
 from omni_kit.targets.sides import Ability
-from omni_kit.toys.reach import unexercised
+from omni_kit.toys.configs.variants import Extent
 
-_LINE = re.compile(r"([\w.]+):(\d+)\)")  # at the end of an error's message
-_NEEDED = ("roundtrip", "forward", "backward")
-
-
-@dataclass(frozen=True)
-class PlacedFault:
-    """Place of a fault, as the candidate's process reports it."""
-
-    number: int
-    kind: str
-    module: str
-    holders: tuple[str, ...]
-    what: str
-    stored: bool
-    method: tuple[str, int, int] | None = None
-
-    def raises(self, error: str) -> bool:
-        """Return whether an error comes from a line of the method that has the fault."""
-        found = _LINE.search(error)
-        if found is None or self.method is None:
-            return False
-        file, first, last = self.method
-        return found[1] == file and first <= int(found[2]) <= last
-
-    def __str__(self) -> str:
-        return f"{self.kind} in {self.module or 'the model'} ({self.what})"
+# Configs in which lines without effect on the toy get one: every field moved, in as few configs as upstream accepts.
+_EXTENTS = (Extent.together, Extent.numbers, Extent.switches)
 
 
 def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = lambda line: None) -> Proof | None:
@@ -66,7 +35,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
         case.note("no fault was injected: neither side has a trace, so no module could be localised")
         return None
     shared = []
-    for level in (*_needed(case), *(level for level in levels if level in PROCESS_LEVELS)):
+    for level in (*needed_levels(case), *(level for level in levels if level in PROCESS_LEVELS)):
         found = judge(level, case)
         if level in PROCESS_LEVELS and not found.applicable:
             continue  # such as the sharing of experts by a model that has none
@@ -77,37 +46,61 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
     between = ThreadPoolExecutor(1)  # in processes of its own, which nobody else asks for anything
     try:
         later = [between.submit(_try_between, case, level, kind) for level in shared for kind in kinds_between(level)]
-        planted, idle = _inside(case, say)
+        planted = _inside(case, say)
         planted += filter(None, (one.result() for one in later))
     finally:
         between.shutdown(wait=False, cancel_futures=True)
-    return proof_of(planted, idle)
+    return proof_of(planted)
 
 
-def _inside(case: Case, say: Callable[[str], None]) -> tuple[list[InjectionResult], list[str]]:
-    """The faults of the model and of its calls, and the names of those that change nothing."""
-    planted: list[InjectionResult] = []
-    idle: list[str] = []
-    faults = [PlacedFault(**{**place, "holders": tuple(place["holders"])}) for place in case.pair.places()]
+def _inside(case: Case, say: Callable[[str], None]) -> list[InjectionResult]:
+    """Return the results of the faults of the model and of its calls."""
+    results: list[InjectionResult] = []
+    waiting: list[tuple[PlacedFault, InjectionResult]] = []
+    faults = placed_faults(case)
     for done, fault in enumerate(faults, 1):
-        judged = _try(case, fault)
-        if judged is None:
+        found = try_fault(case, fault)
+        if found is None:
             continue
-        if judged.idle:
-            idle.append(str(fault))
+        if found.idle:
+            waiting.append((fault, found))
         else:
-            planted.append(judged)
-        say(f"injected {done} of {len(faults)}: {fault.kind}: {judged}")
+            results.append(found)
+        say(f"injected {done} of {len(faults)}: {fault.kind}: {found}")
     if Ability.scenarios in case.offers:
-        for judged in prove_calls(case, say):
-            idle += [judged.name] if judged.idle else []
-            planted += [] if judged.idle else [judged]
-    return planted, idle
+        results += prove_calls(case, say)
+    return [*results, *_with_other_configs(case, waiting, say)]
 
 
-def _needed(case: Case) -> list[str]:
-    """Return the levels that are asked about each fault, of those that both sides can run."""
-    return [level for level in _NEEDED if BY_NAME[level].needs <= case.offers]
+def _with_other_configs(
+    case: Case, waiting: list[tuple[PlacedFault, InjectionResult]], say: Callable[[str], None]
+) -> list[InjectionResult]:
+    """Inject faults that are idle on the toy into models of other configs, until each changes something.
+
+    One that never does keeps the result that it has on the toy.
+    """
+    results: list[InjectionResult] = []
+    for extent in _EXTENTS if waiting and case.pair.given is None else ():
+        for name, pair in case.pair.variants(extent) if waiting else ():
+            if isinstance(pair, StepError) or not waiting:
+                continue
+            other = Case(pair)
+            if any(judge(level, other).status != "pass" for level in needed_levels(other)):
+                continue  # what the levels say of a fault would not be about the fault
+            shown = [_shown_with(name, other, fault) for fault, _ in waiting]
+            waiting = [one for one, found in zip(waiting, shown, strict=True) if found is None]
+            for found in filter(None, shown):
+                results.append(found)
+                say(f"injected with {name}: {found.kind}: {found}")
+    return [*results, *(found for _, found in waiting)]
+
+
+def _shown_with(name: str, other: Case, fault: PlacedFault) -> InjectionResult | None:
+    """Return the result of a fault in a model of another config; None if it is idle there, too, or has no place."""
+    same = [one for one in placed_faults(other) if (one.kind, one.what) == (fault.kind, fault.what)]
+    place = next((one for one in same if one.module == fault.module), same[0] if same else None)
+    found = try_fault(other, place) if place is not None else None
+    return replace(found, name=f"{found.name} with {name}") if found is not None and not found.idle else None
 
 
 def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
@@ -131,86 +124,3 @@ def _try_between(case: Case, level: str, kind: str) -> InjectionResult | None:
             return InjectionResult(name, kind, level, (level,), level, located=True)
         changed |= reached
     return InjectionResult(name, kind, level) if changed else None
-
-
-def _try(case: Case, fault: PlacedFault) -> InjectionResult | None:
-    """None if the place turned out, while running, to be none."""
-    out = case.pair.where / CANDIDATE / "planted"
-    try:
-        outcome = case.pair.run_planted(fault.number, out)
-    except StepError as error:
-        if not error.blames_candidate:
-            raise
-        by, located = ("error",), fault.raises(str(error))
-        return InjectionResult(str(fault), fault.kind, fault.module, by, str(error), located=located)
-    try:
-        if not outcome["reached"]:
-            return None
-        if not outcome["changed"]:
-            return None if outcome["unfit"] else InjectionResult(str(fault), fault.kind, fault.module, idle=True)
-        return _judged(Case(case.pair, FaultEvidence(case.pair, fault.number, out)), fault)
-    finally:
-        shutil.rmtree(out, ignore_errors=True)
-
-
-def _judged(faulty: Case, fault: PlacedFault) -> InjectionResult:
-    failed = []
-    levels = _needed(faulty)
-    for level in levels if fault.stored else levels[1:]:
-        if judge(level, faulty).status == "fail":
-            failed.append(level)
-        if faulty.divergence is not None:
-            break
-    if not failed and (_silent(faulty) or _unheard(faulty, fault)):
-        return InjectionResult(str(fault), fault.kind, fault.module, idle=True)
-    blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty) or _misloaded(faulty, failed)
-    holders = (*fault.holders, fault.module)
-    right = {*filter(None, holders), *_shown(faulty, holders)}
-    return InjectionResult(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
-
-
-def _unheard(faulty: Case, fault: PlacedFault) -> bool:
-    """Return whether upstream's outputs have no gradient where the fault is."""
-    if Ability.gradient in faulty.offers:
-        parameters = faulty.pair.ran()
-        idle = {*unexercised(parameters, faulty.pair.results_of(REFERENCE, "gradients"))}
-        inside = [name for name in parameters if any(name.startswith(f"{holder}.") for holder in fault.holders)]
-        return bool(inside) and idle.issuperset(inside)
-    return False
-
-
-def _silent(faulty: Case) -> bool:
-    """Bit for bit, every answer and gradient is that of the candidate without the fault."""
-    asked = ("outputs", "gradients") if Ability.gradient in faulty.offers else ("outputs",)
-    return all(same_tensors(faulty.evidence.results(what), faulty.pair.results(what)) for what in asked)
-
-
-def _attention_blamed(faulty: Case) -> str:
-    """Return the module of the first difference in how attention is called."""
-    found = faulty.attention_differences()
-    return found[0].partition(" attends with ")[0] if found else ""
-
-
-def _misloaded(faulty: Case, failed: Sequence[str]) -> str:
-    """Return the module of the first tensor that is loaded wrongly; the nearest one around it with a partner."""
-    if _NEEDED[0] not in failed:
-        return ""
-    loaded = compare_exactly(faulty.pair.state(), faulty.evidence.loaded())
-    wrong = next(chain(loaded.missing, (worst.name for worst in loaded.worst)), "")
-    reference, candidate = faulty.pair.recordings()
-    partners = {
-        reference.calls[number].module: module for (module, _), number in pair_calls(reference, candidate).items()
-    }
-    while wrong and wrong not in partners:
-        wrong = wrong.rpartition(".")[0]
-    return partners.get(wrong, "") or next((call.kind for call in candidate.calls if not call.module), "")
-
-
-def _shown(faulty: Case, modules: Iterable[str]) -> Iterator[str]:
-    """Yield the names of modules in reports: its own, or that of the nearest one around it with a partner upstream."""
-    reference, candidate = faulty.pair.recordings()
-    known = {module for module, _ in pair_calls(reference, candidate)}
-    for module in modules:
-        while module and module not in known:
-            module = module.rpartition(".")[0]
-        yield module or next((call.kind for call in candidate.calls if not call.module), "")

@@ -17,7 +17,8 @@ _OUTPUTS = "outputs.safetensors"
 def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> Iterator[InjectionResult]:
     """Yield every mistake in taking a call; it is located where no way of calling shows it that has no part in it.
 
-    Ways in which the integration is wrong without any mistake are left out, and mistakes that no way could show.
+    Ways in which the integration is wrong without any mistake are left out, and mistakes that no way could show, such
+    as those in an argument that no way passes.
     """
     told = case.pair.called()
     right = [called for called in told if compared_way(case, called, Comparison()).status == "pass"]
@@ -26,6 +27,8 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
             continue
         place = f"{CANDIDATE}/mistaken ways"
         failures = case.pair.called_wrongly(name, place)
+        if not any(one.name in failures for one in right):
+            continue
         try:
             changed = [one for one in right if failures.get(one.name) or _changed(case, one, place)]
             seen = list(_showing(case, changed, place, failures))

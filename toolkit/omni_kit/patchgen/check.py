@@ -1,6 +1,8 @@
 """The gate: what is committed equals what the configs generate, and nothing lies about that no config made."""
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from omni_kit.diagnostics.gate import Gate
@@ -17,6 +19,7 @@ from omni_kit.patchgen.run import may_be_written, prepare, stale_files
 from omni_kit.patchgen.source import read_source
 from omni_kit.patchgen.staleness import differences
 from omni_kit.patchgen.write import is_ours
+from omni_kit.pysource.source import parse_file
 
 _COMPARED = "PGN7"
 
@@ -96,6 +99,31 @@ def list_configs(root: Path) -> list[ConfigResult]:
             result.status = "error" if has_errors(result.diagnostics) else "ok"
         results.append(result)
     return results
+
+
+def ungenerated(directory: Path) -> list[Path]:
+    """Return files that configs below a directory generate, that modules there import, and that do not exist.
+
+    Configs that cannot be read are left to `check_configs`.
+    """
+    absent = {}
+    for path in find_configs(directory):
+        with suppress(CannotLoad):
+            file = load_config(path, Libraries(), run=False).config.target_file
+            absent[file.removesuffix(".py")] = path.parent / "generated" / file
+    absent = {name: file for name, file in absent.items() if not file.is_file()}
+    imported = {name for file in files_matching(directory, "**/*.py") if absent for name in _imported(file)}
+    return [file for name, file in absent.items() if name in imported]
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Yield the last parts of modules and the names that a file imports, also inside functions."""
+    with suppress(SyntaxError, OSError, UnicodeDecodeError):
+        for node in ast.walk(parse_file(file)[1]):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield from (alias.name.rpartition(".")[2] for alias in node.names)
+            if isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module.rpartition(".")[2]
 
 
 def _compare(result: ConfigResult, product: Product, out_dir: Path | None, fix: bool) -> None:

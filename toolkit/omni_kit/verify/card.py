@@ -18,6 +18,7 @@ from omni_kit.verify.signature import Signer, signer_of
 
 _HINT = "write one with `omni-kit verify PATH --card FILE`"
 SCHEMA = "omni-kit/card/1"
+PROVE = "prove"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
 _CARD = {"path": str, "options": dict, "stages": list, "suppressions": list, "baseline": str, "pins": dict}
 _OPTIONS = {"weights": str, "quick": bool, "device": str, "min_branches": int}
@@ -39,7 +40,7 @@ class Stage:
         command: what runs this stage alone.
         resumed: it passed in an earlier run on the same files, and was not run again.
         left_out: the options excluded it, so its "not tested" is no gap of this run.
-        untried: config fields that a stage did not vary, each with the reason.
+        untried: config fields that a stage did not vary, each with the reason; or injected faults without an effect.
     """
 
     stage: str
@@ -118,7 +119,8 @@ class Card:
             "suppressions": list(self.suppressions),
             "baseline": self.baseline,
             "not_tried": {
-                "fields": [line for stage in self.stages for line in stage.untried],
+                "fields": [line for stage in self.stages for line in stage.untried if stage.stage != PROVE],
+                "faults": [line for stage in self.stages for line in stage.untried if stage.stage == PROVE],
                 "branches": [dict(one) for one in self.branches.get("untaken", ())],
             },
             "branches": {name: value for name, value in self.branches.items() if name != "untaken"},

@@ -23,14 +23,14 @@ from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import NOT_COMPARED, Candidate
 from omni_kit.upstream.subject import open_source
-from omni_kit.verify.card import Card, Stage, StageStatus
+from omni_kit.verify.card import PROVE, Card, Stage, StageStatus
 from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
 from omni_kit.verify.pins import own_files, pinned, pins
 from omni_kit.verify.previous_run import Earlier
 from omni_kit.verify.review import Remark, Review, explained, remarks_of, review
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 
-LAYOUT, GENERATED, CHECK, PROVE, BRANCHES = "layout", "generated", "check", "prove", "branches"
+LAYOUT, GENERATED, CHECK, BRANCHES = "layout", "generated", "check", "branches"
 TODO, TESTS = "todo", "tests"
 LEFT_OUT = "left out by --quick"
 DIFFERENCE = "largest relative difference "
@@ -367,12 +367,14 @@ def _proven(report: ParityReport | None, command: str) -> Stage:
         why = "a level fails without an injected fault" if failed else "no fault could be injected"
         return Stage(PROVE, "not tested", why, command=command)
     figure = f"{proof.faults} faults injected: {proof.detected} detected, {proof.located} localised"
+    if proof.idle:
+        figure += f"; not detected, without an effect on any config tried: {'; '.join(proof.idle)}"
     wrong = ""
     if len(proof.missed) > MISSED:
         wrong = f"missed {counted(proof.missed, 'injected fault')}: {'; '.join(proof.missed)}"
     elif proof.located < LOCATED * proof.detected:
         wrong = f"only {proof.located} of {proof.detected} faults were localised to the right module"
-    return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command)
+    return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command, untried=[*proof.idle])
 
 
 def _baseline() -> str:

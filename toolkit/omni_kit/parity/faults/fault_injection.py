@@ -124,9 +124,16 @@ def lines_run(model: nn.Module, run: Callable[[], object]) -> dict[str, set[int]
 
 
 @contextmanager
-def planted(model: nn.Module, place: Place) -> Iterator[Outcome]:
-    """The model has the fault; afterwards it is as it was."""
+def planted(model: nn.Module, place: Place, noise: bool = False) -> Iterator[Outcome]:
+    """The model has the fault; afterwards it is as it was.
+
+    Args:
+        noise: instead of the wrong value, code gets the right one with noise; what a module holds stays as it is.
+    """
     module = model.get_submodule(place.module)
+    if isinstance(place.fault, StateFault) and noise:
+        yield Outcome()
+        return
     if isinstance(place.fault, StateFault):
         holders = [model.get_submodule(name) for name in place.holders] if place.fault.everywhere else [module]
         undos = [place.fault.plant(holder) for holder in holders]
@@ -137,7 +144,7 @@ def planted(model: nn.Module, place: Place) -> Iterator[Outcome]:
                 undo()
         return
     assert place.site is not None
-    agent = _Agent(place.fault, place.site)
+    agent = _Agent(place.fault, place.site, noise)
     code = rewritten(place.site, place.fault.other)
     if code is None:
         yield agent.outcome
@@ -171,12 +178,13 @@ class _Agent:
 
     fault: CodeFault
     site: CodeSite
+    noise: bool = False
     outcome: Outcome = field(default_factory=Outcome)
 
     def __call__(self, *parts: Any, **named: Any) -> Any:
         self.outcome.reached = True
         right = self._right(parts, named)
-        wrong = self._wrong(right, parts, named)
+        wrong = _noisy(right) if self.noise else self._wrong(right, parts, named)
         if isinstance(wrong, InapplicableFault):
             self.outcome.unfit = True
             return right
@@ -196,6 +204,16 @@ class _Agent:
         if self.fault.form in ("call", "binary"):
             return self.fault.wrong(right, *parts, **named)
         return self.fault.wrong(*parts)
+
+
+def _noisy(right: Any) -> Any:
+    """Return a value with noise as large as itself; what is not a tensor of floats stays."""
+    if isinstance(right, tuple):
+        return tuple(map(_noisy, right))
+    if not (isinstance(right, torch.Tensor) and right.is_floating_point()):
+        return right
+    drawn = torch.rand(right.shape, generator=torch.Generator().manual_seed(0))
+    return right + (right.detach().abs() + 1) * drawn.to(right)
 
 
 def _differ(right: Any, wrong: Any) -> bool:

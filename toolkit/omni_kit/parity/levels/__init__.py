@@ -85,7 +85,7 @@ def judge(name: str, case: "Case") -> LevelResult:
     """Run one level.
 
     A step that raised in the candidate is the integration's fault: fail. A step that raised in the reference, died or
-    hung says nothing about the integration: error. A step that an earlier level already reported: skip.
+    hung says nothing about the integration: error. An error that an earlier level already reported: skip.
     """
     started = time.monotonic()
     level = BY_NAME[name]
@@ -96,6 +96,8 @@ def judge(name: str, case: "Case") -> LevelResult:
     except StepError as error:
         if error.blames_reference:
             raise BadInput(str(error), "fix it, or take another version of it") from error
+        error.reported |= str(error) in case.reported
+        case.reported.add(str(error))
         result = _failed(name, error, case.pair.device)
     except NothingToCompare as error:
         result = LevelResult(name, "error", str(error))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.levels.backward import Backward
 from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.variants import varied
@@ -46,13 +47,16 @@ class Opslots(Level):
         if any(len(slot.kernels) > 1 for slot in slots):
             case.pair.runs_upstream([_LOW])
         _note_untried(case, slots)
+        found = Comparison()
+        if not case.right():  # every slot would fail with it
+            wrong = [_plain(case, found), *case.pair.lost_arguments()]
+            return LevelVerdict(found, "; ".join(wrong), found.tolerance)
         called = [slot for slot in slots if not slot.idle]
         tried = [one for slot in called for one in _tries(case, slot)]
         wrong = [*(one.wrong for one in tried if one.wrong), *case.pair.lost_arguments()]
         unknown = [one.unknown for one in tried if one.unknown]
         if unknown and not wrong:
             raise StepError("; ".join(unknown))
-        found = Comparison()
         for one in tried:
             found.absorb(one.comparison)
         said = f"{counted(called, 'slot')}, {counted(sum(one.calls for one in tried), 'call')}"
@@ -65,20 +69,25 @@ class Opslots(Level):
 
 
 def _kept(case: "Case", compared: Comparison) -> str:
-    """Fill each slot with its counting reference, in a model of another config; return why the first fails.
-
-    A difference that is there without a kernel is not a slot's.
-    """
-    plain = Forward().judge(case)
-    if plain.reason:
-        compared.absorb(plain.comparison)
-        return f"without a kernel, {plain.reason}{f', at {plain.place}' if plain.place else ''}"
+    """Fill each slot with its counting reference, in a model of another config; return why the first fails."""
+    if plain := _plain(case, compared):
+        return plain
     for slot in case.pair.slots():
         if not slot.idle and slot.kernels:
             one = _try(case, slot, slot.kernels[0])
             compared.absorb(one.comparison)
             if one.wrong and not one.wrong.endswith(_NEVER_CALLED):
                 return one.wrong
+    return ""
+
+
+def _plain(case: "Case", compared: Comparison) -> str:
+    """Return what is wrong without a kernel, which is not a slot's difference; empty if nothing is."""
+    for level in (Forward(), *([Backward()] if Ability.gradient in case.offers else [])):
+        verdict = level.judge(case)
+        if verdict.reason:
+            compared.absorb(verdict.comparison)
+            return f"without a kernel, {verdict.reason}{f', at {verdict.place}' if verdict.place else ''}"
     return ""
 
 

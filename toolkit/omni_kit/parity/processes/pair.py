@@ -37,6 +37,7 @@ from omni_kit.parity.processes.steps import (
     RunWith,
     RunWithCallFault,
     RunWithFault,
+    RunWithNoise,
     SaveVariant,
     Step,
     Trace,
@@ -239,6 +240,10 @@ class Pair(SideResults):
     def run_planted(self, number: int, out: Path) -> dict[str, bool]:
         """The candidate has run with a fault in that place, and once more fed as upstream was; says what came of it."""
         return self._other.ask(RunWithFault(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
+
+    def run_noisy(self, number: int, out: Path) -> bool:
+        """The candidate has run with noise in that place; returns whether the place has values that noise changes."""
+        return self._other.ask(RunWithNoise(number, self._inputs, out))
 
     def completed_planted(self, number: int, out: Path) -> Recording:
         """Return the recording of `completed` with a fault in that place."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypeVar
 
+from omni_kit.isolation.failures import refuses_device
 from omni_kit.isolation.worker import Request, StepError, Worker
 
 _R = TypeVar("_R")
@@ -33,11 +34,15 @@ class Shared:
 
 
 class Watched:
-    """The candidate's process; after each reply, and before each request, the shared files are as they were."""
+    """The candidate's process; after each reply, and before each request, the shared files are as they were.
 
-    def __init__(self, worker: "Worker | Watched", shared: Shared) -> None:
+    An integration that refuses the device of the comparison in words has not failed.
+    """
+
+    def __init__(self, worker: "Worker | Watched", shared: Shared, device: str) -> None:
         self._worker = worker
         self._shared = shared
+        self._device = device
 
     def ask(self, step: Request[_R]) -> _R:
         """See `Worker.ask`."""
@@ -51,7 +56,11 @@ class Watched:
 
     def receive(self, step: Request[_R]) -> _R:
         """See `Worker.receive`."""
-        result = self._worker.receive(step)
+        try:
+            result = self._worker.receive(step)
+        except StepError as error:
+            error.blames_candidate &= not refuses_device(str(error), self._device)
+            raise
         self._shared.check()
         return result
 

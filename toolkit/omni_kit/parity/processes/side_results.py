@@ -82,7 +82,7 @@ class SideResults:
         self._layout = layout
         self.device = device
         self._shared = Shared()
-        self._reference, self._other = workers[0], Watched(workers[1], self._shared)
+        self._reference, self._other = workers[0], Watched(workers[1], self._shared, device)
         self._inputs = where / "inputs.safetensors"
         self._hidden = hidden
         # All are asked at once, so that they import their libraries at the same time.

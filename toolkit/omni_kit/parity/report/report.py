@@ -142,7 +142,8 @@ class InjectionResult:
         detected_by: the levels that failed; "error" where the model did not even run.
         blamed: the module that the report would have named.
         located: that is the module with the fault, or the nearest one around it that upstream has, too.
-        idle: the fault changed no value, or no bit of an output or gradient: on this toy, the line does nothing.
+        idle: the fault changed no value, or no bit of an output or gradient, with any config that was tried.
+        equal: it is idle because the outputs do not depend on what it changes, although they depend on the line.
     """
 
     name: str
@@ -152,10 +153,11 @@ class InjectionResult:
     blamed: str = ""
     located: bool = False
     idle: bool = False
+    equal: bool = False
 
     def __str__(self) -> str:
         if self.idle:
-            return "changes nothing here"
+            return "equal to the right code" if self.equal else "changes nothing here"
         if not self.detected_by:
             return "MISSED"
         where = "located" if self.located else f"blamed on {self.blamed or 'nobody'}"
@@ -169,7 +171,8 @@ class Proof:
     Attributes:
         missed: those that no level noticed.
         mislocated: those that were noticed, and blamed on another module.
-        idle: lines that could be wrong without any effect on this toy: proven neither way, and not counted.
+        idle: not detected, because no config that was tried gives them an effect; not counted among the faults.
+        equal: faults without an effect on lines that have one: no comparison of results could detect them.
     """
 
     faults: int
@@ -178,18 +181,21 @@ class Proof:
     missed: Sequence[str] = ()
     mislocated: Sequence[str] = ()
     idle: Sequence[str] = ()
+    equal: Sequence[str] = ()
     planted: Sequence[InjectionResult] = ()
 
 
-def proof_of(planted: Sequence[InjectionResult], idle: Sequence[str]) -> Proof:
+def proof_of(results: Sequence[InjectionResult]) -> Proof:
     """Return the results of all faults: those that changed something, and those that did not."""
+    planted = [fault for fault in results if not fault.idle]
     return Proof(
         faults=len(planted),
         detected=sum(bool(fault.detected_by) for fault in planted),
         located=sum(fault.located for fault in planted),
         missed=[fault.name for fault in planted if not fault.detected_by],
         mislocated=[f"{f.name}: blamed on {f.blamed or 'nobody'}" for f in planted if f.detected_by and not f.located],
-        idle=idle,
+        idle=[fault.name for fault in results if fault.idle and not fault.equal],
+        equal=[fault.name for fault in results if fault.equal],
         planted=planted,
     )
 

@@ -226,6 +226,9 @@ def _fit_latent_attention(toy: dict[str, Any], config: Mapping[str, Any]) -> Non
         toy["head_dim"] = toy["qk_rope_head_dim"]
     elif config.get("head_dim") == config["qk_nope_head_dim"] + config["qk_rope_head_dim"]:
         toy["head_dim"] = whole
+        for rope in _rope_dicts(toy.get("rope_parameters")):  # the part of a head that rotates has its own projection
+            if rope.get("partial_rotary_factor") == config["qk_rope_head_dim"] / config["head_dim"]:
+                rope["partial_rotary_factor"] = toy["qk_rope_head_dim"] / whole
 
 
 def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:

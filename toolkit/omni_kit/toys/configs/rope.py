@@ -45,7 +45,8 @@ def _others(
     plain = {key: value for key, value in rope.items() if key not in _VALUES}
     if now != _PLAIN:
         yield _PLAIN, {**plain, _TYPE: _PLAIN}
-    for name, read in rules.items():
+    # The first is part of every field at once: that which reads the most parameters has the most effects.
+    for name, read in sorted(rules.items(), key=lambda rule: -len(rule[1])):
         if name != now:
             yield name, {**plain, _TYPE: name, **{key: _value(key, rope, toy) for key in _VALUES if key in read}}
     if PARTIAL in rope or any(PARTIAL in read for read in rules.values()):

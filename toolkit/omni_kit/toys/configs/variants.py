@@ -24,7 +24,7 @@ _MANY = 12  # the first number whose name comes before those of smaller ones
 _NUMEROUS = 101
 _SHOWN = 40  # characters of a value
 MOVED = "no number at its default"
-_BUT_ZERO = f"{MOVED}, except 0"
+_BUT_NONE, _BUT_ZERO = f"{MOVED}, except fields without a float", f"{MOVED}, except floats that are 0"
 TOGETHER, LAYERS = "every field at once", "every choice of layers at once"
 SWITCHED = "every switch at once"
 Accepts = Callable[[Mapping[str, Any]], str]
@@ -102,7 +102,14 @@ class Source:
 
     def variations(self) -> Iterator[Variation]:
         """Each differs in one respect, or in two that one condition depends on; configs within it by themselves."""
-        moved = {MOVED: _moved(self.toy, count(), zeros=True), _BUT_ZERO: _moved(self.toy, count(), zeros=False)}
+        optional = {
+            name for name in self.read.fields if float in self.declared.types.get(name, ()) and not elsewhere(name)
+        }
+        none: Collection[str] = ()
+        moved = {
+            name: _moved(self.toy, count(), zeros, turned)
+            for name, zeros, turned in ((MOVED, True, optional), (_BUT_NONE, True, none), (_BUT_ZERO, False, none))
+        }
         yield Variation(moved, [name for name, _ in self._own(self.toy) if _floats(self.toy, moved[MOVED], name)])
         yield from self._within(self.toy)
 
@@ -322,18 +329,21 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _moved(value: Any, numbers: Iterator[int], zeros: bool, key: str = "") -> Any:
+def _moved(value: Any, numbers: Iterator[int], zeros: bool, turned: Collection[str], key: str = "") -> Any:
     """Return a config with every float moved away from its value, and from what others are moved to.
 
     Args:
         numbers: counts the floats.
         zeros: also move those that are 0.
+        turned: fields that may be floats and get one where they are None or the integer 0, which turn something off.
     """
     if isinstance(value, Mapping):
-        return {name: _moved(one, numbers, zeros, name) for name, one in value.items()}
+        return {name: _moved(one, numbers, zeros, turned, name) for name, one in value.items()}
     if isinstance(value, list):
-        return [_moved(one, numbers, zeros, key) for one in value]
-    if not isinstance(value, float) or any(word in key for word in _KEPT) or not (value or zeros):
+        return [_moved(one, numbers, zeros, turned, key) for one in value]
+    off = key in turned and not value and not isinstance(value, (bool, str))
+    moves = off or (isinstance(value, float) and (value or zeros))
+    if not moves or any(word in key for word in _KEPT):
         return value
     share = _APART * next(numbers)
     if not value:

@@ -11,7 +11,14 @@ from omni_kit.parity.processes.steps.calling import (
     WriteScenarios,
 )
 from omni_kit.parity.processes.steps.deriving import Derive
-from omni_kit.parity.processes.steps.fault_injection import CompleteFaults, Mistakes, Places, RunMistaken, RunWithFault
+from omni_kit.parity.processes.steps.fault_injection import (
+    CompleteFaults,
+    Mistakes,
+    Places,
+    RunMistaken,
+    RunWithFault,
+    RunWithNoise,
+)
 from omni_kit.parity.processes.steps.loading import (
     Adapt,
     CallHooks,
@@ -82,6 +89,7 @@ __all__ = [
     "RunWith",
     "RunWithCallFault",
     "RunWithFault",
+    "RunWithNoise",
     "Save",
     "SaveToy",
     "SaveVariant",

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import MissingRequirement
-from omni_kit.isolation.failures import lacks_package, one_line
+from omni_kit.isolation.failures import lacks_package, one_line, refuses_device
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.processes.builder import TargetFault
@@ -159,13 +159,18 @@ def _told(side: Side, way: CallScenario, out: Path, branch: str = "") -> dict[st
         return {**silent, "wants": str(error)}
     except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding
         why = one_line(error)
-        if lacks_package(error) or (branch and _refuses(error, branch)):
+        refused = _refuses(error, branch) if branch else refuses_device(why, _device(side.model))
+        if lacks_package(error) or refused:
             return {**silent, "wants": why}
         if way.bare:
             return {**silent, "wants": f"it needs prepared inputs: {why}"}
         return {**silent, "error": why, "place": side.code.of_error(error) if side.code else ""}
     save_tensors(answers, out / _OUTPUTS)
     return silent
+
+
+def _device(model: Any) -> str:
+    return str(next(model.parameters()).device.type)
 
 
 def opened_way(side: Side, folder: Path) -> CallScenario:

@@ -52,6 +52,21 @@ class RunWithFault(Step[dict[str, bool]]):
 
 
 @dataclass(frozen=True)
+class RunWithNoise(Step[bool]):
+    """Runs `Run` with noise added to what the code computes at the place of a fault; returns whether any could be."""
+
+    number: int
+    inputs: Path
+    out: Path
+
+    def take(self, side: Side) -> bool:
+        """See `Step.take`."""
+        with planted(side.model, side.places[self.number], noise=True) as outcome:
+            side.run(side.model, self.inputs, self.out)
+        return outcome.changed
+
+
+@dataclass(frozen=True)
 class CompleteFaults(Step[None]):
     """Replays as `Replay` does, each module given the arguments it was not passed, with a fault in the model."""
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def _called(
             return said
     if packed is None or not takes_flash(model) or window_in_dispute(model):
         return ""
-    with packed_attention_used(model), without_router_loss(model):
+    with packed_attention_used(model) if takes_flash(model) else nullcontext(), without_router_loss(model):
         return next(filter(None, (_off_alone(model, name, ids, packed, embeds) for embeds in (False, True))), "")
 
 

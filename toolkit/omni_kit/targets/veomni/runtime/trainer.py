@@ -320,7 +320,7 @@ def _at_home(module: ModuleType) -> Callable[..., Any]:
 
 
 def _attend(model: nn.Module) -> None:
-    """Send attention through VeOmni's function over packed sequences, if it reaches the model."""
+    """Send attention through VeOmni's function over packed sequences, if the model declares flash attention."""
     if not takes_flash(model):
         return
     for part in model.modules():
