@@ -20,12 +20,6 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 SHARED = "veomni_flash_attention_2_with_sp"
 
 
-def takes_flash(model: nn.Module) -> bool:
-    """Return whether a model declares flash attention, and a part of it asks the registry that has VeOmni's."""
-    files = {sys.modules.get(type(part).__module__) for part in model.modules()}
-    return bool(getattr(model, "_supports_flash_attn", False)) and any(hasattr(file, _REGISTRY) for file in files)
-
-
 def use_packed_attention(model: nn.Module) -> str:
     """Send the model's attention through VeOmni's flash attention function, with the torch version as its kernel.
 
