@@ -66,7 +66,8 @@ class DerivedCodeIsUnchanged(Rule):
         for path, file in files.items():
             with suppress(SyntaxError):  # another rule says so
                 trees[path] = collected(ast.parse(file.text))
-        if any(one.recorded for one in originals):
+        recorded = any(one.recorded for one in originals)
+        if recorded:
             found = ((one, was, one.file.path) for one, was in derived if one.file is not None)
             pairs = [(one, was, trees[path], path) for one, was, path in found if path in trees]
         else:
@@ -76,7 +77,7 @@ class DerivedCodeIsUnchanged(Rule):
             former = _Former(names).visit(now) if names else now
             for node, message in _differences(was, former, one.text.splitlines(), "module"):
                 yield Finding(message, path, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
-        if not any(one.recorded for one in originals):
+        if not recorded:
             known = {id(node) for _, _, now, _ in pairs for node in now.body}
             references = [*_derived_functions(originals), *_upstream_functions(serving)]
             for path, tree in sorted(trees.items()):
