@@ -15,6 +15,7 @@ FAULTS = {
     "another sign of the prediction": ("steps.py", "noise_pred = -noise_pred", "noise_pred = noise_pred"),
     "another scale": ("pipeline_config.py", "arch.scaling_factor, arch.shift_factor", "1.0, arch.shift_factor"),
     "another scale of attention": ("dit.py", "softmax_scale=scale", "softmax_scale=None"),
+    "another precision of encoders": ("loaders.py", ", torch_dtype=dtype)", ")"),
     "another default": ("sampling_params.py", "guidance_scale: float = 4.0", "guidance_scale: float = 7.0"),
     "conditions of the other branch": (
         "steps.py", "encoder_hidden_states=negative_prompt_embeds", "encoder_hidden_states=prompt_embeds",

@@ -100,16 +100,17 @@ def _found_again(derived: Sequence[tuple[Original, ast.Module]], trees: Mapping[
     named = Counter(_called(was) for _, was in known)
     alone = {_called(was): (one, was) for one, was in known if named[_called(was)] == 1}
     units = [({*_units(was)}, one, was) for one, was in known if isinstance(was, ast.ClassDef)]
-    own = [(path, node) for path in sorted(trees) for node in trees[path].body]
     pairs: list[_Pair] = []
-    for path, node in own:
+    for path, node in [(file, node) for file in sorted(trees) for node in trees[file].body]:
+        found = alone.get(_called(node))
         if isinstance(node, ast.ClassDef) and units:
             mine = {*_units(node)}
-            theirs, one, was = max(units, key=lambda found: len(found[0] & mine) / max(1, len(found[0])))
+            theirs, one, was = max(units, key=lambda each: len(each[0] & mine) / max(1, len(each[0])))
             if len(theirs & mine) >= _MOSTLY * len(theirs) > 0:
-                pairs.append((one, ast.Module([was], []), ast.Module([node], []), path))
-    for path, node in own:
-        if not isinstance(node, ast.ClassDef) and (found := alone.get(_called(node))):
+                found = one, was
+            elif found is None or not isinstance(found[1], ast.ClassDef) or mine.isdisjoint(_units(found[1])):
+                continue  # another class of that name
+        if found is not None:
             pairs.append((found[0], ast.Module([found[1]], []), ast.Module([node], []), path))
     return pairs
 
