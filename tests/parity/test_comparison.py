@@ -1,11 +1,14 @@
 """The comparison of tensors: what it must notice, and what it must not mind."""
 
 import math
+from typing import Any, cast
 
 import pytest
 import torch
 
 from omni_kit.parity.compare.comparison import Comparison, NothingToCompare, compare_shapes, listed
+from omni_kit.parity.compare.precision import total_loss
+from omni_kit.parity.compare.scale import scale
 from omni_kit.parity.compare.tensors import (
     FLOAT32_TOLERANCE,
     compare_closely,
@@ -14,11 +17,14 @@ from omni_kit.parity.compare.tensors import (
     without_lone_zeros,
 )
 from omni_kit.parity.levels.level import LevelVerdict
+from omni_kit.parity.levels.scenarios import Scenarios
+from omni_kit.parity.processes.outcomes import ScenarioOutcome
 from omni_kit.parity.report.report import Worst
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
+UNEVEN = torch.tensor([1.0, -0.5, 0.25, -1.0])
 EXPERTS = shuffled_ramp("experts", (4, 6, 5))
 
 
@@ -77,12 +83,12 @@ def closely(reference: Tensors, candidate: Tensors, nudged: Tensors | None = Non
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_never_right(value: float) -> None:
-    fine, odd = torch.ones(4), torch.tensor([1.0, value, 1.0, 1.0])
+    fine, odd = UNEVEN, torch.tensor([1.0, value, 1.0, 1.0])
 
     assert not closely({"a": fine}, {"a": odd}).ok
     assert not compare_exactly({"a": torch.tensor([math.nan])}, {"a": torch.tensor([0.0])}).ok
     for candidate in (fine, odd):
-        with pytest.raises(NothingToCompare, match="upstream's own a is not finite"):
+        with pytest.raises(NothingToCompare, match=r"upstream's own a is not finite"):
             closely({"a": odd}, {"a": candidate})
 
 
@@ -96,9 +102,9 @@ def test_rounding_is_within_tolerance_and_a_real_difference_is_not() -> None:
 
 
 def test_a_model_that_magnifies_rounding_is_allowed_as_much_as_it_magnifies() -> None:
-    reference = {"steady": torch.ones(4), "touchy": torch.ones(4)}
-    nudged = {"steady": torch.ones(4), "touchy": torch.ones(4) * (1 + 1e-5)}
-    off = {"steady": torch.ones(4) * (1 + 1e-4), "touchy": torch.ones(4) * (1 + 1e-4)}
+    reference = {"steady": UNEVEN, "touchy": UNEVEN}
+    nudged = {"steady": UNEVEN, "touchy": UNEVEN * (1 + 1e-5)}
+    off = {"steady": UNEVEN * (1 + 1e-4), "touchy": UNEVEN * (1 + 1e-4)}
 
     found = closely(reference, off, nudged)
 
@@ -107,34 +113,34 @@ def test_a_model_that_magnifies_rounding_is_allowed_as_much_as_it_magnifies() ->
 
 
 def test_of_several_nudges_the_largest_response_of_each_tensor_counts() -> None:
-    reference = {"first": torch.ones(4), "second": torch.ones(4)}
-    nudges = [{**reference, name: torch.ones(4) * (1 + 1e-5)} for name in reference]
-    off = dict.fromkeys(reference, torch.ones(4) * (1 + 1e-4))
+    reference = {"first": UNEVEN, "second": UNEVEN}
+    nudges = [{**reference, name: UNEVEN * (1 + 1e-5)} for name in reference]
+    off = dict.fromkeys(reference, UNEVEN * (1 + 1e-4))
 
     assert not compare_closely(reference, off, nudges[0]).ok
     assert compare_closely(reference, off, *nudges).ok
-    assert not compare_closely(reference, dict.fromkeys(reference, torch.ones(4) * 1.001), *nudges).ok
+    assert not compare_closely(reference, dict.fromkeys(reference, UNEVEN * 1.001), *nudges).ok
 
 
 def test_what_is_beyond_the_magnified_rounding_still_fails() -> None:
-    reference, nudged = {"touchy": torch.ones(4)}, {"touchy": torch.ones(4) * (1 + 1e-5)}
+    reference, nudged = {"touchy": UNEVEN}, {"touchy": UNEVEN * (1 + 1e-5)}
 
-    assert not closely(reference, {"touchy": torch.ones(4) * 1.001}, nudged).ok
+    assert not closely(reference, {"touchy": UNEVEN * 1.001}, nudged).ok
 
 
 def test_a_nudge_that_changes_everything_does_not_excuse_everything() -> None:
-    reference, nudged = {"flipped": torch.ones(4)}, {"flipped": torch.ones(4) * 2}
+    reference, nudged = {"flipped": UNEVEN}, {"flipped": UNEVEN * 2}
 
-    assert not closely(reference, {"flipped": torch.ones(4) * 1.01}, nudged).ok
+    assert not closely(reference, {"flipped": UNEVEN * 1.01}, nudged).ok
 
 
 def jumping(*lengths: float) -> list[Tensors]:
     """Responses of a tensor of ones to several nudges."""
-    return [{"rounded inside": torch.ones(4) * (1 + length)} for length in lengths]
+    return [{"rounded inside": UNEVEN * (1 + length)} for length in lengths]
 
 
 def test_a_model_that_jumps_is_allowed_what_most_nudges_move_it() -> None:
-    reference, far = {"rounded inside": torch.ones(4)}, {"rounded inside": torch.ones(4) * 1.005}
+    reference, far = {"rounded inside": UNEVEN}, {"rounded inside": UNEVEN * 1.005}
     assert compare_closely(reference, far, *jumping(3e-3, 3e-3, 1e-6, 4e-3)).ok
     assert not compare_closely(reference, far, *jumping(1e-3, 1e-3, 1e-6, 4e-3)).ok, "farther than most nudges"
     assert not compare_closely(reference, far, *jumping(1e-6, 1e-6, 1e-6, 4e-3)).ok, "one nudge in four jumps"
@@ -143,18 +149,18 @@ def test_a_model_that_jumps_is_allowed_what_most_nudges_move_it() -> None:
 
 def test_what_most_nudges_move_far_is_no_rounding() -> None:
     """A model that decides otherwise at each nudge has no result to compare with."""
-    reference, off = {"rounded inside": torch.ones(4)}, {"rounded inside": torch.ones(4) * 1.01}
+    reference, off = {"rounded inside": UNEVEN}, {"rounded inside": UNEVEN * 1.01}
     assert not compare_closely(reference, off, *jumping(0.3, 0.3, 0.3)).ok
     assert not compare_closely(reference, off, *jumping(math.nan, 0.3, 0.3)).ok
 
 
 def test_what_rounding_may_have_moved_as_far_proves_nothing_and_what_moved_farther_is_wrong() -> None:
-    reference = {"touchy": torch.ones(4), "steady": torch.ones(4)}
-    nudged = {"touchy": torch.ones(4) * 1.01, "steady": torch.ones(4)}
+    reference = {"touchy": UNEVEN, "steady": UNEVEN}
+    nudged = {"touchy": UNEVEN * 1.01, "steady": UNEVEN}
 
-    touched = closely(reference, {"touchy": torch.ones(4) * 1.02, "steady": torch.ones(4)}, nudged)
-    far = closely(reference, {"touchy": torch.ones(4) * 2, "steady": torch.ones(4)}, nudged)
-    both = closely(reference, {"touchy": torch.ones(4) * 1.02, "steady": torch.ones(4) * 1.02}, nudged)
+    touched = closely(reference, {"touchy": UNEVEN * 1.02, "steady": UNEVEN}, nudged)
+    far = closely(reference, {"touchy": UNEVEN * 2, "steady": UNEVEN}, nudged)
+    both = closely(reference, {"touchy": UNEVEN * 1.02, "steady": UNEVEN * 1.02}, nudged)
 
     assert touched.proves_nothing
     assert not any(one.proves_nothing for one in (far, both, closely(reference, reference, nudged)))
@@ -163,8 +169,8 @@ def test_what_rounding_may_have_moved_as_far_proves_nothing_and_what_moved_farth
 
 
 def test_the_scale_is_the_tensors_own_so_that_a_small_one_is_not_hidden_by_a_large_one() -> None:
-    reference = {"large": torch.full((3,), 100.0), "small": torch.full((3,), 0.5)}
-    candidate = {"large": torch.full((3,), 100.0), "small": torch.full((3,), 0.5001)}
+    reference = {"large": UNEVEN * 100, "small": UNEVEN * 0.5}
+    candidate = {"large": UNEVEN * 100, "small": UNEVEN * 0.5001}
 
     found = closely(reference, candidate)
 
@@ -175,23 +181,23 @@ def test_the_scale_is_the_tensors_own_so_that_a_small_one_is_not_hidden_by_a_lar
 
 
 def test_rounding_of_what_is_zero_in_exact_arithmetic_is_not_a_difference() -> None:
-    reference = {"weight": torch.ones(3), "key.bias": torch.tensor([1e-9, -2e-9, 0.0])}
-    candidate = {"weight": torch.ones(3), "key.bias": torch.tensor([-3e-9, 1e-9, 2e-9])}
+    reference = {"weight": UNEVEN[:3], "key.bias": torch.tensor([1e-9, -2e-9, 0.0])}
+    candidate = {"weight": UNEVEN[:3], "key.bias": torch.tensor([-3e-9, 1e-9, 2e-9])}
 
     assert closely(reference, candidate).ok
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_not_finite_never_passes(value: float) -> None:
-    found = closely({"a": torch.ones(2)}, {"a": torch.tensor([1.0, value])})
+    found = closely({"a": UNEVEN[:2]}, {"a": torch.tensor([1.0, value])})
 
     assert found.worst[0].why == "not finite"
     assert found.max_rel == math.inf
 
 
 def test_the_worst_comes_first() -> None:
-    reference = {"a": torch.ones(2), "b": torch.ones(2)}
-    candidate = {"a": torch.ones(2) * 1.01, "b": torch.ones(2) * 1.1}
+    reference = {"a": UNEVEN[:2], "b": UNEVEN[:2]}
+    candidate = {"a": UNEVEN[:2] * 1.01, "b": UNEVEN[:2] * 1.1}
 
     assert [worst.name for worst in closely(reference, candidate).worst] == ["b", "a"]
 
@@ -214,7 +220,7 @@ def test_wrong_values_are_explained(candidate: torch.Tensor, words: str) -> None
 
 
 def test_a_gradient_of_zeros_is_no_gradient_but_any_other_is_one() -> None:
-    zeros, ones = torch.zeros(2), torch.ones(2)
+    zeros, ones = torch.zeros(2), UNEVEN[:2]
 
     assert without_lone_zeros({"a": zeros, "b": ones}, {}) == {"b": ones}
     assert without_lone_zeros({"a": zeros}, {"a": ones}) == {"a": zeros}
@@ -223,7 +229,7 @@ def test_a_gradient_of_zeros_is_no_gradient_but_any_other_is_one() -> None:
 def test_what_no_gradient_reaches_is_named_down_to_the_expert() -> None:
     stacked = torch.ones(3, 2, 2)
     stacked[1] = 0
-    gradients = {"experts": stacked, "dead": torch.zeros(2), "used": torch.ones(2)}
+    gradients = {"experts": stacked, "dead": torch.zeros(2), "used": UNEVEN[:2]}
 
     assert unexercised(["experts", "dead", "used", "detached"], gradients) == ["dead", "detached", "experts[1]"]
 
@@ -261,3 +267,73 @@ def test_one_float32_step_is_equal_where_it_is_allowed_and_a_larger_one_is_not()
     assert not compare_exactly({"sigmas": steps}, {"sigmas": next_one}).ok
     assert compare_exactly({"sigmas": steps}, {"sigmas": next_one}, steps=2).ok
     assert not compare_exactly({"sigmas": steps}, {"sigmas": steps + 1e-6}, steps=2).ok
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        {"logits": torch.zeros(4), "loss": torch.tensor(5.8)},
+        {"logits": UNEVEN * 1e-40},
+        {"logits": torch.full((2, 3), 0.7), "loss": torch.tensor(5.8)},
+        {"logits": torch.full((4,), torch.finfo(torch.float32).min)},
+        {"loss": torch.tensor(0.0)},
+    ],
+    ids=["zero", "denormal", "constant", "nothing but marks", "a loss of zero"],
+)
+def test_outputs_that_vanish_upstream_are_never_a_pass(empty: Tensors) -> None:
+    with pytest.raises(NothingToCompare, match=r"upstream's own lo.* so the toy tests nothing"):
+        closely(empty, empty)
+    with pytest.raises(NothingToCompare, match="so the toy tests nothing"):
+        total_loss("outputs", empty, empty, empty, "bfloat16")
+
+
+def test_one_tensor_that_tells_something_is_enough() -> None:
+    assert closely({"dead": torch.zeros(4), "used": UNEVEN}, {"dead": torch.zeros(4), "used": UNEVEN}).ok
+    assert closely({"loss": torch.tensor(5.8)}, {"loss": torch.tensor(5.8)}).ok
+    assert closely({"ids": torch.zeros(4, dtype=torch.long)}, {"ids": torch.zeros(4, dtype=torch.long)}).ok
+
+
+@pytest.mark.parametrize("mark", [torch.finfo(torch.float32).min, -1e9, torch.finfo(torch.float16).min])
+def test_a_mark_on_tokens_that_must_not_be_chosen_hides_no_difference(mark: float) -> None:
+    logits = shuffled_ramp("logits", (5, 8))
+    logits[:, 2:4] = mark
+    off, unmarked = logits.clone(), logits.clone()
+    off[0, 0] += 0.01
+    unmarked[:, 3] = 0.5
+
+    assert closely({"logits": logits}, {"logits": logits.clone()}).ok
+    assert closely({"logits": logits}, {"logits": off}).max_rel == pytest.approx(0.01, rel=0.1)
+    assert not closely({"logits": logits}, {"logits": unmarked}).ok
+    exact, low = {"logits": logits}, {"logits": logits.to(torch.bfloat16)}
+    assert total_loss("logits", exact, low, low, "bfloat16").reference > 1e-4
+    assert total_loss("logits", exact, low, {"logits": off}, "bfloat16").excess > 1
+
+
+def test_large_numbers_that_are_the_models_own_keep_their_scale() -> None:
+    assert scale(torch.tensor([3e5, 2e5, 1.0])) == 3e5
+    assert scale(torch.tensor([1e6, 1.0, 2.0])) == 1e6, "occurs once"
+    assert scale(torch.tensor([1e6, 1e6, 0.0])) == 1e6, "nothing else that would be hidden"
+    assert scale(torch.tensor([1e6, -1e6, 2.0])) == 2.0
+
+
+class Vanishing:
+    """A case in which upstream's outputs vanish in every scenario, or in one of two."""
+
+    def __init__(self, **answers: torch.Tensor) -> None:
+        self.thorough, self.pair = False, self
+        self.answers, self.given, self.fields = answers, "checkpoint", ()
+
+    def called(self) -> list[ScenarioOutcome]:
+        return [ScenarioOutcome(name, name, "", "", "", "") for name in self.answers]
+
+    def answers_of(self, place: str, folder: str) -> Tensors:
+        return {"logits": self.answers[folder]}
+
+
+def test_scenarios_that_compare_nothing_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omni_kit.parity.levels.scenarios.beginnings", lambda case: [])
+    with pytest.raises(NothingToCompare, match="no scenario could be compared; padded: upstream's own logits vanishes"):
+        Scenarios().judge(cast(Any, Vanishing(padded=torch.zeros(4))))
+    found = Scenarios().judge(cast(Any, Vanishing(padded=torch.zeros(4), packed=UNEVEN)))
+    assert [one.status for one in found.scenarios] == ["refused", "pass"]
+    assert not found.reason

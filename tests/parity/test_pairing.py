@@ -44,3 +44,39 @@ def test_calls_in_another_order_are_paired_by_their_inputs() -> None:
 def test_calls_with_other_inputs_stay_in_order() -> None:
     assert numbers(recording([2, 0, 1], ROWS + 1)) == [1, 2, 3]
     assert numbers(recording([2, 2, 1], ROWS)) == [1, 2, 3]
+
+
+class Alone(nn.Module):
+    """A projection with nothing around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.act, self.fc2 = nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 4)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.fc2(self.act(self.fc1(rows)))
+        return found
+
+
+class Activated(nn.Module):
+    """A projection, and the activation that follows it, in one module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(4, 4)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.proj(rows))
+
+
+def test_a_module_around_one_projection_is_no_partner_of_a_bare_projection() -> None:
+    with recorded(reference := Alone()) as upstream:
+        reference(ROWS)
+    for order in ([Activated(), nn.Linear(4, 4)], [nn.Identity(), Activated(), nn.Linear(4, 4)]):
+        with recorded(candidate := nn.Sequential(*order)) as ours:
+            candidate(ROWS)
+        first = len(order) - 2
+        fc1, fc2 = (next(one.number for one in upstream.calls if one.module == name) for name in ("fc1", "fc2"))
+        assert pair_calls(upstream, ours) == {("", 0): 0, (f"{first}.proj", 0): fc1, (f"{first + 1}", 0): fc2}
+        back = pair_calls(ours, upstream)
+        assert {ours.calls[number].module for number in back.values()} == {"", f"{first}.proj", f"{first + 1}"}

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from omni_kit.toys.batches.language import as_named, language_model, text_inputs  # noqa: E402
+from omni_kit.toys.batches.language import as_named, language_model, text_inputs, text_tokens  # noqa: E402
 
 _SIZES = {
     "gpt2": {"n_embd": 32, "n_head": 4, "n_layer": 1, "vocab_size": 64, "n_positions": 32},
@@ -22,3 +22,13 @@ def test_rows_padded_on_the_left_equal_the_same_rows_alone(model_type: str) -> N
     inputs = text_inputs(list(range(3, 64)))
     batch, alone = (language_model(model, inputs, as_named, apart=apart)["logits"] for apart in (False, True))
     torch.testing.assert_close(batch, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_words_that_a_config_names_are_no_text_unless_it_names_all() -> None:
+    """Chameleon forbids its image words, so that as labels they give a loss without bound."""
+    words = {"<image>": 30, "IMGIMGAZ": 4, "IMGIMGBZ": 5}
+    config = transformers.ChameleonConfig(vocab_size=32, vocabulary_map=words, image_token_id=30)
+    assert not {4, 5, 30} & {*text_tokens(config)}
+    assert 6 in text_tokens(config)
+    config.vocabulary_map = {str(number): number for number in range(32)}
+    assert 6 in text_tokens(config)

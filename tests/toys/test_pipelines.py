@@ -11,7 +11,7 @@ import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
-from omni_kit.toys.batches.pipeline import PipelineBatchBuilder
+from omni_kit.toys.batches.pipeline import LONGER, PipelineBatchBuilder
 from omni_kit.toys.pipelines import fitting, parts
 from omni_kit.upstream.profile import Component
 
@@ -142,6 +142,22 @@ def _switched(self: Any) -> int:
     return 0
 
 
+def test_a_switch_that_widens_the_input_is_found_by_both_widths_and_by_no_others() -> None:
+    denoiser = read_pipeline("Kandinsky5I2IPipeline").denoiser
+    code, config = parts.constructor_code(denoiser), {"in_visual_dim": 4, "visual_cond": False}
+    assert fitting.widening(code, config, wants=16, came=36) == "visual_cond"  # patches of four: 4 and 2 * 4 + 1
+    assert fitting.widening(code, config, wants=16, came=32) == ""
+    assert fitting.widening(code, {**config, "visual_cond": True}, wants=16, came=36) == ""
+
+
+@pytest.mark.sweep
+def test_a_film_whose_frames_are_compared_has_several_frames_of_latents() -> None:
+    pytest.importorskip("torchvision")  # its processor needs it
+    batches = PipelineBatchBuilder()
+    PipelineBuilder().make_toy("Kandinsky5I2VPipeline", batches)
+    assert batches.change is LONGER[0]
+
+
 @pytest.mark.sweep
 def test_a_switch_that_a_pipeline_does_not_serve_is_off() -> None:
     assert not made("HunyuanDiTPAGPipeline").transformer.config.use_style_cond_and_image_meta_size
@@ -163,7 +179,7 @@ def test_a_pipeline_that_decodes_in_tiles_is_fitted_at_a_size_that_has_them() ->
 
 @pytest.mark.sweep
 def test_an_image_that_is_brought_to_a_large_size_is_halved_as_often_as_published_ones() -> None:
-    assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 4
+    assert len(made("FluxKontextPipeline").vae.config.block_out_channels) == 5  # and once more: it attends to fewer
     assert len(made("ZImagePipeline").vae.config.block_out_channels) == 2
 
 

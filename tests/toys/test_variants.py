@@ -126,7 +126,12 @@ def test_numbers_move_apart_and_away_from_zero() -> None:
 def test_numbers_that_are_off_are_turned_on() -> None:
     toy = {"model_type": "toy", "scale": 2.0, "cap": None, "coef": 0, "window": None, "count": 0, "unread": None}
     optional = frozenset({float, type(None)})
-    types = {"cap": optional, "coef": frozenset({float, int}), "window": frozenset({int}), "unread": optional}
+    types: dict[str, frozenset[Any]] = {
+        "cap": optional,
+        "coef": frozenset({float, int}),
+        "window": frozenset({int}),
+        "unread": optional,
+    }
     read = of_names("scale", "cap", "coef", "window", "count")
 
     def refuses(config: Mapping[str, Any]) -> str:

@@ -1061,7 +1061,7 @@ def test_a_module_called_like_an_argument_is_called_otherwise(made: str, moved: 
         "self.blocks =", f"self.gate = {made}\n        self.blocks ="
     )
     found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, net.replace("return x", "return self.gate, x")))
-    assert (("self.gate_ = nn.Linear" in found.text) and ("self.gate_, " in found.text)) is moved
+    assert (("self.gate_ = nn.Linear" in found.text) and ("sample = self.gate_\n" in found.text)) is moved
     assert ((r"gate_\1",) in [row.names for row in found.rows]) is moved
 
 
@@ -1088,3 +1088,17 @@ def test_what_a_config_has_in_sections_is_registered_one_by_one(tmp_path: Path) 
     assert "self.config.scale" in found
     assert "config.model" not in found
     assert "args" not in found
+
+
+@pytest.mark.parametrize(("returned", "written", "left"), [
+    ("return x", "return (hidden_states,)", 0),
+    ("return {'x': x}", "return (hidden_states,)", 0),
+    ("return x, x.mean()", "return (hidden_states, hidden_states.mean())", 1),
+    ("if deep:\n            return x, x.mean()\n        return x", "    return hidden_states, hidden_states", 0),
+])  # fmt: skip
+def test_a_forward_returns_the_sample(returned: str, written: str, left: int, tmp_path: Path) -> None:
+    net = NET.replace("return x", returned).replace("context):", "context, deep=False):")
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, net))
+    assert written in found.text
+    assert "Transformer2DModelOutput(sample=hidden_states)" in found.text
+    assert sum("output class of its own" in what for _, what in found.todo) == left

@@ -76,11 +76,19 @@ def test_a_pipeline_outside_diffusers_brings_its_file_and_is_imported_from_it(tm
 
 def test_encoders_are_loaded_from_the_package_that_diffusers_saves_them_under(tmp_path: Path) -> None:
     loaded = {}
-    for pipeline in ("GlmImagePipeline", "FluxPipeline"):
+    for pipeline in ("GlmImagePipeline", "PRXPipeline", "FluxPipeline"):
         scaffold(pipeline, tmp_path)
         loaded[pipeline] = (tmp_path / "served" / "loaders.py").read_text(encoding="utf-8")
     assert 'expected_library = ("diffusers", "transformers", "glm_image")' in loaded["GlmImagePipeline"]
+    assert 'expected_library = ("diffusers", "transformers", "prx")' in loaded["PRXPipeline"]  # which defines one
     assert 'expected_library = ("diffusers", "transformers")' in loaded["FluxPipeline"]
+
+
+def test_a_pipeline_that_converts_no_tensors_is_served_from_arrays(tmp_path: Path) -> None:
+    scaffold("LTXI2VLongMultiPromptPipeline", tmp_path)
+    text = (tmp_path / "served" / "generation.py").read_text(encoding="utf-8")
+    assert '"output_type": "np"' in text
+    assert "frames.movedim(-1, -3)" in text
 
 
 def test_every_argument_of_the_denoiser_is_a_field(tmp_path: Path) -> None:

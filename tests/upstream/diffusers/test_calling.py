@@ -3,7 +3,14 @@
 import pytest
 
 from omni_kit.pysource.library import find_library
-from omni_kit.upstream.diffusers.calling import frames_of, images_of, listed_images, prompt_keys, seconds_of
+from omni_kit.upstream.diffusers.calling import (
+    frames_of,
+    images_of,
+    listed_images,
+    prompt_keys,
+    seconds_of,
+    values_as,
+)
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
 
@@ -49,3 +56,8 @@ def test_what_the_length_of_a_sound_is_called() -> None:
 def test_keys_of_prompts_that_have_to_be_json_and_none_of_plain_ones() -> None:
     assert prompt_keys(read("BriaFiboEditPipeline")) == ["edit_instruction"]
     assert prompt_keys(read("BriaFiboPipeline")) is None
+
+
+def test_values_come_as_arrays_where_no_tensors_are_converted() -> None:
+    assert values_as(read("LTXI2VLongMultiPromptPipeline")) == "np"
+    assert values_as(read("LTXPipeline")) == "pt"

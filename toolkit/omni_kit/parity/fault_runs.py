@@ -2,11 +2,15 @@
 
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import same_tensors
+from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.tensors import compare_exactly
 from omni_kit.parity.evidence import Evidence, FaultEvidence
 from omni_kit.parity.levels import BY_NAME, judge
 from omni_kit.parity.processes.outcomes import CANDIDATE, REFERENCE
@@ -83,9 +87,9 @@ def _judged(faulty: Case, fault: PlacedFault) -> InjectionResult:
     if not failed and ((silent := _silent(faulty, faulty.evidence)) or _unheard(faulty, fault)):
         equal = silent and _is_used(faulty, fault)
         return InjectionResult(str(fault), fault.kind, fault.module, idle=True, equal=equal)
-    blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty)
+    blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty) or _misloaded(faulty, failed)
     holders = (*fault.holders, fault.module)
-    right = {*filter(None, holders), *(_shown(faulty, holder) for holder in holders)}
+    right = {*filter(None, holders), *_shown(faulty, holders)}
     return InjectionResult(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
 
 
@@ -128,10 +132,25 @@ def _attention_blamed(faulty: Case) -> str:
     return found[0].partition(" attends with ")[0] if found else ""
 
 
-def _shown(faulty: Case, module: str) -> str:
-    """Return a module's name in reports: its own, or that of the nearest enclosing one that upstream also has."""
+def _misloaded(faulty: Case, failed: Sequence[str]) -> str:
+    """Return the module of the first tensor that is loaded wrongly; the nearest one around it with a partner."""
+    if _NEEDED[0] not in failed:
+        return ""
+    loaded = compare_exactly(faulty.pair.state(), faulty.evidence.loaded())
+    wrong = next(chain(loaded.missing, (worst.name for worst in loaded.worst)), "")
     reference, candidate = faulty.pair.recordings()
-    known = {call.module for call in reference.calls}
-    while module and module not in known:
-        module = module.rpartition(".")[0]
-    return module or next((call.kind for call in candidate.calls if not call.module), "")
+    pairs = pair_calls(reference, candidate)
+    partners = {reference.calls[number].module: module for (module, _), number in pairs.items()}
+    while wrong and wrong not in partners:
+        wrong = wrong.rpartition(".")[0]
+    return partners.get(wrong, "") or next((call.kind for call in candidate.calls if not call.module), "")
+
+
+def _shown(faulty: Case, modules: Iterable[str]) -> Iterator[str]:
+    """Yield the names of modules in reports: its own, or that of the nearest one around it with a partner upstream."""
+    reference, candidate = faulty.pair.recordings()
+    known = {module for module, _ in pair_calls(reference, candidate)}
+    for module in modules:
+        while module and module not in known:
+            module = module.rpartition(".")[0]
+        yield module or next((call.kind for call in candidate.calls if not call.module), "")

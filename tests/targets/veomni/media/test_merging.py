@@ -229,8 +229,12 @@ def test_what_does_not_call_for_features_is_refused_with_the_line() -> None:
 
 
 def test_an_encoder_decoder_is_refused_with_the_line() -> None:
-    with pytest.raises(Refusal, match=r"modeling_blip_2.py:\d+"):
-        refuse_encoder_decoder(model_of("blip-2"))
+    for name in ("blip_2", "instructblip"):
+        said = rf"by `self.config.use_decoder_only_language_model` \(.*modeling_{name}.py:\d+\)"
+        with pytest.raises(Refusal, match=said):
+            refuse_encoder_decoder(model_of(name.replace("blip_2", "blip-2")))
+    with pytest.raises(Refusal, match=r"takes decoder_input_ids|is an encoder-decoder"):
+        refuse_encoder_decoder(model_of("udop"))
     refuse_encoder_decoder(model_of("llava"))
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from omni_kit.layout.loading import Loading
 from omni_kit.layout.taxonomy import CONVERTERS, Disk
+from omni_kit.patchgen import run_configs
 from omni_kit.scaffold import new_model
-from tests.conftest import Checkpoints
+from tests.conftest import Checkpoints, first
 
 PROBE = Path(__file__).with_name("converter_probe.py")
 
@@ -215,15 +216,34 @@ def test_any_other_shape_is_an_error(
         converted(probe, Disk.fused_transposed, state, copied("olmoe") / "config.json", tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(("model", "own"), [
-    ("qwen2_5_vl", {"Qwen2_5_VLModel", "Qwen2_5_VLTextModel"}), ("olmoe", set()),
-])  # fmt: skip
-def test_classes_whose_names_the_renamings_would_spoil_get_no_converter(
-    model: str, own: set[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "path"), first(1, [
+    ("Qwen2_5_VLTextModel", "model.language_model"), ("Qwen2_5_VLModel", "model"),
+]))  # fmt: skip
+def test_a_class_inside_reads_the_whole_models_checkpoint_and_its_own(name: str, path: str, tmp_path: Path) -> None:
     """`^visual` is of the whole model's checkpoints; the inner model's parameters begin with it."""
-    new_model("renamed", model, target="veomni", into=tmp_path)
-    registered = (tmp_path / "renamed" / "__init__.py").read_text(encoding="utf-8")
-    assert "_create_checkpoint_tensor_converter = " in registered
-    named = registered.partition("own_names = {")[2].partition("}")[0]
-    assert {one.strip(' "') for one in named.split(",") if one} == own
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    new_model("inside", "qwen2_5_vl", target="veomni", into=tmp_path)
+    run_configs(sorted((tmp_path / "inside").glob("*_patch_gen_config.py")))
+    toy = json.loads((tmp_path / "inside" / "toy_config.json").read_text(encoding="utf-8"))
+    whole = AutoModelForImageTextToText.from_config(AutoConfig.for_model(**toy))
+    part = whole.get_submodule(path)
+    whole.save_pretrained(tmp_path / "published")
+    part.save_pretrained(tmp_path / "own")
+    assert any(key.startswith("visual.") for key in load_file(tmp_path / "published" / "model.safetensors"))
+    save_file({key: tensor.numpy() for key, tensor in part.state_dict().items()}, tmp_path / "expected.safetensors")
+    command = [sys.executable, str(PROBE.with_name("inner_probe.py")), str(tmp_path / "inside"), name]
+    command += [str(tmp_path / one) for one in ("expected.safetensors", "published", "own")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert json.loads(ran.stdout.splitlines()[-1]) == {"published": [], "own": []}
+
+
+def test_classes_inside_get_the_path_to_them_where_renamings_would_spoil_their_names(tmp_path: Path) -> None:
+    for model in ("qwen2_5_vl", "olmoe"):
+        new_model(f"renamed_{model}", model, target="veomni", into=tmp_path)
+    spoiled, plain = (
+        (tmp_path / f"renamed_{model}" / "__init__.py").read_text(encoding="utf-8") for model in ("qwen2_5_vl", "olmoe")
+    )
+    assert '{"Qwen2_5_VLModel": "model.", "Qwen2_5_VLTextModel": "model.language_model."}' in spoiled
+    assert "staticmethod(create_renamed_olmoe_checkpoint_tensor_converter)" in plain

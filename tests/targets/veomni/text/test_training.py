@@ -119,6 +119,14 @@ def test_what_sees_ahead_is_trained_without_flash_attention(tmp_path: Path) -> N
     assert [switch in (place / "__init__.py").read_text() for place in (kept, ahead)] == [False, True]
 
 
+def test_attention_classes_of_upstream_s_own_are_trained_without_flash_attention(tmp_path: Path) -> None:
+    looked_up, selected = written(tmp_path), written(tmp_path / "other", "gptj")
+    operations = [
+        values_of(place / "train.yaml")["model"].get("ops_implementation", {}) for place in (looked_up, selected)
+    ]
+    assert [one.get("attn_implementation") for one in operations] == [None, "eager"]
+
+
 def test_a_classifier_that_pools_before_its_head_is_left_out(tmp_path: Path) -> None:
     left_out, kept = written(tmp_path, "electra"), written(tmp_path / "other", "gpt2")
     name = "ForSequenceClassification"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from omni_kit.parity.compare.pairing import Pairs, pair_calls
+from omni_kit.parity.compare.pairing import Pairs, named_alike, pair_calls
+from omni_kit.parity.compare.scale import scale
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.compare.trace import ModuleCall, Recording, fits
 from omni_kit.parity.report.report import Divergence, Growth
@@ -37,12 +38,12 @@ class Compared:
     """
 
     def __init__(self, reference: Recording, candidate: Recording, mask: torch.Tensor) -> None:
-        self.reference = reference
-        self.candidate = candidate
         self.pairs: Pairs = pair_calls(reference, candidate)
+        self.reference = named_alike(reference, candidate, self.pairs)
+        self.candidate = candidate
         self._mask = mask.bool()
         gradients = [t for name, t in reference.tensors.items() if ".grad_" in name and t.numel()]
-        self._gradient_floor = _FLOOR * max((float(tensor.abs().max()) for tensor in gradients), default=0.0)
+        self._gradient_floor = _FLOOR * max(map(scale, gradients), default=0.0)
 
     def partner(self, call: ModuleCall) -> int | None:
         """Return the number of the reference's call that belongs to a candidate's."""
@@ -118,8 +119,8 @@ def relative_error(reference: torch.Tensor, candidate: torch.Tensor, mask: torch
     if not torch.equal(reference.isfinite(), candidate.isfinite()):
         return math.inf
     reference, candidate = reference.double().nan_to_num(), candidate.double().nan_to_num()  # masks are infinite
-    scale = max(float(reference.abs().max()), floor)
-    return float((reference - candidate).abs().max()) / scale if scale else math.inf
+    size = max(scale(reference), floor)
+    return float((reference - candidate).abs().max()) / size if size else math.inf
 
 
 def without_padding(tensor: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from itertools import chain
 
 import torch
 
-from omni_kit.parity.compare.trace import ModuleCall, Recording
+from omni_kit.parity.compare.trace import ModuleCall, Recording, fits
 
 Pairs = dict[tuple[str, int], int]
 _SAME = 2e-2  # relative distance of inputs that differ by rounding alone, in bfloat16 too
@@ -18,29 +18,134 @@ def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
     """(module, occurrence) in the candidate -> number of the call in the reference.
 
     First by name; calls of one module in one call of another are paired by their inputs where these come in another
-    order, as when experts are visited in reverse. What is left is paired below paired parents, in order: modules whose
-    weights have the same shapes, which were only renamed; then modules with as many numbers, whose parts were split or
-    fused. The rest stays without a partner, and its work counts as that of the module around it.
+    order, as when experts are visited in reverse. What is left is paired below paired parents: modules whose weights
+    have the same shapes, which were only renamed, or without weights those of one class; then modules with as many
+    numbers, whose parts were split or fused. They are paired in order where both have as many of them, and otherwise by
+    what goes in or comes out. A module around a single other one, such as a projection with its activation, has that
+    one's weights and is paired with such a module alone. The rest stays without a partner, and its work counts as that
+    of the module around it.
     """
     named = {(call.module, call.occurrence): call.number for call in reference.calls}
     pairs = {key: named[key] for call in candidate.calls if (key := (call.module, call.occurrence)) in named}
     pairs |= _reordered(pairs, reference, candidate)
-    taken = set(pairs.values())
-    free = [call for call in reference.calls if call.number not in taken]
+    here, there = _Partners(candidate), _Partners(reference)
+    here.numbers = {call.number: number for call, number in paired(pairs, candidate.calls)}
+    there.numbers = {number: number for number in pairs.values()}
     for call in candidate.calls:  # parents come before their parts
-        if (call.module, call.occurrence) in pairs or call.parent < 0:
+        if call.number in here.numbers or call.parent < 0:
             continue
-        around = candidate.calls[call.parent]
-        parent = pairs.get((around.module, around.occurrence))
-        if parent is None or not call.weights:
-            continue
-        beside = [other for other in free if other.parent == parent and other.weights]
-        alike = (other for other in beside if other.weights == call.weights)
-        as_large = (other for other in beside if _elements(other.weights) == _elements(call.weights))
-        if (partner := next(chain(alike, as_large), None)) is not None:
-            pairs[call.module, call.occurrence] = partner.number
-            free.remove(partner)
+        number = next(filter(None, (_partner(call, here, there, alike) for alike in (_structure, _size))), None)
+        if number is not None:
+            pairs[call.module, call.occurrence] = here.numbers[call.number] = there.numbers[number] = number
     return pairs
+
+
+class _Partners:
+    """One side's calls, and the numbers of the reference's calls that they have as partners."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.numbers: dict[int, int] = {}
+        inner = (one for one in recording.calls if one.weights and one.parent >= 0)
+        self.around_one = {one.parent for one in inner if one.weights == recording.calls[one.parent].weights}
+
+    def around(self, call: ModuleCall) -> int:
+        """Return the partner of the innermost call around a call that has one; -1 if none has."""
+        number = call.parent
+        while number >= 0 and number not in self.numbers:
+            number = self.recording.calls[number].parent
+        return self.numbers.get(number, -1)
+
+    def free(self, around: int, alike: "_Alike", what: Hashable) -> list[ModuleCall]:
+        """Return the calls without a partner below a pair that are alike in something."""
+        free = (one for one in self.recording.calls if one.number not in self.numbers and one.parent >= 0)
+        return [one for one in free if alike(self, one) == what and self.around(one) == around]
+
+
+_Alike = Callable[[_Partners, ModuleCall], Hashable]
+
+
+def _structure(side: _Partners, call: ModuleCall) -> Hashable:
+    return (call.weights, call.number in side.around_one) if call.weights else call.kind
+
+
+def _size(side: _Partners, call: ModuleCall) -> Hashable:
+    """Return the number of elements of the weights; None if another call around it, or in it, has the same."""
+    return _elements(call.weights) if call.weights and call.number not in side.around_one else None
+
+
+def _partner(call: ModuleCall, here: _Partners, there: _Partners, alike: _Alike) -> int | None:
+    """Return the number of the call of the reference that is alike, if it is clear which one that is."""
+    if (what := alike(here, call)) is None:
+        return None
+    around = here.around(call)
+    # whose parents come later may still belong to one of those
+    ours = [one for one in here.free(around, alike, what) if one.parent < call.number]
+    theirs = there.free(around, alike, what)
+    if len(ours) == len(theirs):
+        return theirs[0].number
+    return next((one.number for one in theirs if _meets(there.recording, one, here.recording, call)), None)
+
+
+def _meets(reference: Recording, theirs: ModuleCall, candidate: Recording, ours: ModuleCall) -> bool:
+    """Return whether all that goes into two calls, or all that comes out, is the same up to rounding."""
+    for side, there, here in (("in", theirs.inputs, ours.inputs), ("out", theirs.outputs, ours.outputs)):
+        if (
+            here
+            and len(here) == len(there)
+            and all(
+                _alike(
+                    reference.tensors[f"{theirs.number}.{side}.{one}"],
+                    candidate.tensors[f"{ours.number}.{side}.{other}"],
+                )
+                for one, other in zip(there, here, strict=True)
+            )
+        ):
+            return True
+    return False
+
+
+def named_alike(reference: Recording, candidate: Recording, pairs: Pairs) -> Recording:
+    """Return the reference's recording with the candidate's names for what goes in and out of paired modules.
+
+    Names that both have stay. The others belong together in their order where the tensors have the same size: a forward
+    may name its arguments otherwise, or return them in a tuple.
+    """
+    renamed: dict[int, dict[str, str]] = {}
+    for call, number in paired(pairs, candidate.calls):
+        theirs, keys = reference.calls[number], renamed.setdefault(number, {})
+        for side, here, there in (("in", call.inputs, theirs.inputs), ("out", call.outputs, theirs.outputs)):
+            free = [name for name in there if name not in here]
+            for old, new in zip(free, (name for name in here if name not in there), strict=False):
+                one, other = (
+                    reference.tensors[f"{number}.{side}.{old}"],
+                    candidate.tensors[f"{call.number}.{side}.{new}"],
+                )
+                if call.parent >= 0 and fits(one.shape, other.shape):
+                    keys[f"{side}.{old}"] = f"{side}.{new}"
+    if not any(renamed.values()):
+        return reference
+    return Recording(
+        [_renamed(call, renamed.get(call.number, {})) for call in reference.calls],
+        reference.events,
+        {_key(name, renamed): tensor for name, tensor in reference.tensors.items()},
+    )
+
+
+def _renamed(call: ModuleCall, names: Mapping[str, str]) -> ModuleCall:
+    return replace(
+        call,
+        inputs=[names.get(f"in.{name}", f"in.{name}").partition(".")[2] for name in call.inputs],
+        outputs=[names.get(f"out.{name}", f"out.{name}").partition(".")[2] for name in call.outputs],
+        differentiable=[names.get(name, name) for name in call.differentiable],
+    )
+
+
+def _key(name: str, renamed: Mapping[int, Mapping[str, str]]) -> str:
+    """Return the name of a recorded tensor, or of its gradient, after renaming."""
+    number, _, rest = name.partition(".")
+    side, grad = rest.removeprefix("grad_"), "grad_" * rest.startswith("grad_")
+    return f"{number}.{grad}{renamed.get(int(number), {}).get(side, side)}"
 
 
 def _reordered(pairs: Pairs, reference: Recording, candidate: Recording) -> Pairs:

@@ -15,6 +15,7 @@ from omni_kit.parity.compare.comparison import NothingToCompare
 from omni_kit.parity.compare.modules import without_padding
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.rounding import ENOUGH, Rounding, rounding
+from omni_kit.parity.compare.scale import degenerate, unmarked
 from omni_kit.parity.compare.trace import ModuleCall, Recording, fits
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.batches.protocol import BatchBuilder
@@ -64,11 +65,13 @@ def total_loss(name: str, exact: Tensors, reference: Tensors, candidate: Tensors
     What the candidate lacks of them it loses whole, save where there is nothing but zeros to lose.
 
     Raises:
-        NothingToCompare: there is no such tensor.
+        NothingToCompare: there is no such tensor, or all of them vanish.
     """
     shared = [key for key in exact if key in reference and (key in candidate or bool(exact[key].any()))]
     if not shared:
         raise NothingToCompare(f"{name}: upstream has nothing in {dtype} that could be judged")
+    if why := degenerate({key: exact[key] for key in shared}):
+        raise NothingToCompare(f"{why}: so the toy tests nothing")
     if lacking := [key for key in shared if key not in candidate]:
         return Loss(f"{name} without {lacking[0]}", 0.0, math.inf, 1.0)
     tensors = [(exact[key], reference[key], candidate[key]) for key in shared]
@@ -93,13 +96,19 @@ def _loss(name: str, tensors: list[Three], dtype: str, ratio: Callable[[float], 
 
     A fraction of one rounding of the dtype is always allowed: upstream loses nothing at all where it only copies.
     """
-    theirs, mine = (_distance([(three[0], three[side]) for three in tensors]) for side in (1, 2))
+    kept = [unmarked(three[0]) for three in tensors]
+    theirs, mine = (
+        _distance(
+            [(three[0][own], three[side].reshape(own.shape)[own]) for three, own in zip(tensors, kept, strict=True)]
+        )
+        for side in (1, 2)
+    )
     return Loss(name, theirs, mine, ratio(theirs) * max(theirs, torch.finfo(getattr(torch, dtype)).eps / 16))
 
 
 def _distance(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     size = sum(float(exact.double().square().sum()) for exact, _ in pairs)
-    error = sum(float((other.double().reshape(exact.shape) - exact.double()).square().sum()) for exact, other in pairs)
+    error = sum(float((other.double() - exact.double()).square().sum()) for exact, other in pairs)
     if not math.isfinite(error):
         return math.inf
     return float((error / size) ** 0.5) if size else float(error > 0)

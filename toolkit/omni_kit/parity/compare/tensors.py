@@ -7,6 +7,7 @@ from statistics import median
 import torch
 
 from omni_kit.parity.compare.comparison import Comparison, NothingToCompare, names_compared
+from omni_kit.parity.compare.scale import degenerate, scale
 from omni_kit.parity.report.report import Worst
 from omni_kit.toys.tensors import Tensors
 
@@ -47,11 +48,13 @@ def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) ->
             moved more than once, the median response counts, too.
 
     Raises:
-        NothingToCompare: the reference itself is not finite: anything would be as right as anything else.
+        NothingToCompare: the reference is not finite, or vanishes: anything would be as right as anything else.
     """
     if odd := next((name for name, tensor in reference.items() if not bool(tensor.isfinite().all())), None):
         raise NothingToCompare(f"upstream's own {odd} is not finite: so the toy tests nothing")
-    floor = _FLOOR * max((_scale(tensor) for tensor in reference.values()), default=0.0)
+    if why := degenerate(reference):
+        raise NothingToCompare(f"{why}: so the toy tests nothing")
+    floor = _FLOOR * max((scale(tensor) for tensor in reference.values()), default=0.0)
     responses = {
         name: [_difference(name, tensor, moved[name], floor).max_rel for moved in nudged if name in moved]
         for name, tensor in reference.items()
@@ -104,13 +107,9 @@ def _difference(name: str, reference: torch.Tensor, candidate: torch.Tensor, flo
     if not bool(candidate.isfinite().all()):
         return Worst(name, math.inf, math.inf, "not finite")
     max_abs = float((reference.double() - candidate.double()).abs().max())
-    scale = max(_scale(reference), floor)
+    size = max(scale(reference), floor)
     why = related(reference, candidate) if floor == 0.0 else ""
-    return Worst(name, max_abs, max_abs / scale if scale else math.inf, why)
-
-
-def _scale(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
+    return Worst(name, max_abs, max_abs / size if size else math.inf, why)
 
 
 def related(reference: torch.Tensor, candidate: torch.Tensor) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from omni_kit.isolation.worker import StepError
-from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.compare.comparison import Comparison, NothingToCompare
 from omni_kit.parity.levels.backward import Backward
 from omni_kit.parity.levels.beginning import beginnings
 from omni_kit.parity.levels.forward import Forward
@@ -40,6 +40,8 @@ class Scenarios(Level):
         found, results = Comparison(), []
         ways = {called.name: called for called in case.pair.called()}
         results += [compared_way(case, called, found) for called in ways.values()]
+        if results and all(one.status == "refused" for one in results):
+            raise NothingToCompare(f"no scenario could be compared; {results[0].name}: {results[0].reason}")
         results += beginnings(case)
         if case.thorough:
             results += [_on_branch(case, *branch, found) for branch in case.pair.branches().items()]
@@ -81,9 +83,10 @@ def compared_way(
     reference, nudged, candidate = (
         case.pair.answers_of(folder, called.folder) for folder in (f"{REFERENCE}/ways", f"{NUDGED}/ways", place)
     )
-    if odd := next((name for name, tensor in reference.items() if not tensor.double().isfinite().all()), ""):
-        return ScenarioResult(called.name, "refused", f"upstream's own {odd} is not finite")
-    one = compare_closely(reference, {name: candidate[name] for name in candidate if name in reference}, nudged)
+    try:
+        one = compare_closely(reference, {name: candidate[name] for name in candidate if name in reference}, nudged)
+    except NothingToCompare as why:
+        return ScenarioResult(called.name, "refused", str(why))
     found.absorb(one.under(called.name))
     return ScenarioResult(
         called.name, "pass" if one.ok else "fail", "" if one.ok else one.reason("answer"), one.compared, one.max_rel

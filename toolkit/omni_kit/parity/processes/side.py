@@ -194,9 +194,10 @@ class Side:
 
     def state(self, model: Any) -> Tensors:
         """Return a model's tensors under upstream's names."""
-        return self._as_upstream(model, state_of(model))
+        return self.as_upstream(model, state_of(model))
 
-    def _as_upstream(self, model: Any, tensors: Tensors) -> Tensors:
+    def as_upstream(self, model: Any, tensors: Tensors) -> Tensors:
+        """Return what belongs to a model's tensors, such as their gradients, under upstream's names."""
         return self.builder.as_upstream(model, tensors) if isinstance(self.builder, Renaming) else tensors
 
     def run(self, model: Any, inputs: Path, out: Path, forward: Callable[[Tensors], Tensors] | None = None) -> None:
@@ -214,7 +215,7 @@ class Side:
         if self._gradient:
             model.zero_grad(set_to_none=True)
             torch.autograd.backward(_loss(outputs))
-            save_tensors(self._as_upstream(model, _gradients(model)), out / "gradients.safetensors")
+            save_tensors(self.as_upstream(model, _gradients(model)), out / "gradients.safetensors")
 
     def trace(self, inputs: Path, out: Path) -> None:
         """Run the model with everything recorded that goes in and out of every module."""
@@ -240,6 +241,7 @@ class Side:
         """Forward with every paired module fed, and its answer replaced, from another side's recording."""
         known = {(module, occurrence): number for module, occurrence, number in pairs}
         batch = placed(model, load_tensors(inputs))
+        torch.manual_seed(_CHANCE)
         with recorded(model, Script(Recording.load(script), known, complete), counted=counted) as recording:
             self.builder.forward(model, batch, loss_only=True)
         recording.save(out)

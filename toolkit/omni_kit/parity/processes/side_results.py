@@ -1,6 +1,5 @@
 """Results of both sides of a comparison, each computed at most once and kept."""
 
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.attention import load_calls
 from omni_kit.parity.compare.files import config_difference, load_json, load_tensors, reading_results
-from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.pairing import named_alike, pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.builder import made_batch_builder
 from omni_kit.parity.processes.outcomes import CANDIDATE, NUDGED, REFERENCE, ScenarioOutcome, Stepped, once, paired
@@ -292,14 +291,13 @@ class SideResults:
         return (self._hidden if first == REFERENCE else self.where / first) / rest
 
     def _script(self, side: str) -> Path:
-        """Return upstream's trace for a side to replay; the candidate gets it after its free run."""
-        self.recordings()
-        own = self.folder(REFERENCE) / "trace"
+        """Return upstream's trace for a side to replay; the candidate gets it after its free run, in its own names."""
+        reference, candidate = self.recordings()
         if side == REFERENCE:
-            return own
+            return self.folder(REFERENCE) / "trace"
         lent = self.folder(CANDIDATE) / "script"
         if not lent.is_dir():
-            shutil.copytree(own, lent)
+            named_alike(reference, candidate, pair_calls(reference, candidate)).save(lent)
         return lent
 
     def _pairs(self, side: str) -> Pairs:

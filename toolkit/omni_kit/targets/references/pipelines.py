@@ -17,7 +17,16 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
 from omni_kit.targets.sides import NOT_COMPARED
-from omni_kit.toys.batches.pipeline import AS_IS, BARE, ENLARGED, Change, PipelineBatchBuilder, Scenario, scenarios_of
+from omni_kit.toys.batches.pipeline import (
+    AS_IS,
+    BARE,
+    ENLARGED,
+    LONGER,
+    Change,
+    PipelineBatchBuilder,
+    Scenario,
+    scenarios_of,
+)
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.configs.variants import Extent, Variants
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
@@ -34,6 +43,7 @@ from omni_kit.upstream.diffusers.calling import (
     listed_images,
     media_of,
     prompt_keys,
+    values_as,
 )
 from omni_kit.upstream.diffusers.defaults import images_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
@@ -116,6 +126,12 @@ def pictures_of(pipeline: Pipeline, scenario: Scenario) -> int:
     return 1 if images_of(pipeline) else scenario.pictures
 
 
+def _values(answer: Any) -> torch.Tensor:
+    """Return what a pipeline draws, from 0 to 1: channels in front of rows and columns; of several for each, all."""
+    values = torch.as_tensor(torch.cat(answer) if isinstance(answer, list) else answer).float()
+    return values if isinstance(answer, list | torch.Tensor) else values.movedim(-1, -3)  # an array
+
+
 def _picture(scenario: Scenario, number: int) -> Image.Image:
     """Colours that change across the picture, and are others for each number."""
     drawn = torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(scenario.seed + number))
@@ -178,18 +194,27 @@ class PipelineBuilder:
         return denoiser
 
     def _made(self, scenarios: Sequence[Scenario], changed: Changed | None) -> tuple[Any, Change]:
-        """Return a small pipeline that draws all scenarios; if it cannot, larger ones, or ones without its pictures."""
+        """Return a small pipeline that draws all scenarios; if it cannot, larger or longer ones, or ones without its
+        pictures.
+        """
+        finite = True
 
         def made(scenarios: Sequence[Scenario]) -> Any:
             def ask(pipeline: Any) -> None:
+                nonlocal finite
                 with torch.no_grad():
-                    for scenario in scenarios:
-                        pipeline(**self._given(pipeline, scenario))
+                    drawn = [_values(pipeline(**self._given(pipeline, scenario))[0]) for scenario in scenarios]
+                finite = all(bool(one.isfinite().all()) for one in drawn)
 
             return toy_pipeline(self._read, ask, changed)
 
         try:
-            return made(scenarios), AS_IS
+            found = made(scenarios), AS_IS
+            for change in LONGER if frames_of(self._read) and not finite else ():
+                with suppress(BadInput):
+                    longer = made([*map(change, scenarios)]), change
+                    return longer if finite else found
+            return found
         except BadInput as error:
             without = BARE if images_of(self._read) and not images_needed(self._read) else ()
             for change in ENLARGED if LENGTHS.search(error.message) else without:
@@ -234,8 +259,7 @@ class PipelineBuilder:
         guidance = guidance_of(self._read)
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
             answer = self._pipeline(**self._given(self._pipeline, scenario))
-        first = answer[0]
-        picture = torch.as_tensor(torch.cat(first) if isinstance(first, list) else first).float()  # or several of each
+        picture = _values(answer[0])
         picture = picture if frames_of(self._read) else picture.flatten(0, -4)
         return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
 
@@ -247,6 +271,6 @@ class PipelineBuilder:
         given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, pictures)
         given |= called_with(self._read, images)
         given["generator"] = generators[0] if len(generators) == 1 else generators
-        given |= {"output_type": "pt", "return_dict": False, "use_resolution_binning": False}
+        given |= {"output_type": values_as(self._read), "return_dict": False, "use_resolution_binning": False}
         taken = inspect.signature(type(pipeline).__call__).parameters
         return {name: value for name, value in given.items() if name in taken}

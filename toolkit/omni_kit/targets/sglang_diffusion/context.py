@@ -11,7 +11,7 @@ from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.targets.sglang_diffusion.unserved_arguments import unserved
 from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, listed_images, size_of
+from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, listed_images, size_of, values_as
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import decodes_in_tiles_alone
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -100,10 +100,12 @@ def _names(facts: PipelineFacts) -> dict[str, Any]:
         "components": [one.name for one in sorted(facts.components, key=lambda one: one.name)],
         "upstream_components": [one.name for one in facts.upstream_components],
         "namesake": facts.namesake,
+        "encoders_package": facts.encoders_package,
         "guiders": any(one.role == "guider" for one in facts.upstream_components),
         "settings": declared,
         "absent": [name for name, one in given.items() if one.required and name not in kept],
         "video": facts.video,
+        "values_as": values_as(facts.pipeline),
         "text_encoders": facts.text_encoders,
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.library import find_library
-from omni_kit.pysource.source import dotted
+from omni_kit.pysource.source import dotted, parse_file
 from omni_kit.upstream.diffusers.call_parts import Divided, divided
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
 from omni_kit.upstream.diffusers.classes import find_class
@@ -123,6 +123,15 @@ class PipelineFacts:
         name = self.pipeline.cls.source.path.parent.name
         encoders = [one for one in self.components if one.library == "transformers"]
         return name if encoders and (find_library("transformers").root / "models" / name).is_dir() else ""
+
+    @cached_property
+    def encoders_package(self) -> str:
+        """The pipeline's own package where that defines one of its encoders' classes; empty if transformers has all."""
+        folder = self.pipeline.cls.source.path.parent
+        init = folder / "__init__.py"
+        _, tree = parse_file(init) if init.is_file() else ("", ast.Module([], []))
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        return folder.name if defined & {one.class_name for one in self.components} else ""
 
     @cached_property
     def text_encoders(self) -> int:

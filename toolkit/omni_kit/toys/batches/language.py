@@ -140,11 +140,18 @@ def text_inputs(tokens: list[int]) -> Tensors:
 
 
 def text_tokens(config: Any) -> list[int]:
-    """Ids without a meaning of their own: neither padding nor a medium, nor what opens or closes one."""
+    """Ids without a meaning of their own: neither padding nor a medium, nor what opens or closes one.
+
+    A config that names some words of the vocabulary needs them for media.
+    """
     values = {**config.to_dict(), **config.get_text_config().to_dict()}
     given = (value for key, value in values.items() if key.endswith(("_token_id", "_token_index")))
     special = {token for value in given for token in (value if isinstance(value, list) else [value])}
-    return [token for token in range(config.get_text_config().vocab_size) if token not in special]
+    tokens = [token for token in range(config.get_text_config().vocab_size) if token not in special]
+    named = {
+        token for key, value in values.items() if key.endswith("vocabulary_map") for token in (value or {}).values()
+    }
+    return [token for token in tokens if token not in named] or tokens
 
 
 def _shortened(sample: Tensors, drop: int) -> Tensors:

@@ -72,6 +72,8 @@ Change = Callable[[Scenario], Scenario]
 AS_IS: Change = _enlarged
 ENLARGED: Sequence[Change] = (partial(_enlarged, times=2), partial(_enlarged, times=4))
 """Changes for pipelines that halve latents, or cut them into tiles: they need more of them."""
+LONGER: Sequence[Change] = (partial(replace, frames=17),)
+"""Change for pipelines of films that compare frames of latents with those before them: they need several."""
 BARE: Sequence[Change] = (partial(replace, images=False),)
 """Change for pipelines that raise for pictures that they could do without."""
 

@@ -96,6 +96,7 @@ SIZES: Mapping[str, int] = {
     "alignment_intermediate_size": 136,
     "mm_tokens_per_image": 9,
     "num_embeddings": 60,
+    "base_channels": 32,
     "resolution": 32,
     "image_token_embed_dim": 52,
     "num_query_tokens": 6,

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.pysource.eval import OpenDomain, evaluate
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.toys.configs.axes import IS_AXES
@@ -55,7 +56,8 @@ _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
 _PIXELS = 2**16  # of a small picture or film
-_DEEP = 4  # levels of an autoencoder as they are published
+_DEEP, _DEEPEST = 4, 5  # levels of an autoencoder as they are published, and the most that a small picture leaves
+_MANY = 2**14  # numbers of a denoiser's input that are many for a small one
 _AUTOENCODERS, _DENOISERS, _SCHEDULERS = "/models/autoencoders/", "/models/transformers/", "/schedulers/"
 _MODELS = "/diffusers/models/"
 _CALLED = re.compile(r"self\.(?P<what>[a-z]+)_\w*\(")
@@ -181,17 +183,18 @@ class _Parts:
 
         Some pipelines bring every picture to a size of their own, and with an autoencoder of two levels a denoiser
         would attend to each of its pixels for many minutes. Then the autoencoder gets as many levels as published
-        ones have.
+        ones have, and one more where the denoiser still attends to many places.
         """
+        most = _PIXELS if self._levels < _DEEP else _MANY - 1
 
         def measure(_: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
             shapes = [one.shape for one in (*args, *named.values()) if isinstance(one, torch.Tensor)]
-            if shapes and math.prod(sorted(shapes[0][1:])[-2:]) > _PIXELS:  # what else they count is less than a side
+            if shapes and math.prod(sorted(shapes[0][1:])[-2:]) > most:  # what else they count is less than a side
                 raise _TooLarge
 
-        watched = [getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one)]
-        watched.append(getattr(pipeline, self._denoiser.name))
-        found = [one for one in watched if isinstance(one, torch.nn.Module)] if self._levels == parts.LEVELS else []
+        encoders = [getattr(one, "encoder", None) for one in self._others.values() if _is_autoencoder(one)]
+        watched = [getattr(pipeline, self._denoiser.name), *(encoders if self._levels < _DEEP else ())]
+        found = [one for one in watched if isinstance(one, torch.nn.Module)] if self._levels < _DEEPEST else []
         guards = [one.register_forward_pre_hook(measure, with_kwargs=True) for one in found]
         try:
             ask(pipeline)
@@ -216,7 +219,7 @@ class _Parts:
         """
         said = " ".join(str(error).split())
         if isinstance(error, _TooLarge):
-            self._levels = _DEEP
+            self._levels = max(_DEEP, self._levels + 1)
             self._others = dict(self._made())
             return
         if (match := _COUNTED.search(said)) and self._count(int(match["wants"])):
@@ -256,6 +259,9 @@ class _Parts:
             return
         if (table := _TABLE.search(said)) and int(table["came"]) > int(table["size"]) and self._restore(config):
             return
+        for pattern in _WIDTHS:
+            if (match := pattern.search(said)) and self._condition(config, int(match["wants"]), int(match["came"])):
+                return
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
                 return
@@ -418,6 +424,12 @@ class _Parts:
         self._changed |= dict.fromkeys(names, False)
         return bool(names)
 
+    def _condition(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
+        """Return whether a switch of the denoiser's that is off widens its input by as much as came: then it is on."""
+        switch = widening(parts.constructor_code(self._denoiser), config, wants, came)
+        self._changed |= {switch: True} if switch else {}
+        return bool(switch)
+
     def _attach(self, config: Mapping[str, Any], error: Exception) -> bool:
         """Return whether the denoiser calls a part of its own that is only there for a width: then it has one."""
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -527,6 +539,19 @@ class _Parts:
         if going_in in names and isinstance(answered, int) and out not in names and (answered * came) % wants == 0:
             self._changed[out] = answered * came // wants
         return bool(names)
+
+
+def widening(code: str, config: Mapping[str, Any], wants: int, came: int) -> str:
+    """Return the switch by which a constructor chooses between two widths, that of `wants` while it is off; empty if
+    there is none. Both may be those of a patch.
+    """
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.IfExp) and config.get(switch := dotted(node.test) or "") is False:
+            wide, narrow = (evaluate(one, OpenDomain(config)) for one in (node.body, node.orelse))
+            numbers = isinstance(wide, int) and isinstance(narrow, int) and wide != narrow
+            if numbers and wide * wants == narrow * came:
+                return switch
+    return ""
 
 
 def _written_channels(read: Pipeline) -> int | None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -433,6 +434,11 @@ def denoiser_config(component: Component) -> dict[str, Any]:
 def denoiser_defaults(component: Component) -> dict[str, Any]:
     """Return the arguments of a denoiser as its class has them."""
     return constructor_defaults(_class(component))
+
+
+def constructor_code(component: Component) -> str:
+    """Return the code of a denoiser's constructor."""
+    return textwrap.dedent(inspect.getsource(inspect.unwrap(_class(component).__init__)))
 
 
 def _class(component: Component) -> Any:

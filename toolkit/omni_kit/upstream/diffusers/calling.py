@@ -21,6 +21,7 @@ GUIDANCE = "guidance_scale"
 """Name of the argument for the guidance scale, in most pipelines."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
 _NO_PICTURES = ("adapter", "latents", "embeds", "video")
+_TENSORS, _ARRAYS, _OUTPUT_TYPE = "pt", "np", "output_type"
 
 
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
@@ -68,6 +69,14 @@ def listed_images(pipeline: Pipeline) -> list[str]:
 def frames_of(pipeline: Pipeline) -> str:
     """Return the name of a pipeline's argument for the number of frames; empty if it draws pictures."""
     return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
+
+
+def values_as(pipeline: Pipeline) -> str:
+    """Return the `output_type` for values from 0 to 1: "pt", or "np" where a method converts arrays and no tensors."""
+    tests = (node for node in ast.walk(pipeline.cls.node) if isinstance(node, ast.Compare))
+    listed = (literal(node.comparators[0]) for node in tests if dotted(node.left) == _OUTPUT_TYPE)
+    found = any(isinstance(one, tuple) and _ARRAYS in one and _TENSORS not in one for one in listed)
+    return _ARRAYS if found else _TENSORS
 
 
 def seconds_of(pipeline: Pipeline) -> str:

@@ -23,8 +23,8 @@ _SAVED = "saved.safetensors"
 class TakeSteps(Step[list[str]]):
     """Loads the checkpoint, takes a few steps with an optimizer, and writes what came of them below `out`.
 
-    That is, as outputs.safetensors: loss.N and gradient_norm.N of each step, and delta.NAME, how far each parameter
-    moved. With `nudged` every weight begins at the next float32 number.
+    That is, as outputs.safetensors: loss.N and gradient_norm.N of each step, and delta.NAME, how far each trained
+    parameter moved, under upstream's name. With `nudged` every weight begins at the next float32 number.
 
     Answers what is different in one more step when model and optimizer are saved, made again and loaded before it.
     """
@@ -59,7 +59,8 @@ class _Training:
         found: Tensors = {}
         for number in range(_COUNT):
             found[f"loss.{number}"], found[f"gradient_norm.{number}"] = self._step()
-        found |= {f"delta.{name}": value - before[name] for name, value in self._parameters().items()}
+        moved = {name: value - before[name] for name, value in self._parameters().items()}
+        found |= {f"delta.{name}": value for name, value in self._side.as_upstream(self.model, moved).items()}
         save_tensors(found, out / "outputs.safetensors")
         again = self._resumed(out / _SAVED)
         chance = torch.get_rng_state()
@@ -87,4 +88,5 @@ class _Training:
         return loss.detach().clone(), norm.detach().clone()
 
     def _parameters(self) -> Tensors:
-        return {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
+        trained = ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
+        return {name: parameter.detach().clone() for name, parameter in trained}

@@ -153,12 +153,10 @@ class _Items(cst.CSTTransformer):
 
 
 def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
-    """Answers in diffusers' form, a tuple without it."""
-    answers = _Answers()
+    """Return the function with diffusers' output class, and a tuple without `return_dict`."""
+    answers = _Answers(node)
     changed = visited(node, answers)
-    if answers.several:
-        done.todo.append(f"answer {_OUTPUT}: it returns several values")
-        return node
+    done.todo += answers.todo
     given = changed.params
     if "return_dict" in {one.name.value for one in parameters(node)}:
         return changed
@@ -171,11 +169,15 @@ def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
 
 
 class _Answers(cst.CSTTransformer):
-    """Every `return` of the function itself."""
+    """Every `return` of the function itself, except what a caller asks for by an argument that is off by default."""
 
-    def __init__(self) -> None:
-        self.several = False
-        self.inside = -1
+    def __init__(self, function: cst.FunctionDef) -> None:
+        self.todo: list[str] = []
+        self.inside, self.asked = -1, 0
+        off = {"False", "None", "0"}
+        self.switches = {
+            one.name.value for one in parameters(function) if one.default is not None and code(one.default) in off
+        }
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
         self.inside += 1
@@ -184,23 +186,40 @@ class _Answers(cst.CSTTransformer):
         self.inside -= 1
         return updated_node
 
+    def visit_If_body(self, node: cst.If) -> None:  # noqa: N802
+        self.asked += isinstance(node.test, cst.Name) and node.test.value in self.switches
+
+    def leave_If_body(self, node: cst.If) -> None:  # noqa: N802
+        self.asked -= isinstance(node.test, cst.Name) and node.test.value in self.switches
+
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]":
         last = updated_node.body[-1]
         if self.inside or not isinstance(last, cst.Return) or last.value is None:
             return updated_node
-        if isinstance(last.value, cst.Tuple | cst.Dict):
-            self.several = True
+        values = _values(last.value)
+        if len(values) > 1 and self.asked:
             return updated_node
-        value, lines = code(last.value), []
-        if not isinstance(last.value, cst.Name):
-            lines.append(statement(f"sample = {value}"))
-            value = "sample"
-        lines.append(statement(f"if not return_dict:\n    return ({value},)\n"))
-        lines.append(statement(f"return {_OUTPUT}(sample={value})"))
+        first, lines = values[0], []
+        if not isinstance(first, cst.Name):
+            lines.append(statement(f"sample = {code(first)}"))
+            first = cst.Name("sample")
+        whole = ", ".join([first.value, *map(code, values[1:])])
+        if len(values) > 1:
+            self.todo = [f"return all values in an output class of its own: {_OUTPUT} keeps {first.value} of ({whole})"]
+        whole += "," * (len(values) == 1)
+        lines.append(statement(f"if not return_dict:\n    return ({whole})\n"))
+        lines.append(statement(f"return {_OUTPUT}(sample={first.value})"))
         lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
         return cst.FlattenSentinel(lines)
+
+
+def _values(returned: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the values of a tuple or of a mapping; another expression is one."""
+    if isinstance(returned, cst.Tuple | cst.Dict):
+        return [one.value for one in returned.elements] or [returned]
+    return [returned]
 
 
 class _Loops(cst.CSTTransformer):

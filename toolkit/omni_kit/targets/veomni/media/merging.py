@@ -206,10 +206,20 @@ def refuse_encoder_decoder(model: UpstreamModel) -> None:
     forward = source.method(model.class_name, "forward")
     taken = next((a for a in forward.args.args if a.arg == "decoder_input_ids"), None) if forward is not None else None
     if forward is not None and taken is not None:
-        where = source.where(taken)
-        raise Refusal(
-            f"{model.class_name}.forward takes decoder_input_ids ({where}): VeOmni trains only decoder models"
-        )
+        why = f"{model.class_name}.forward takes decoder_input_ids ({source.where(taken)})"
+        if (branch := _branch_with(forward, taken.arg)) is not None:
+            where = f"`{ast.unparse(branch.test)}` ({source.where(branch)})"
+            why = f"{model.class_name}.forward runs a decoder or an encoder-decoder by {where}"
+        raise Refusal(f"{why}: VeOmni trains only decoder models")
+
+
+def _branch_with(function: ast.FunctionDef, name: str) -> ast.If | None:
+    """Return the `if` by the config that has every use of an argument in one of its branches."""
+    uses = {node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name}
+    for branch in (node for node in ast.walk(function) if isinstance(node, ast.If)):
+        if uses and uses <= {*ast.walk(branch)} and "self.config." in ast.unparse(branch.test):
+            return branch
+    return None
 
 
 def _first_alone(call: ast.Call) -> ast.Subscript | None:

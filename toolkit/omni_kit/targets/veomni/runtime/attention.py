@@ -20,12 +20,6 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 SHARED = "veomni_flash_attention_2_with_sp"
 
 
-def takes_flash(model: nn.Module) -> bool:
-    """Return whether a model declares flash attention, and a part of it asks the registry that has VeOmni's."""
-    files = {sys.modules.get(type(part).__module__) for part in model.modules()}
-    return bool(getattr(model, "_supports_flash_attn", False)) and any(hasattr(file, _REGISTRY) for file in files)
-
-
 def use_packed_attention(model: nn.Module) -> str:
     """Send the model's attention through VeOmni's flash attention function, with the torch version as its kernel.
 
@@ -55,6 +49,15 @@ def packed_attention_used(model: nn.Module) -> Iterator[None]:
         for config, implementation in before:  # a whole's comes first, and sets those of its parts
             config._attn_implementation = implementation
             del config._pre_quantization_dtype
+
+
+def takes_flash(model: nn.Module) -> bool:
+    """Return whether VeOmni's flash attention reaches a model: it declares it, and looks functions up by name.
+
+    A model that selects one of its own classes by name, when it is built, knows no class of VeOmni's name.
+    """
+    modules = (sys.modules.get(kind.__module__) for kind in {type(part) for part in model.modules()})
+    return getattr(model, "_supports_flash_attn", False) and any(hasattr(one, _REGISTRY) for one in modules)
 
 
 def window_in_dispute(model: nn.Module) -> str:

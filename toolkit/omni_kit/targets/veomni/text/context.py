@@ -1,7 +1,8 @@
 """Variables for the templates of a language model."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
@@ -78,7 +79,7 @@ class TextContext:
     lora_pairs: Sequence[tuple[str, str]]
     expert_parallel: bool
     converter: bool
-    own_names: Sequence[str]
+    inner: Sequence[tuple[str, str]]
     disk: str
     media: Sequence[str]
     excluded: Sequence[str]
@@ -97,7 +98,7 @@ def text_context(
     expert_parallel: bool,
     converter: bool,
     disk: str,
-    own_names: Collection[str] = (),
+    inner: Mapping[str, str] = MappingProxyType({}),
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
     excluded: Sequence[str] = (),
@@ -108,7 +109,7 @@ def text_context(
     """Return the context of one integration.
 
     Args:
-        own_names: classes whose checkpoints have the names of their own parameters.
+        inner: class inside the model whose names the renamings would spoil -> its path, or nothing if they stay.
         routers: the classes of the modules that VeOmni knows a layer's choice of experts by.
         excluded: definitions that the generated module leaves out; no head is among those that are registered.
     """
@@ -150,7 +151,7 @@ def text_context(
         lora_pairs=pairs,
         expert_parallel=expert_parallel,
         converter=converter,
-        own_names=[head for head in heads if head in own_names],
+        inner=[(head, inner[head]) for head in heads if head in inner],
         disk=disk,
         media=media,
         excluded=excluded,

@@ -237,7 +237,7 @@ class _Planner:
             moe=self.moe,
             expert_parallel=self.expert_parallel,
             converter=converter,
-            own_names=self._own_names if converter else set(),
+            inner=self._inner if converter else {},
             disk=str(self.layout.disk),
             routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
@@ -248,16 +248,26 @@ class _Planner:
         )
 
     @property
-    def _own_names(self) -> set[str]:
-        """Return the classes inside the model whose own parameter names the renamings would spoil."""
+    def _inner(self) -> dict[str, str]:
+        """Return the classes inside the model whose names the renamings would spoil, each with its path in the whole.
+
+        The path is empty if one of its own names would not survive both.
+        """
         skeleton, recipe = self.model.skeleton, self.model.recipe
         if self.layout.needs_converter or recipe is None:
-            return set()
+            return {}
         base = f"{skeleton.base_prefix}."
         names = {p.name.removeprefix(base) for p in skeleton.parameters if p.name.startswith(base)}
         if all(recipe.renamed(name) in names for name in names):
-            return set()
-        return {name for path, name, _ in skeleton.submodels if path}
+            return {}
+        held = [p.name for p in skeleton.parameters]
+        found: dict[str, str] = {}
+        for path, name, _ in filter(lambda one: one[0], skeleton.submodels):
+            own = [key.removeprefix(f"{path}.") for key in held if key.startswith(f"{path}.")]
+            kept = all(recipe.renamed(key).removeprefix(f"{path}.") == key for key in own)
+            plain = not (self.plain.conversions or self.plain.copies)
+            found[name] = path if kept and plain and name not in found else ""
+        return found
 
     @property
     def _helpers(self) -> list[tuple[str, str]]:

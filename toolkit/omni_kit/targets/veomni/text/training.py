@@ -102,7 +102,8 @@ def _attention(model: UpstreamModel, sites: Sequence[Site], *, flash: bool) -> s
     if other_attention(sites) is not None:
         return "eager"
     text = model.source.text
-    if flash and re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
+    looked_up = "ALL_ATTENTION_FUNCTIONS" in text  # VeOmni registers no class of upstream's tables
+    if flash and looked_up and re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
         return ""
     return "sdpa" if re.search(r"_supports_sdpa\s*=\s*True", text) else "eager"
 
