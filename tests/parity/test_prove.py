@@ -205,6 +205,10 @@ def test_a_level_that_does_not_apply_keeps_nothing_from_being_planted(veomni_mod
     assert report.level("ep").reason.startswith("not applicable")
     assert report.prove is not None
     assert report.prove.faults == report.prove.detected > 20
+    assert report.prove.idle == []
+    scalings = [fault for fault in report.prove.planted if "self.attention_scaling" in fault.name]
+    assert scalings  # which are 1 unless the config has scaled positions
+    assert all(fault.name.endswith(" with every field at once") for fault in scalings)
 
 
 def test_faults_without_an_effect_are_listed_and_equal_code_apart() -> None:
