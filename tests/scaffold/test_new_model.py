@@ -311,6 +311,13 @@ def test_a_plugin_does_not_hide_an_installed_package(name: str, tmp_path: Path) 
     assert tree(tmp_path) == {}
 
 
+def test_a_plugin_does_not_hide_a_package_that_the_library_looks_for(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="'xlstm' is a package that transformers uses if it is there"):
+        new_model("xlstm", "xlstm", target="veomni", into=tmp_path)
+    assert tree(tmp_path) == {}
+    assert new_model("my_xlstm", "xlstm", target="veomni", into=tmp_path, dry_run=True).refused == ()
+
+
 def test_what_lies_in_the_way_is_found_before_anything_is_written(tmp_path: Path) -> None:
     """Text of another encoding, a link to itself, a directory in place of a file, a file in place of a directory."""
     for number, plant in enumerate((_latin, _loop, _directory, _file)):

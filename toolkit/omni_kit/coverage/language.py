@@ -42,7 +42,7 @@ def names() -> list[str]:
 
 def cover_one(name: str, place: Path, sides: Sides) -> Case:
     """Bring one model through the path; all files stay below `place`."""
-    kind, package = "", re.sub(r"\W", "_", name)
+    kind, package = "", "my_" + re.sub(r"\W", "_", name)  # which is the name of no other package
     # the version that runs, and not the one that the target pins, which new-model would find
     running = find_library("transformers").root
     try:

@@ -1,5 +1,6 @@
 """From a SOURCE to the files of an integration."""
 
+import ast
 import importlib.util
 import json
 import re
@@ -11,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import check_name, inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
+from omni_kit.pysource.library import Library
 from omni_kit.record import ANSWERS, BASE, digest, dump_answers, dump_base, is_written, load_answers
 from omni_kit.scaffold.render import left_open, render, templates_of, with_marks
 from omni_kit.scaffold.write import FileChange, compare, read_existing, write
@@ -87,9 +89,10 @@ def new_model(
     """
     check_name(name)
     _check_into(into)
+    subject = open_source(source, transformers=transformers, diffusers=diffusers)
     if style == "plugin":
-        _check_package(name, into)
-    libraries, notes = _fitting_libraries(source, target, kind, into, transformers, diffusers)
+        _check_package(name, into, subject.library)
+    libraries, notes = _fitting_libraries(subject, target, kind, into, transformers, diffusers)
     plan, files, edited = draft(
         name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, run=not dry_run, **libraries
     )
@@ -105,13 +108,17 @@ def new_model(
 
 
 def _fitting_libraries(
-    source: str, target: str | None, kind: str | None, into: Path, transformers: Path | None, diffusers: Path | None
+    subject: Subject,
+    target: str | None,
+    kind: str | None,
+    into: Path,
+    transformers: Path | None,
+    diffusers: Path | None,
 ) -> tuple[dict[str, Path | None], tuple[str, ...]]:
     """Return the libraries to read: those that were given, else the version that the target takes; and notes about
     them.
     """
     given: dict[str, Path | None] = {"transformers": transformers, "diffusers": diffusers}
-    subject = open_source(source, transformers=transformers, diffusers=diffusers)
     refuse_original(subject)
     _check_kind(kind)
     name = subject.library.name
@@ -198,19 +205,28 @@ def draft(
     return plan, {**files, **own}, edited
 
 
-def _check_package(name: str, into: Path) -> None:
-    """A plugin is imported by its name: it must not hide a package that is installed."""
+def _check_package(name: str, into: Path, library: Library) -> None:
+    """A plugin is imported by its name: it must hide no package that is installed, or that the library looks for."""
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        return
+        found = None
     own = (into / name).resolve()
     places = [place for place in (found.origin, *(found.submodule_search_locations or ())) if place] if found else []
-    if found is not None and not any(Path(place).resolve().is_relative_to(own) for place in places):
-        raise BadInput(
-            f"'{name}' is an installed package, which the plugin would shadow",
-            f"choose another name: my_{name}",
-        )
+    installed = found is not None and not any(Path(place).resolve().is_relative_to(own) for place in places)
+    if installed or name in _optional_packages(library):
+        known = "is an installed package" if installed else f"is a package that {library.name} uses if it is there"
+        raise BadInput(f"'{name}' {known}, which the plugin would shadow", f"choose another name: my_{name}")
+
+
+def _optional_packages(library: Library) -> set[str]:
+    """Return the packages that a library looks for by name before it imports them."""
+    file = library.root / "utils" / "import_utils.py"
+    if not file.is_file():
+        return set()
+    calls = (node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    asked = (call for call in calls if ast.unparse(call.func) == "_is_package_available")
+    return {str(call.args[0].value) for call in asked if call.args and isinstance(call.args[0], ast.Constant)}
 
 
 def _check_into(into: Path) -> None:
