@@ -101,7 +101,7 @@ def test_a_shift_that_a_checkpoint_may_ask_for_is_left_to_upstreams_code(shifts:
 def test_encoders_load_from_either_library(tmp_path: Path) -> None:
     scaffold("PRXPipeline", tmp_path)  # diffusers derives its encoder's class, so save_pretrained names diffusers
     loaders = (tmp_path / "served/loaders.py").read_text(encoding="utf-8")
-    assert 'expected_library = ("diffusers", "transformers")' in loaders
+    assert 'expected_library = ("diffusers", "transformers"' in loaders
     assert "getattr(diffusers, self.component_architecture)" in loaders
 
 

@@ -46,8 +46,9 @@ def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate
     if len(found) > 1:
         names = listed([candidate.path.name for _, candidate in found])
         raise BadInput(f"{path} holds {len(found)} integrations", f"pass the directory of one of them: {names}")
-    if absent := ungenerated(found[0][1].path):
-        command = shlex.join(["omni-kit", "patchgen", "run", str(found[0][1].path)])
+    place = found[0][1].path
+    if place.is_dir() and (absent := ungenerated(place)):
+        command = shlex.join(["omni-kit", "patchgen", "run", str(place)])
         raise BadInput(f"{absent[0]}, which the integration imports, has not been generated", f"run: {command}")
     return found[0]
 
