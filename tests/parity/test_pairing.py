@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.pairing import named_alike, pair_calls
 from omni_kit.parity.compare.trace import Recording, recorded
 
 
@@ -80,3 +80,44 @@ def test_a_module_around_one_projection_is_no_partner_of_a_bare_projection() -> 
         assert pair_calls(upstream, ours) == {("", 0): 0, (f"{first}.proj", 0): fc1, (f"{first + 1}", 0): fc2}
         back = pair_calls(ours, upstream)
         assert {ours.calls[number].module for number in back.values()} == {"", f"{first}.proj", f"{first + 1}"}
+
+
+class Shift(nn.Module):
+    """Adds what another module returns, in a tuple or not, to an argument of any name."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found = self.inner(rows)
+        moved: torch.Tensor = found[0] if isinstance(found, tuple) else found
+        return moved + rows
+
+
+class Plain(nn.Linear):
+    """A projection."""
+
+
+class Wrapped(nn.Linear):
+    """The same with another argument, and a tuple as its answer."""
+
+    def forward(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        return super().forward(hidden_states), None
+
+
+def test_what_goes_in_and_out_has_the_candidate_s_names() -> None:
+    found = []
+    for inner in (Plain(4, 4), Wrapped(4, 4)):
+        with recorded(model := Shift(inner)) as recording:
+            model(ROWS).sum().backward()
+        found.append(recording)
+    upstream, ours = found
+    pairs = pair_calls(upstream, ours)
+    named = named_alike(upstream, ours, pairs)
+    assert [(call.inputs, call.outputs) for call in upstream.calls[1:]] == [(["input"], [""])]
+    assert [(call.inputs, call.outputs) for call in named.calls[1:]] == [(["hidden_states"], ["0"])]
+    assert {name for name in named.tensors if name.startswith("1.")} == {
+        "1.in.hidden_states", "1.out.0", "1.grad_in.hidden_states", "1.grad_out.0",
+    }  # fmt: skip
+    assert named_alike(upstream, upstream, pair_calls(upstream, upstream)) is upstream

@@ -101,5 +101,5 @@ def test_a_form_is_ported_and_at_parity(form: str, tmp_path: Path, sides: Sides)
     else:
         assert "enable_gqa=True" in model
         assert "repeat_interleave" not in model
-    report = run_parity(package, ("keys", "roundtrip", "forward", "backward"), sides=sides)
+    report = run_parity(package, ("keys", "roundtrip", "forward", "backward", "modules", "steps"), sides=sides)
     assert report.ok, report.levels
