@@ -49,12 +49,15 @@ def root(
 def main(arguments: list[str] | None = None) -> int:
     """Run the CLI and return the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
     given = sys.argv[1:] if arguments is None else arguments
-    with stoppable():
-        return _run(given)
-
-
-def _run(given: list[str]) -> int:
     output = Output("error", Format.json if _wants_json(given) else Format.human)
+    with stoppable():
+        try:
+            return _run(given, output)
+        except KeyboardInterrupt:  # while an error was being reported
+            return output.fail(_interrupted(given))
+
+
+def _run(given: list[str], output: Output) -> int:
     try:
         result = app(args=given, standalone_mode=False, prog_name="omni-kit")
     except OmniKitError as error:
