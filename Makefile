@@ -58,7 +58,7 @@ site:
 	$(SITE)/bin/mkdocs build --quiet --strict
 
 # Faults in released frameworks, each shown by a command that runs now. Each framework must be installed, here or in an environment of its own.
-found: $(READY) sglang-env
+found: $(READY)
 	$(BIN)/python -m tools.found bench/found.yaml --into docs/found.md
 
 # A run of three commands, and the page of a parity run, as pictures for the README.

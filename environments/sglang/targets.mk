@@ -8,6 +8,9 @@ SGLANG_PIP   := $(SGLANG)/bin/python -m pip install --quiet --disable-pip-versio
 
 sglang-env: $(SGLANG)/.ready
 
+# Some faults that have been found are SGLang's.
+found: sglang-env
+
 $(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt environments/sglang/*.pth)
 	$(PYTHON) -m venv $(SGLANG)
 	$(SGLANG_PIP) torch==2.13.0
