@@ -157,7 +157,7 @@ def _rows(page: Path) -> dict[str, str]:
 
 
 def _first_run(file: Path) -> str:
-    """Return what a list says of its first run; empty if it says nothing."""
+    """Return the note on the first run of a list; empty without one."""
     counts = yaml.safe_load(file.read_text(encoding="utf-8")).get("first_run")
     return f"`{file.name}`: {', '.join(f'{count} {what}' for what, count in counts.items())}." if counts else ""
 

@@ -28,7 +28,7 @@ def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate
         target: look for one of this framework alone.
 
     Raises:
-        BadInput: no target finds anything that can be compared; what each of them misses is said. Or the integration
+        BadInput: no target finds anything to compare, with what each of them lacks. Or the integration
             imports a file that its patch config has not generated yet.
     """
     found: list[tuple[Target, Candidate]] = []

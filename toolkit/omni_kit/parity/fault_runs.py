@@ -9,7 +9,6 @@ from itertools import chain
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import same_tensors
-from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.tensors import compare_exactly
 from omni_kit.parity.evidence import Evidence, FaultEvidence
 from omni_kit.parity.levels import BY_NAME, judge
@@ -139,7 +138,7 @@ def _misloaded(faulty: Case, failed: Sequence[str]) -> str:
     loaded = compare_exactly(faulty.pair.state(), faulty.evidence.loaded())
     wrong = next(chain(loaded.missing, (worst.name for worst in loaded.worst)), "")
     reference, candidate = faulty.pair.recordings()
-    pairs = pair_calls(reference, candidate)
+    pairs = faulty.pair.paired_calls()
     partners = {reference.calls[number].module: module for (module, _), number in pairs.items()}
     while wrong and wrong not in partners:
         wrong = wrong.rpartition(".")[0]
@@ -148,8 +147,8 @@ def _misloaded(faulty: Case, failed: Sequence[str]) -> str:
 
 def _shown(faulty: Case, modules: Iterable[str]) -> Iterator[str]:
     """Yield the names of modules in reports: its own, or that of the nearest one around it with a partner upstream."""
-    reference, candidate = faulty.pair.recordings()
-    known = {module for module, _ in pair_calls(reference, candidate)}
+    _, candidate = faulty.pair.recordings()
+    known = {module for module, _ in faulty.pair.paired_calls()}
     for module in modules:
         while module and module not in known:
             module = module.rpartition(".")[0]

@@ -13,6 +13,7 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import check_name, inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import parse_file
 from omni_kit.record import ANSWERS, BASE, digest, dump_answers, dump_base, is_written, load_answers
 from omni_kit.scaffold.render import left_open, render, templates_of, with_marks
 from omni_kit.scaffold.write import FileChange, compare, read_existing, write
@@ -224,7 +225,7 @@ def _optional_packages(library: Library) -> set[str]:
     file = library.root / "utils" / "import_utils.py"
     if not file.is_file():
         return set()
-    calls = (node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(parse_file(file)[1]) if isinstance(node, ast.Call))
     asked = (call for call in calls if ast.unparse(call.func) == "_is_package_available")
     return {str(call.args[0].value) for call in asked if call.args and isinstance(call.args[0], ast.Constant)}
 

@@ -70,7 +70,7 @@ def _structure(side: _Partners, call: ModuleCall) -> Hashable:
 
 
 def _size(side: _Partners, call: ModuleCall) -> Hashable:
-    """Return the number of elements of the weights; None if another call around it, or in it, has the same."""
+    """Return the number of elements of the weights; None if a call in it has the same."""
     return _elements(call.weights) if call.weights and call.number not in side.around_one else None
 
 
@@ -79,7 +79,7 @@ def _partner(call: ModuleCall, here: _Partners, there: _Partners, alike: _Alike)
     if (what := alike(here, call)) is None:
         return None
     around = here.around(call)
-    # whose parents come later may still belong to one of those
+    # calls below later ones may still get a closer parent
     ours = [one for one in here.free(around, alike, what) if one.parent < call.number]
     theirs = there.free(around, alike, what)
     if len(ours) == len(theirs):

@@ -65,7 +65,7 @@ def total_loss(name: str, exact: Tensors, reference: Tensors, candidate: Tensors
     What the candidate lacks of them it loses whole, save where there is nothing but zeros to lose.
 
     Raises:
-        NothingToCompare: there is no such tensor, or all of them vanish.
+        NothingToCompare: no such tensor exists, or all of them vanish.
     """
     shared = [key for key in exact if key in reference and (key in candidate or bool(exact[key].any()))]
     if not shared:

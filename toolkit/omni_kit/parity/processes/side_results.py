@@ -230,6 +230,11 @@ class SideResults:
         self._other.receive(steps[1])
         return Recording.load(steps[0].out), Recording.load(steps[1].out)
 
+    @once
+    def paired_calls(self) -> dict[tuple[str, int], int]:
+        """Return `pair_calls` of both free runs."""
+        return pair_calls(*self.recordings())
+
     def recording(self) -> Recording:
         """Return the inputs and outputs of every module of the candidate in a free run."""
         return self.recordings()[1]
@@ -297,7 +302,7 @@ class SideResults:
             return self.folder(REFERENCE) / "trace"
         lent = self.folder(CANDIDATE) / "script"
         if not lent.is_dir():
-            named_alike(reference, candidate, pair_calls(reference, candidate)).save(lent)
+            named_alike(reference, candidate, self.paired_calls()).save(lent)
         return lent
 
     def _pairs(self, side: str) -> Pairs:
@@ -306,8 +311,8 @@ class SideResults:
         Where the candidate does in one module what upstream does in several, upstream is replayed so, too: otherwise
         upstream's errors would be put right at more places, and the candidate's would look larger.
         """
-        reference, candidate = self.recordings()
-        shared = pair_calls(reference, candidate)
+        reference, _ = self.recordings()
+        shared = self.paired_calls()
         both = set(shared.values())
         pairs = shared if side == CANDIDATE else pair_calls(reference, reference)
         return [(module, occurrence, number) for (module, occurrence), number in pairs.items() if number in both]

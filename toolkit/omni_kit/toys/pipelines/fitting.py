@@ -259,11 +259,9 @@ class _Parts:
             return
         if (table := _TABLE.search(said)) and int(table["came"]) > int(table["size"]) and self._restore(config):
             return
-        for pattern in _WIDTHS:
-            if (match := pattern.search(said)) and self._condition(config, int(match["wants"]), int(match["came"])):
-                return
-        for pattern in _WIDTHS:
-            if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
+        widths = [match for pattern in _WIDTHS if (match := pattern.search(said))]
+        for fit in (self._condition, self._change):
+            if any(fit(config, int(match["wants"]), int(match["came"])) for match in widths):
                 return
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._patch(config, int(match["wants"]), int(match["came"])):

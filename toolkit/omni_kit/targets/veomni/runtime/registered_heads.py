@@ -81,7 +81,7 @@ def _called(
         calls = [{"input_ids": ids, **given, **_ALL}, embedded]
         if said := next(filter(None, (_off_upstream(model.eval(), name, one) for one in calls)), ""):
             return said
-    if packed is None or not takes_flash(model) or window_in_dispute(model):
+    if packed is None or not getattr(model, "_supports_flash_attn", False) or window_in_dispute(model):
         return ""
     with packed_attention_used(model) if takes_flash(model) else nullcontext(), without_router_loss(model):
         return next(filter(None, (_off_alone(model, name, ids, packed, embeds) for embeds in (False, True))), "")
