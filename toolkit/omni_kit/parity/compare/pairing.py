@@ -90,17 +90,9 @@ def _partner(call: ModuleCall, here: _Partners, there: _Partners, alike: _Alike)
 def _meets(reference: Recording, theirs: ModuleCall, candidate: Recording, ours: ModuleCall) -> bool:
     """Return whether all that goes into two calls, or all that comes out, is the same up to rounding."""
     for side, there, here in (("in", theirs.inputs, ours.inputs), ("out", theirs.outputs, ours.outputs)):
-        if (
-            here
-            and len(here) == len(there)
-            and all(
-                _alike(
-                    reference.tensors[f"{theirs.number}.{side}.{one}"],
-                    candidate.tensors[f"{ours.number}.{side}.{other}"],
-                )
-                for one, other in zip(there, here, strict=True)
-            )
-        ):
+        upstream = [reference.tensors[f"{theirs.number}.{side}.{name}"] for name in there]
+        mine = [candidate.tensors[f"{ours.number}.{side}.{name}"] for name in here]
+        if mine and len(mine) == len(upstream) and all(map(_alike, upstream, mine)):
             return True
     return False
 
@@ -117,10 +109,8 @@ def named_alike(reference: Recording, candidate: Recording, pairs: Pairs) -> Rec
         for side, here, there in (("in", call.inputs, theirs.inputs), ("out", call.outputs, theirs.outputs)):
             free = [name for name in there if name not in here]
             for old, new in zip(free, (name for name in here if name not in there), strict=False):
-                one, other = (
-                    reference.tensors[f"{number}.{side}.{old}"],
-                    candidate.tensors[f"{call.number}.{side}.{new}"],
-                )
+                one = reference.tensors[f"{number}.{side}.{old}"]
+                other = candidate.tensors[f"{call.number}.{side}.{new}"]
                 if call.parent >= 0 and fits(one.shape, other.shape):
                     keys[f"{side}.{old}"] = f"{side}.{new}"
     if not any(renamed.values()):

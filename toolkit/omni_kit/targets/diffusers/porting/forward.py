@@ -186,11 +186,14 @@ class _Answers(cst.CSTTransformer):
         self.inside -= 1
         return updated_node
 
+    def _is_switch(self, test: cst.BaseExpression) -> bool:
+        return isinstance(test, cst.Name) and test.value in self.switches
+
     def visit_If_body(self, node: cst.If) -> None:  # noqa: N802
-        self.asked += isinstance(node.test, cst.Name) and node.test.value in self.switches
+        self.asked += self._is_switch(node.test)
 
     def leave_If_body(self, node: cst.If) -> None:  # noqa: N802
-        self.asked -= isinstance(node.test, cst.Name) and node.test.value in self.switches
+        self.asked -= self._is_switch(node.test)
 
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
