@@ -1,7 +1,14 @@
-"""Reading source files leaves no garbage behind."""
+"""Reading source files leaves no garbage behind; a file of a later Python is reported with its version."""
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.pysource.source import read_source
+from omni_kit.upstream.repositories.repository import Repository
 
 READS = """
 import sys
@@ -23,3 +30,20 @@ for _ in range(15):
 def test_cycles_are_freed_in_a_process_that_reads_again_and_again() -> None:
     done = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("name", "says", "told"), [
+    ("pyproject.toml", 'requires-python = ">=3.99"', True),
+    ("setup.py", 'setup(python_requires=">=3.99")', True),
+    ("pyproject.toml", 'requires-python = ">=3.8"', False),
+    ("notes.txt", 'requires-python = ">=3.99"', False),
+])  # fmt: skip
+def test_syntax_of_a_later_python_is_reported_with_that_python(
+    name: str, says: str, told: bool, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(says)
+    (tmp_path / "m.py").write_text("type of nothing\n")
+    with pytest.raises(BadInput) as caught:
+        read_source(Repository("repository", tmp_path), tmp_path / "m.py")
+    assert ("requires Python 3.99" in caught.value.message) is told
+    assert bool(caught.value.hint) is told

@@ -8,11 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from omni_kit.standins import ROOT, stand_ins
+from omni_kit.standins import ROOT, einx, stand_ins
 from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_func, flash_attn_varlen_func
 from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
 from omni_kit.standins.flash_attn.modules.mha import FlashCrossAttention, FlashSelfAttention
+from omni_kit.standins.liger_kernel.ops.rms_norm import LigerRMSNormFunction
+from omni_kit.standins.liger_kernel.ops.rope import LigerRopeFunction
 from omni_kit.standins.mmengine import Registry
+from omni_kit.standins.rotary_embedding_torch import RotaryEmbedding
 from omni_kit.standins.torchdiffeq import odeint
 from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
 from omni_kit.upstream.repositories.names import in_stand_ins
@@ -177,3 +180,35 @@ def test_steps_along_a_grid_are_those_of_torchdiffeq(method: str) -> None:
 def test_a_solver_that_adapts_its_steps_is_not_stood_in_for() -> None:
     with pytest.raises(NotImplementedError, match="pip install torchdiffeq"):
         odeint(lambda t, y: y, torch.ones(1), torch.linspace(0, 1, 3))
+
+
+def test_positions_of_liger_turn_halves_and_its_norm_is_that_of_torch() -> None:
+    q, k = torch.randn(2, 3, 5, 8), torch.randn(2, 1, 5, 8)
+    angles = torch.randn(1, 5, 4).repeat(1, 1, 2)
+    half = torch.cat((-q[..., 4:], q[..., :4]), dim=-1)
+    turned, keys = LigerRopeFunction.apply(q, k, angles.cos(), angles.sin())
+    torch.testing.assert_close(turned, q * angles.cos() + half * angles.sin())
+    assert keys.shape == k.shape
+    x, weight = torch.randn(3, 8), torch.randn(8)
+    for mode in ("llama", "gemma", "none"):
+        normed = LigerRMSNormFunction.apply(x, weight, 1e-5, 0.0, mode)
+        torch.testing.assert_close(normed, nn.functional.rms_norm(x, (8,), weight, 1e-5))
+
+
+@pytest.mark.parametrize(("settings", "dim"), [({}, -2), ({"theta": 500, "freqs_for": "pixel"}, -2), ({}, -3)])
+def test_rotary_positions_are_those_of_rotary_embedding_torch(settings: dict[str, Any], dim: int) -> None:
+    theirs = pytest.importorskip("rotary_embedding_torch").RotaryEmbedding(8, **settings)
+    x = torch.randn(2, 5, 5, 12)
+    expected = theirs.rotate_queries_or_keys(x, seq_dim=dim, offset=2)
+    ours = RotaryEmbedding(8, **settings)
+    torch.testing.assert_close(ours.rotate_queries_or_keys(x, seq_dim=dim, offset=2), expected)
+    assert {*dict(ours.named_parameters())} == {*dict(theirs.named_parameters())}
+
+
+def test_axes_are_aligned_by_their_names() -> None:
+    x, y = torch.randn(2, 3), torch.randn(3, 4)
+    torch.testing.assert_close(einx.multiply("b n, n d -> d b n", x, y), torch.einsum("bn,nd->dbn", x, y))
+    torch.testing.assert_close(einx.add("b n, n", x, y[:, 0]), x + y[:, 0])
+    torch.testing.assert_close(einx.subtract("n b, n -> b n", x.T, y[:, 0]), x - y[:, 0])
+    with pytest.raises(ValueError, match="install einx"):
+        einx.multiply("b ..., b -> b ...", x, y)

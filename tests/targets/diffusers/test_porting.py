@@ -364,6 +364,45 @@ def test_code_that_authors_compile_is_refused(compiled: bool, tmp_path: Path) ->
         assert "KERNELS = None" in ported(tmp_path, text, head).text
 
 
+@pytest.mark.parametrize("built", [True, False])
+def test_code_that_a_project_of_the_repository_compiles_is_refused(built: bool, tmp_path: Path) -> None:
+    extension = "from torch.utils.cpp_extension import CUDAExtension\nCUDAExtension(name='scans_of_nobody')\n"
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "setup.py").write_text(extension if built else "")
+    text = attention(SPLIT, f"x = scans_of_nobody.run(x)\n{ASKED}")
+    if built:
+        with pytest.raises(Refusal, match=r"Net needs C\+\+ or CUDA code compiled at .*csrc/setup\.py:2"):
+            ported(tmp_path, text, f"{HEAD}import scans_of_nobody\n")
+    else:
+        assert "import scans_of_nobody" in ported(tmp_path, text, f"{HEAD}import scans_of_nobody\n").text
+
+
+COPIED = """
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def merged(self):
+        self.weight = self.proj.weight.detach(){more}
+        self.bias = self.proj.bias.detach()
+        self.weight{index} += 1.0
+
+    def forward(self, x, t):
+        self.merged()
+        return F.linear(x, self.weight, self.bias)
+"""
+
+
+@pytest.mark.parametrize(("more", "index", "copies"), [("", "[:, 1:]", 1), ("", "", 1), (".float()", "", 0)])
+def test_parameters_that_authors_detach_and_change_in_place_are_copied(
+    more: str, index: str, copies: int, tmp_path: Path
+) -> None:
+    found = ported(tmp_path, COPIED.format(more=more, index=index)).text
+    assert found.count("detach().clone()") == copies
+    assert "self.bias = self.proj.bias.detach()\n" in found
+
+
 DATACLASS = """
 from dataclasses import dataclass
 

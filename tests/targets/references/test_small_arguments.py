@@ -29,6 +29,7 @@ class Net(nn.Module):
         decoder_size: int = 1152,
         mode: Literal["fused", "plain"] = "fused",
         norm: str = "batch",
+        mlp_ratio: float = 4.0,
     ):
         super().__init__()
         {needs}
@@ -40,7 +41,8 @@ class Net(nn.Module):
         come = self.come(x.movedim(1, -1))
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
-TOY = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
+TOY_ = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
+TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -65,6 +67,7 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("if in_channels != 9: raise ValueError(in_channels)", lambda toy: toy["in_channels"] == 9),
     ("self.inner = nn.Linear(hidden_size, 1152)", lambda toy: toy["decoder_size"] == 1152),
     ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
+    ("assert int(hidden_size * mlp_ratio) == 3000", lambda toy: toy["mlp_ratio"] == 37.5),
     ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
 ])  # fmt: skip
 def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:

@@ -77,3 +77,9 @@ def test_a_second_name_means_the_first(tmp_path: Path) -> None:
     source = written(tmp_path, "class Block: ...\nLayer = Block\nsize = 4\nwide = size\n")
     assert resolve(source, "Layer") == Defined(source, "Block", source.classes["Block"])
     assert getattr(resolve(source, "wide"), "name", "") == "wide"
+
+
+@pytest.mark.parametrize("line", ["model = model.module", "model = other.module\nother = model.inner"])
+def test_a_name_that_is_made_of_itself_means_nothing(line: str, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(f"{line}\n")
+    assert not isinstance(resolve(read_source(Library("own", tmp_path), tmp_path / "m.py"), "model.run"), Defined)

@@ -42,3 +42,15 @@ def test_programs_import_files_next_to_them_by_plain_names(name: str, found: boo
     (tmp_path / "models" / f"{name}.py").write_text("class Block: ...\n")
     repository = replace(repository_of(tmp_path / "models" / f"{name}.py"), root=tmp_path.resolve())
     assert (repository.module_file(name) is not None) is found
+
+
+@pytest.mark.parametrize(("beside", "found"), [("setup.py", True), ("notes.txt", False)])
+def test_packages_that_people_install_from_a_folder_are_found(beside: str, found: bool, tmp_path: Path) -> None:
+    (tmp_path / "kernels" / "scans_of_nobody" / "ops").mkdir(parents=True)
+    for name in ("__init__.py", "ops/__init__.py", "ops/scan.py"):
+        (tmp_path / "kernels" / "scans_of_nobody" / name).write_text("")
+    (tmp_path / "kernels" / beside).write_text("")
+    (tmp_path / "net.py").write_text("from scans_of_nobody.ops.scan import scan\n")
+    repository = replace(repository_of(tmp_path / "net.py"), root=tmp_path)
+    assert (repository.module_file("scans_of_nobody.ops.scan") is not None) is found
+    assert repository.module_file("json") is None

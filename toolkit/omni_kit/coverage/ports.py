@@ -23,7 +23,7 @@ TARGET = "diffusers"
 LIST = Path(__file__).resolve().parent / "ports.json"
 _HOST = "https://github.com/"
 _FETCHING = 600.0
-_LONGEST = 160
+_LONGEST = 240
 _RAISES = "raise NotImplementedError"  # a pipeline, where the authors' loop was not read
 PROVEN, NOT_TESTED = "proven", "not fetched"
 
@@ -113,7 +113,7 @@ def _ported(repository: Repository, source: Path, place: Path) -> Ported:
     try:
         new_model(name, f"{source / repository.model}", target=TARGET, into=place)
     except OmniKitError as error:
-        return Ported(repository, "refused", reason=error.message)
+        return Ported(repository, "refused", reason=_told(error))
     seconds, package = time.monotonic() - started, place / name
     todo = len([*left_to_do(package)])
     parity, why = _compared(package)
@@ -132,10 +132,15 @@ def _compared(path: Path) -> tuple[str, str]:
     try:
         report = run_parity(path)
     except OmniKitError as error:
-        return "-", error.message
+        return "-", _told(error)
     passed = [one for one in report.levels if one.status == "pass"]
     wrong = next((f"{one.level}: {one.reason}" for one in report.levels if one.status not in ("pass", "skip")), "")
     return f"{len(passed)} of {len(report.levels)}", wrong
+
+
+def _told(error: OmniKitError) -> str:
+    """Return an error with what to do about it."""
+    return "; ".join(filter(None, (error.message, error.hint)))
 
 
 def _tested(package: Path) -> tuple[str, str]:

@@ -2,17 +2,21 @@
 
 import ast
 import gc
+import re
 import stat
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from omni_kit.errors import BadInput, reason
 from omni_kit.pysource.library import Library
+
+_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+_REQUIRES = re.compile(r"(?:requires-python|python_requires)\s*=\s*[\"']?\s*[>~=]=\s*(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True)
@@ -220,8 +224,22 @@ def read_source(library: Library, file: Path) -> SourceFile:
     try:
         text, tree = parse_file(file)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {reason(error)}") from error
+        newer = _newer_python(file) if isinstance(error, SyntaxError) else ""
+        why = f"{reason(error)}; its project requires Python {newer}" if newer else reason(error)
+        raise BadInput(f"cannot read {file}: {why}", "use an environment with that Python" if newer else "") from error
     return SourceFile(library, library.module_name(file), file, text, tree)
+
+
+def _newer_python(file: Path) -> str:
+    """Return the Python that the project of a file requires, if this one is older; else an empty string."""
+    for folder in file.parents:
+        for name in _PROJECT_FILES:
+            with suppress(OSError):
+                found = _REQUIRES.search(read_text(folder / name))
+                least = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+                if found is not None:
+                    return f"{least[0]}.{least[1]}" if least > sys.version_info[:2] else ""
+    return ""
 
 
 def read_all(library: Library, files: Sequence[Path]) -> list[SourceFile]:

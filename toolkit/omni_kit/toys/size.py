@@ -13,6 +13,21 @@ MOST = 100_000_000
 """Parameters of a toy: both sides hold them, with gradients, in float32."""
 
 
+class _Count:
+    """The parameters that the model that is made has so far."""
+
+    total = 0
+
+
+_counts: list[_Count] = []
+
+
+def another_model() -> None:
+    """Begin to count again: the next model replaces one that was only tried."""
+    for count in _counts:
+        count.total = 0
+
+
 @contextmanager
 def of_toy_size(source: str) -> Iterator[None]:
     """Refuse a model that is made in here once it has more parameters than a toy; none is initialised by then.
@@ -25,12 +40,11 @@ def of_toy_size(source: str) -> Iterator[None]:
     Raises:
         BadInput: there are more.
     """
-    total = 0
+    counted = _Count()
 
     def count(_: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal total
-        total += parameter.numel() if parameter is not None else 0
-        if total > MOST:
+        counted.total += parameter.numel() if parameter is not None else 0
+        if counted.total > MOST:
             message = f"{source} is too large for a toy: it has more than {MOST // 1_000_000} million parameters"
             raise BadInput(message, "write smaller sizes, fewer layers and fewer experts into it")
 
@@ -38,7 +52,9 @@ def of_toy_size(source: str) -> Iterator[None]:
         yield
         return
     watching = register_module_parameter_registration_hook(count)
+    _counts.append(counted)
     try:
         yield
     finally:
         watching.remove()
+        _counts.remove(counted)

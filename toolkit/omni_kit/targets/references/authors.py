@@ -17,8 +17,10 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
+from omni_kit.upstream.repositories.helpers import blanked, helpers_of
 from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
@@ -79,6 +81,7 @@ class Authors(importlib.abc.MetaPathFinder):
     Attributes:
         importing: files are being imported: nothing of the model runs yet.
         used: the packages of which a stand-in was imported.
+        left_out: the attributes that the class is made without.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -86,6 +89,7 @@ class Authors(importlib.abc.MetaPathFinder):
         self.repository: Repository = reference.repository
         self.importing = False
         self.used: dict[str, None] = {}
+        self.left_out: dict[str, None] = {}
         self._why: dict[str, str] = {}
 
     def get(self, module: str, name: str) -> Any:
@@ -131,6 +135,15 @@ class Authors(importlib.abc.MetaPathFinder):
         spec.submodule_search_locations = folders
         return spec
 
+    def text_of(self, file: Path) -> bytes | str:
+        """Return the text of a file; that of the class without the helpers that need what is not installed."""
+        if file != self._reference.cls.source.path:
+            return file.read_bytes()
+        source = read_source(self.repository, file)
+        found = helpers_of(ClassRef(source, source.classes[self._reference.class_name]))
+        self.left_out |= {f"self.{one.name}, which needs {one.package}": None for one in found}
+        return blanked(source.text, found) if found else file.read_bytes()
+
     def instead(self, error: Exception, module: str, name: str = "") -> Any:
         """Return what stands for something that could not be imported."""
         package = module.partition(".")[0]
@@ -175,8 +188,7 @@ class _Module(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """See `SourceFileLoader`: never from a cache, whose code is that of the file as it is."""
-        text = Path(self.path).read_bytes()
-        tree = ast.parse(text, self.path)
+        tree = ast.parse(self.authors.text_of(Path(self.path)), self.path)
         guarded = ast.fix_missing_locations(_Guarded(tree).visit(tree))
         return compile(guarded, self.path, "exec", dont_inherit=True)
 

@@ -24,11 +24,14 @@ from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import BatchBuilder
+from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
+from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
+from omni_kit.upstream.repositories.traits import foreign
 
 _LONGEST = 110.0  # seconds in which another set of arguments is looked for
 _FEW_TRIED = 200  # inputs for each set of arguments; the one that comes furthest is then called with all
@@ -94,7 +97,7 @@ class RepositoryBuilder:
         if missing or unexpected:
             what, names = ("missing", missing) if missing else ("unexpected", unexpected)
             raise BadInput(f"{checkpoint.name} has {what} tensors ({len(names)}): {', '.join(names[:4])}")
-        return model.to(getattr(torch, dtype))
+        return in_dtype(model, dtype)
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
         """Save the model as the authors do, under the model's own names."""
@@ -114,9 +117,14 @@ class RepositoryBuilder:
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
 
     def notes(self) -> list[str]:
-        """Return names the packages that stand-ins stood for."""
+        """Return the packages that stand-ins stood for, and what the model was made without."""
         used = ", ".join(self._authors.used) if self._authors is not None else ""
-        return [f"the authors' code ran with stand-ins for packages that are not installed: {used}"] if used else []
+        left_out = "; ".join(self._authors.left_out) if self._authors is not None else ""
+        said = {
+            f"the authors' code ran with stand-ins for packages that are not installed: {used}": used,
+            f"the authors' code ran without what its forward does not read: {left_out}": left_out,
+        }
+        return [note for note, what in said.items() if what]
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """Return a toy with deterministic weights, float32, in training mode, from a toy_config.json."""
@@ -150,6 +158,7 @@ class RepositoryBuilder:
         self, reference: Reference, values: Mapping[str, Any], batch_builder: BatchBuilder, most: float
     ) -> "nn.Module | _Tried | BadInput":
         """Return the model of these arguments where it takes inputs; or what was made; or why it cannot be made."""
+        another_model()
         try:
             torch.manual_seed(0)
             model = self._made(reference, values)
@@ -173,6 +182,7 @@ class RepositoryBuilder:
         for values in as_checked(one.values, why.message):
             if time.monotonic() > ends:
                 break
+            another_model()
             with suppress(BadInput, ValueError):
                 fill(model := self._made(reference, values))
                 if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
@@ -205,6 +215,12 @@ class RepositoryBuilder:
         return model.train().to(self._device)
 
 
+def in_dtype(model: nn.Module, dtype: str) -> nn.Module:
+    """Return a model whose parameters have a dtype; if they all have it, buffers of another one keep theirs."""
+    wanted = getattr(torch, dtype)
+    return model if all(one.dtype == wanted for one in model.parameters()) else model.to(wanted)
+
+
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config's values, without the class that wrote them."""
     return {name: value for name, value in values.items() if name != SIGNED}
@@ -228,8 +244,9 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
         if settings is not None:
-            values = {"": authors.get(settings.cls.source.module, settings.cls.node.name)(**values)}
-        model = cast(nn.Module, cls(*values.values()) if settings is not None else cls(**values))
+            fields = {name: values.pop(name) for name in settings.fields if name in values}
+            values[settings.argument] = authors.get(settings.cls.source.module, settings.cls.node.name)(**fields)
+        model = cast(nn.Module, cls(**values))
         layers = ((name, one) for name, one in model.named_parameters() if one.dim() > 1)
         if empty := next((name for name, one in layers if not one.numel()), None):
             raise ValueError(f"{empty} has no elements")
@@ -240,7 +257,9 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         said = " ".join(f"{type(error).__name__}: {error} {asserted(error)}".split())
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
-        raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})") from error
+        pinned = other_versions(reference.repository, foreign(reference))
+        hint = f"its authors require {pinned}: compare in an environment with that version" if pinned else ""
+        raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})", hint) from error
 
 
 class _Fields(dict[str, Any]):

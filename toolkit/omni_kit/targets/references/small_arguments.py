@@ -15,6 +15,7 @@ from omni_kit.upstream.repositories.reference import Reference
 
 _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
 _LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
+_IS_RATIO = re.compile(r"(^|_)(ratio|mult|multiplier|expansion|factor)(_|$)")  # of a width to another one
 _SMALL = 8  # published numbers below are layers, patches and channels
 _LARGEST, _MOST_CHECKED, _MOST_FIXED = 2048, 100, 4
 _INPUT, _OUTPUT = "in_", "out_"
@@ -82,13 +83,16 @@ def with_fixed_widths(
 
 def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
     """Yield values with a size that a failed check allows: of heads and with them of the whole, of an argument that
-    has the refused size, then of one that is a part or a multiple of it.
+    has the refused size, of a ratio that makes it, then of an argument that is a part or a multiple of it.
     """
     for one, other in required_sizes(error):
         if one == HEAD_DIM:
             yield as_wide(values, HEADS * other)
         equal = {name: _replaced(value, one, other) for name, value in values.items()}
         yield from ({**values, name: new} for name, new in equal.items() if new != values[name])
+        if one and f"{one} == {other}" in error:
+            ratios = {name: one for name, one in values.items() if isinstance(one, float) and _IS_RATIO.search(name)}
+            yield from ({**values, name: value * other / one} for name, value in ratios.items())
         sizes = {name: value for name, value in values.items() if _is_size(value) and value != one}
         yield from ({**values, name: new} for name, value in sizes.items() for new in in_proportion(value, one, other)
                     if 0 < new <= _LARGEST)  # fmt: skip

@@ -56,6 +56,9 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
 def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
     """Resolve an assignment that renames a definition: `attend = F.scaled_dot_product_attention`."""
     name = dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    if (own := (source.module, f"{name} of {node.lineno}")) in seen:  # `model = model.module`
+        return None
+    seen |= {own}
     found = resolve(source, f"{name}.{rest}" if rest else name, seen) if name else None
     plain = isinstance(found, Defined) and isinstance(found.node, ast.ClassDef | ast.FunctionDef)
     return found if plain or isinstance(found, str) else None

@@ -16,7 +16,8 @@ from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
-from omni_kit.upstream.repositories.constructed import with_constructor
+from omni_kit.upstream.repositories.constructed import with_constructor, with_forward
+from omni_kit.upstream.repositories.helpers import without_helpers
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.published import Published, options, published
@@ -67,13 +68,13 @@ class Reference:
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """Arguments to make one: the constructor's with those it passes on, or the fields of its settings."""
+        """Arguments to make one: the constructor's with those it passes on, and the fields of its settings."""
         return {**self._own, **self.handed_on}
 
     @cached_property
     def _own(self) -> Mapping[str, Argument]:
         if self.settings is not None:
-            return self.settings.fields
+            return {**self.settings.fields, **self.settings.others}
         own = arguments(self.cls)
         if self.namespace is None:
             return own
@@ -214,7 +215,8 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    return _checked(Reference(given, repository, with_constructor(found[0]), loop))
+    cls = without_helpers(with_forward(with_constructor(found[0])))
+    return _checked(Reference(given, repository, cls, loop))
 
 
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import parse_file
+from omni_kit.pysource.source import dotted, parse_file
 
 REPOSITORY = "repository"
+_OF_PROJECTS = ("setup.py", "pyproject.toml")
+_EXTENSIONS = ("CUDAExtension", "CppExtension")
 _OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "LICENSE", "environment.yml")
 _DEEPEST = 8  # folders between a file and its repository's root
 _MOST_FILES, _MOST_BYTES = 2000, 1_000_000  # that are searched for imports of a file
@@ -61,14 +63,45 @@ class Repository(Library):
     def module_file(self, module: str) -> Path | None:
         """Return the file of a dotted module below one of the places; None of what the authors did not write."""
         places = [*self.places]
-        if self.script_folder is not None and not _importable(module.partition(".")[0]):
+        if self.script_folder is not None and not is_importable(module.partition(".")[0]):
             places.append(self.script_folder)
         for place in places:
             base = place.joinpath(*module.split("."))
             for candidate in (base.with_suffix(".py"), base / "__init__.py"):
                 if module and candidate.is_file() and candidate.resolve().is_relative_to(self.root):
                     return candidate
-        return None
+        return self._brought_along(module)
+
+    def _brought_along(self, module: str) -> Path | None:
+        """Return the file of a package that people install from a folder of the repository, if it is not installed."""
+        head, *parts = module.split(".")
+        if head not in self._projects or is_importable(head):
+            return None
+        base = self._projects[head].joinpath(*parts)
+        return next((one for one in (base.with_suffix(".py"), base / "__init__.py") if one.is_file()), None)
+
+    @cached_property
+    def _projects(self) -> dict[str, Path]:
+        """Packages of projects within the repository -> their folders; none of those that stand in several."""
+        found: dict[str, set[Path]] = {}
+        for name in _OF_PROJECTS:
+            for file in files_matching(self.root, f"*/**/{name}")[:_MOST_FILES]:
+                for package in (*file.parent.glob("*/__init__.py"), *file.parent.glob("src/*/__init__.py")):
+                    found.setdefault(package.parent.name, set()).add(package.parent)
+        return {name: places.pop() for name, places in found.items() if len(places) == 1}
+
+    @cached_property
+    def extensions(self) -> dict[str, str]:
+        """Modules in C++ or CUDA that a project in the repository compiles when it is installed -> file:line."""
+        found: dict[str, str] = {}
+        for file in files_matching(self.root, f"**/{_OF_PROJECTS[0]}")[:_MOST_FILES]:
+            with suppress(OSError, SyntaxError, UnicodeDecodeError):
+                for call in ast.walk(parse_file(file)[1]):
+                    if isinstance(call, ast.Call) and (dotted(call.func) or "").endswith(_EXTENSIONS):
+                        named = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "name")]
+                        names = [one.value for one in named if isinstance(one, ast.Constant)]
+                        found |= {str(name): f"{self.show(file)}:{call.lineno}" for name in names}
+        return found
 
     def folders(self, module: str) -> list[Path]:
         """Return the folders of a dotted package that has no file of its own, below the places."""
@@ -83,7 +116,7 @@ class Repository(Library):
 
 
 @cache
-def _importable(module: str) -> bool:
+def is_importable(module: str) -> bool:
     """Return whether a top-level module is installed: a program's own file does not take its place."""
     try:
         return module in sys.stdlib_module_names or PathFinder.find_spec(module) is not None

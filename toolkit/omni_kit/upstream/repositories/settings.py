@@ -1,15 +1,15 @@
-"""A constructor whose one argument is a dataclass takes what the dataclass holds."""
+"""A constructor with an argument that is a dataclass takes what the dataclass holds."""
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 
 _FACTORIES: dict[str, Any] = {"list": [], "dict": {}, "tuple": ()}
@@ -23,35 +23,56 @@ class Settings:
         argument: what the constructor calls it.
         cls: the dataclass.
         fields: what it holds, in order.
+        others: the other arguments of the constructor.
     """
 
     argument: str
     cls: ClassRef
     fields: dict[str, Argument]
+    others: dict[str, Argument] = field(default_factory=dict)
+
+    @property
+    def made_inside(self) -> frozenset[str]:
+        """The fields that the dataclass makes itself, objects of another class among them: no config has them."""
+        return frozenset(one.name for one in self.fields.values() if not one.required and one.default is UNKNOWN)
 
 
 def settings_of(cls: ClassRef) -> Settings | None:
-    """Return the dataclass that a constructor's first argument is; None of another, or where others must be
-    given, too.
+    """Return the dataclass that one argument of a constructor is.
+
+    None if none is one, or if another argument has the name of a field.
     """
     found = cls.method("__init__")
     if found is None:
         return None
     home, init = found
-    positional = [*init.args.posonlyargs, *init.args.args][1:]
-    if not positional or len(positional) - len(init.args.defaults) > 1:
-        return None
-    first = positional[0]
-    default = init.args.defaults[0] if len(init.args.defaults) == len(positional) else None
-    said = [first.annotation, default.func if isinstance(default, ast.Call) else None]
-    for node in filter(None, said):
-        meant = resolve(home.source, dotted(_plain(node)) or "")
-        if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
-            continue
-        if is_dataclass(meant.source, meant.node):
-            made = ClassRef(meant.source, meant.node)
-            return Settings(first.arg, made, {one.name: one for one in _fields(made)})
+    given = arguments(cls)
+    for name, nodes in _said(init).items():
+        for node in nodes:
+            meant = resolve(home.source, dotted(_plain(node)) or "")
+            if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
+                continue
+            if is_dataclass(meant.source, meant.node):
+                made = ClassRef(meant.source, meant.node)
+                fields = {one.name: one for one in _fields(made)}
+                others = {other: one for other, one in given.items() if other != name}
+                return None if fields.keys() & others.keys() else Settings(name, made, fields, others)
     return None
+
+
+def _said(init: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+    """Return what the arguments of a constructor are, as their annotations say and as their defaults are made; later
+    arguments that may be null left out.
+    """
+    given = init.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    found: dict[str, list[ast.expr]] = {}
+    for one, default in [*zip([*positional, *given.kwonlyargs], defaults, strict=True)][1:]:
+        called = default.func if isinstance(default, ast.Call) else None
+        if default is None or called is not None or not found:
+            found[one.arg] = [node for node in (one.annotation, called) if node is not None]
+    return found
 
 
 def _plain(node: ast.expr) -> ast.expr:

@@ -111,10 +111,11 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
     settings = reference.settings
     if settings is not None:
         made = next(part for part in parts.parts if part.definition.node is settings.cls.node)
-        given = ", ".join(f"{name}={name}" for name in settings.fields)
+        fields = [one for one in settings.fields.values() if one.name not in settings.made_inside]
+        given = ", ".join(f"{one.name}={one.name}" for one in fields)
         at = after_docstring(body)
         body.insert(at, statement(f"{settings.argument} = {made.name}({given})"))
-        init = init.with_changes(params=_flat(list(settings.fields.values())))
+        init = init.with_changes(params=_flat([*fields, *settings.others.values()]))
     fixed = _fixed(reference) if settings is None else ()
     at = after_docstring(body)
     odd = [one for one in parameters(init) if one.name.value in fixed]
@@ -278,7 +279,7 @@ def _fixed(reference: Reference) -> frozenset[str]:
     tensors.
     """
     if reference.settings is not None:
-        return frozenset()
+        return reference.settings.made_inside
     odd = (one.name for one in reference.arguments.values()
            if one.default is UNKNOWN and (one.placement or not one.required))  # fmt: skip
     return frozenset(odd) | kept_as_tensors(reference)

@@ -12,6 +12,7 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.syntax import chain, visited
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute
+from omni_kit.upstream.repositories.repository import Repository
 
 # How what torch has is written here, longest first.
 _USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
@@ -74,7 +75,8 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
     Raises:
         Refusal: a definition is of a form that cannot be extracted from its file, or an extension in C++ or CUDA.
     """
-    if compiled := next(filter(None, map(_compiled, closure.definitions)), ""):
+    built = (_built(one, imported) for one in closure.definitions for imported in closure.foreign[one].values())
+    if compiled := next(filter(None, [*map(_compiled, closure.definitions), *built]), ""):
         needs = f"{closure.definitions[-1].name} needs C++ or CUDA code compiled at {compiled}"
         raise Refusal(f"{needs}: only Python is ported")
     names = _final_names(closure, prefix, model)
@@ -98,6 +100,12 @@ def _compiled(one: Defined) -> str:
     calls = [node for node in ast.walk(one.node) if isinstance(node, ast.Call)]
     found = (call for call in calls if absolute(one.source, call.func).startswith(_COMPILER))
     return next((one.source.where(call) for call in found), "")
+
+
+def _built(one: Defined, imported: str) -> str:
+    """Return where a project of the repository compiles what a definition imports; empty for anything else."""
+    library, module = one.source.library, imported.partition(".")[0]
+    return library.extensions.get(module, "") if isinstance(library, Repository) else ""
 
 
 def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str]:

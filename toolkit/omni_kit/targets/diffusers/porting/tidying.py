@@ -44,7 +44,7 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
         taken: the methods that a model of diffusers has: the authors' own would hide them.
     """
     for part in parts.parts:
-        part.node = visited(part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice(), _PlainlyAnnotated())
+        part.node = visited(part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice(), _PlainlyAnnotated(), _Copied())
     root = parts.root
     assert root.cls is not None
     asked = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
@@ -140,6 +140,31 @@ class _PlainlyAnnotated(cst.CSTTransformer):
         alike = updated_node.left.deep_equals(updated_node.right)
         changed = not original_node.left.deep_equals(original_node.right)
         return updated_node.left if alike and changed else updated_node
+
+
+class _Copied(cst.CSTTransformer):
+    """Copies of parameters where authors change in place what `detach` returns, and so the parameter itself."""
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        """Of the variables and attributes that a function assigns and changes."""
+        changed = {code(one.target).partition("[")[0] for one in walk(updated_node) if isinstance(one, cst.AugAssign)}
+        return updated_node.with_changes(body=visited(updated_node.body, _Cloned(changed))) if changed else updated_node
+
+
+class _Cloned(cst.CSTTransformer):
+    """`x = weight.detach().clone()` of `x = weight.detach()`."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:  # noqa: N802
+        """Of these names."""
+        value = updated_node.value
+        if not code(value).endswith(".detach()") or not any(
+            code(one.target) in self.names for one in updated_node.targets
+        ):
+            return updated_node
+        return updated_node.with_changes(value=expression(f"{code(value)}.clone()"))
 
 
 def _last(item: cst.WithItem) -> cst.WithItem:

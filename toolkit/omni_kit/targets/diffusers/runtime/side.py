@@ -17,7 +17,7 @@ from torch import nn
 from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.runtime.attention_backends import exercised
-from omni_kit.targets.references.repositories import WEIGHTS
+from omni_kit.targets.references.repositories import WEIGHTS, in_dtype
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.tensors import Tensors
@@ -76,7 +76,7 @@ class ConvertedBuilder:
             what, names = ("misses", missing) if missing else ("makes unknown tensors", unexpected)
             raise BadInput(f"the conversion {what} ({len(names)}): {', '.join(names[:4])}")
         self._loaded = self._placement(checkpoint)
-        return cast(nn.Module, model.to(getattr(torch, dtype)).train().to(self._device))
+        return in_dtype(model, dtype).train().to(self._device)
 
     def blank(self, checkpoint: Path) -> nn.Module:
         """See `Blank`."""

@@ -1,0 +1,1 @@
+"""Helpers of colossalai in one process."""

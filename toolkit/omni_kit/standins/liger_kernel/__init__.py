@@ -1,0 +1,1 @@
+"""Operations of liger_kernel in plain torch."""
