@@ -403,6 +403,54 @@ def test_parameters_that_authors_detach_and_change_in_place_are_copied(
     assert "self.bias = self.proj.bias.detach()\n" in found
 
 
+CACHED = """
+class Layer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def merged(self):
+        self.weight = self.proj.weight{detached} * 2
+
+    def cleared(self):
+        self.weight = None
+
+    def train(self, mode=True):
+        self.training = mode
+        if mode:
+            self.cleared()
+        else:
+            self.merged()
+        {more}
+
+    def forward(self, x):
+        \"\"\"Project.\"\"\"
+        return self.proj(x) if self.training else F.linear(x, self.weight)
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.layer = Layer(dim)
+
+    def forward(self, x, t):
+        return self.layer(x)
+"""
+
+
+@pytest.mark.parametrize(("detached", "more", "each_time"), [
+    (".detach()", "return self", True),
+    (".detach()", "self.extra = 1", False),
+    ("", "return self", False),
+])  # fmt: skip
+def test_what_is_made_of_weights_is_made_in_each_forward(
+    detached: str, more: str, each_time: bool, tmp_path: Path
+) -> None:
+    found = ported(tmp_path, CACHED.format(detached=detached, more=more)).text
+    assert ("if not self.training:\n            self.merged()" in found) is each_time
+    assert ("def train" in found) is not each_time
+
+
 DATACLASS = """
 from dataclasses import dataclass
 

@@ -22,6 +22,9 @@ ARGUMENTS = {
     ("assert head_dim % 32 == 0", 32),
     ("assert head_dim % 4 == 0", 20),
     ("assert dim % 8 == 0", 20),
+    ("assert self.head_dim in [16, 32, 64]", 16),
+    ("if head_dim not in (24, 48):\n    raise ValueError", 24),
+    ("assert rank in [16, 32]", 20),
     ("norm = nn.GroupNorm(32, hidden_size // 2)", 16),
     ("norm = nn.GroupNorm(num_groups=8, num_channels=hidden_size)", 20),
     ("norm = nn.GroupNorm(groups, hidden_size)", 20),
@@ -97,3 +100,10 @@ def test_numbers_between_commas_are_a_list() -> None:
     taken = {name: Argument(name, UNKNOWN, True, "", "") for name in ("attention_resolutions", "mode")}
     toy, _ = toy_of(taken, {"attention_resolutions": "32, 16,8", "mode": "fast"})
     assert toy == {"attention_resolutions": [32, 16, 8], "mode": "fast"}
+
+
+def test_counts_are_small_and_apart_and_a_text_that_must_be_given_is_empty() -> None:
+    names = {"n_joints": "", "nfeats": "", "block_size": "", "norm": "str", "cache_dir": "str"}
+    toy, unknown = toy_of({name: Argument(name, UNKNOWN, True, said, "") for name, said in names.items()}, {})
+    assert toy == {"n_joints": 6, "nfeats": 10, "block_size": 56, "norm": "", "cache_dir": ""}
+    assert unknown == ["norm"]

@@ -1,6 +1,7 @@
 """A small config of a model that has none yet, from what its constructor takes by default."""
 
 import ast
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,16 @@ from typing import Any
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
-from omni_kit.toys.configs.denoiser import HEADS, INNER, IS_HEADS, IS_LAYERS, as_wide, toy_denoiser
+from omni_kit.toys.configs.denoiser import (
+    HEAD_DIM,
+    HEADS,
+    INNER,
+    IS_HEAD_CHANNELS,
+    IS_HEADS,
+    IS_LAYERS,
+    as_wide,
+    toy_denoiser,
+)
 from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
@@ -26,6 +36,9 @@ _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
+# Of things that are counted, as joints, and for which toys have no rule: no two alike.
+_IS_COUNT = re.compile(r"^(n|num_)[a-z_]+s$")
+_FEWEST, _APART = 6, 4
 # Sizes that authors leave to a config, and that no model is without.
 _NEVER_NONE: Mapping[str, int] = {
     "in_channels": 4,
@@ -37,6 +50,7 @@ _NEVER_NONE: Mapping[str, int] = {
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
+_IS_NAME_OF_PLACE = re.compile(r"(_dir|_path|_file|_root|pretrained|checkpoint|ckpt)$")
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 
 
@@ -50,11 +64,14 @@ def toy_of(
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
     aliases = _aliases(list(arguments), code)
-    given, unknown, listed = {}, [], list[str]()
+    given, unknown, listed = dict[str, Any](), list[str](), list[str]()
     for name, one in arguments.items():
         value = _as_list(published[name], one) if _fits(published.get(name), one) else _value(one)
         if one.required and not one.annotation and name not in published and _is_sequence(name, code):
             listed.append(name)
+        elif one.required and value is UNKNOWN and one.annotation == "str":
+            given[aliases[name]] = ""  # words that the code compares it with are tried
+            unknown += [] if _IS_NAME_OF_PLACE.search(name) else [name]
         elif value is UNKNOWN or one.placement:
             unknown += [name] if one.required and not one.placement else []
         else:
@@ -67,9 +84,16 @@ def toy_of(
         given[_OUTPUT] = given.get(_INPUT)
     given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
+    counts = itertools.count(_FEWEST, _APART)
+    small |= {alias: next(counts) for name, alias in aliases.items() if _IS_COUNT.search(name)
+              and name not in published and given.get(alias) == small.get(alias) == _ANY_WIDTH}  # fmt: skip
     _leave_later_layers(small, aliases, code)
     if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
         small = as_wide(small, multiple * (INNER // multiple or 1))
+    if heads := _allowed_heads(code):
+        wide = min(heads, key=lambda one: abs(one - HEAD_DIM))
+        small = {name: wide if IS_HEAD_CHANNELS.search(name) and isinstance(one, int) and one > 0 else one
+                 for name, one in as_wide(small, HEADS * wide).items()}  # fmt: skip
     fewer = {
         given[alias]: small[alias] for alias in small if IS_LAYERS.search(alias) and isinstance(given.get(alias), int)
     }
@@ -130,6 +154,15 @@ def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
     found = [one.right.value for one in rests if isinstance(one.op, ast.Mod) and isinstance(one.right, ast.Constant)
              and _IS_HEAD.search(ast.unparse(one.left))]  # fmt: skip
     return math.lcm(*(one for one in found if isinstance(one, int) and one > 0))
+
+
+def _allowed_heads(code: Sequence[ast.AST]) -> list[int]:
+    """Return the widths of a head that the code takes, where it takes a few alone: `head_dim in (16, 32, 64)`."""
+    tests = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Compare)]
+    listed = [literal(one.comparators[0]) for one in tests
+              if isinstance(one.ops[0], ast.In | ast.NotIn) and _IS_HEAD.search(ast.unparse(one.left))]  # fmt: skip
+    sizes = [set(one) for one in listed if isinstance(one, list | tuple) and all(type(size) is int for size in one)]
+    return sorted(set.intersection(*sizes)) if sizes else []
 
 
 def _multiple_of_norms(code: Sequence[ast.AST]) -> int:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from omni_kit.documents import read_mapping
-from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
@@ -134,7 +134,12 @@ class RepositoryBuilder:
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         for values in small_arguments(reference, given, refused):
-            one = self._tried(reference, values, batch_builder, _FEW_TRIED)
+            try:
+                one = self._tried(reference, values, batch_builder, _FEW_TRIED)
+            except MissingRequirement as error:
+                if not refused:
+                    raise
+                one = BadInput(error.message, error.hint)  # of another kind of part, which is not needed
             if isinstance(one, nn.Module):
                 return one
             if isinstance(one, BadInput):

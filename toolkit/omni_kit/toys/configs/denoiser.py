@@ -79,7 +79,7 @@ IS_LAYERS = re.compile(r"(layers|depths?|_blocks|num_scale|n_layer)$")
 IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^n?heads(_num)?$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
-_IS_HEAD_CHANNELS = re.compile(r"head_channels$|channels_per_head$")
+IS_HEAD_CHANNELS = re.compile(r"head_channels$|channels_per_head$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
 _IS_NO_WIDTH = re.compile(
     r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed|kernel"
@@ -182,7 +182,7 @@ _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (IS_LAYERS.search, lambda key, value, free: _LAYERS),
     (_IS_FEW_HEADS.search, lambda key, value, free: _FEW_HEADS),
     (IS_HEADS.search, lambda key, value, free: HEADS),
-    (_IS_HEAD_CHANNELS.search, lambda key, value, free: _EIGHT),  # of a U-Net: every width divides by it
+    (IS_HEAD_CHANNELS.search, lambda key, value, free: _EIGHT),  # of a U-Net: every width divides by it
     (_IS_HEAD_DIM.search, lambda key, value, free: _SECOND_HEAD_DIM if key.startswith(_SECOND) else HEAD_DIM),
     (SIZES.__contains__, lambda key, value, free: SIZES[key]),
     (WHOLE.__contains__, lambda key, value, free: INNER),

@@ -7,10 +7,12 @@ import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
+    after_docstring,
     body_of,
     chain,
     code,
     expression,
+    statement,
     visited,
     walk,
     with_body,
@@ -27,6 +29,11 @@ _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
 _PARAMETERS = re.compile(r"parameters\(\)|^\(\)$|params")
 _KERNELS = re.compile(r"^([\w.]+\.)?sdpa?_kernel\(")
 _OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
+# What a `train` of the authors' own does that torch's does, too.
+_OF_TRAIN = re.compile(
+    r"self\.training = \w+$|super\(.*\)\.train\(\w*\)$|for \w+ in self\.children\(\):\s+\w+\.train\(\w+\)$|return self$"
+    r"|if not isinstance\(\w+, bool\):\s+raise "
+)
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
 # What diffusers reads of a model's class, and what other libraries read of theirs.
@@ -44,7 +51,9 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
         taken: the methods that a model of diffusers has: the authors' own would hide them.
     """
     for part in parts.parts:
-        part.node = visited(part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice(), _PlainlyAnnotated(), _Copied())
+        part.node = visited(
+            part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice(), _PlainlyAnnotated(), _Copied(), _Uncached()
+        )
     root = parts.root
     assert root.cls is not None
     asked = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
@@ -165,6 +174,45 @@ class _Cloned(cst.CSTTransformer):
         ):
             return updated_node
         return updated_node.with_changes(value=expression(f"{code(value)}.clone()"))
+
+
+class _Uncached(cst.CSTTransformer):
+    """Tensors that are made of weights in each forward, where authors make them once, as the model stops training.
+
+    What they keep there is neither loaded nor moved with the model.
+    """
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:  # noqa: N802
+        """Of a class with a `train` of its own."""
+        methods = {one.name.value: one for one in body_of(updated_node) if isinstance(one, cst.FunctionDef)}
+        train, forward = methods.get("train"), methods.get("forward")
+        made = _made_to_evaluate(train) if train is not None else []
+        names = [
+            chain(one.func).removeprefix("self.") for line in made for one in walk(line) if isinstance(one, cst.Call)
+        ]
+        derived = [name for name in names if name in methods and ".detach()" in code(methods[name])]
+        if not derived or derived != names or forward is None:
+            return updated_node
+        lines = [statement(f"if not self.training:\n    self.{name}()") for name in derived]
+        body = body_of(forward)
+        at = after_docstring(body)
+        changed = forward.with_changes(body=cst.IndentedBlock([*body[:at], *lines, *body[at:]]))
+        kept = [changed if one is forward else one for one in body_of(updated_node) if one is not train]
+        return with_body(updated_node, kept)
+
+
+def _made_to_evaluate(train: cst.FunctionDef) -> list[cst.BaseStatement]:
+    """Return what a `train` does where it is not to train; empty if it does more than torch's own in other places."""
+    names = [one.name.value for one in train.params.params]
+    if len(names) != 2:
+        return []
+    found: list[cst.BaseStatement] = []
+    for one in body_of(train):
+        if isinstance(one, cst.If) and code(one.test) == names[1] and isinstance(one.orelse, cst.Else):
+            found += [part for part in one.orelse.body.body if isinstance(part, cst.BaseStatement)]
+        elif not _OF_TRAIN.match(code(one).strip()):
+            return []
+    return found
 
 
 def _last(item: cst.WithItem) -> cst.WithItem:
