@@ -159,3 +159,49 @@ def test_a_kernel_that_authors_choose_gives_way_to_one_of_the_cpu() -> None:
         assert scaled_dot_product_attention(heads, heads, heads).shape == heads.shape
     with torch.backends.cuda.sdp_kernel(enable_flash=False, enable_math=False, enable_mem_efficient=True):
         assert scaled_dot_product_attention(heads, heads, heads).shape == heads.shape
+
+
+CHOOSING = """
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from bodies_of_nobody import Body
+
+
+@dataclass
+class Config:
+    width: int = 8
+    saves: bool = False
+
+
+class Lantern(nn.Module):
+    def __init__(self, channels, config: Config):
+        super().__init__()
+        self.config = config
+        self.body = Body()
+        self.proj = nn.Linear(channels, config.width)
+        if self.config.saves:
+            self.forward = self.saving
+        else:
+            self.forward = self.plainly
+
+    def plainly(self, x, t):
+        return self.proj(x)
+
+    def saving(self, x, t):
+        return -self.proj(x)
+"""
+
+
+def test_a_dataclass_among_arguments_an_assigned_forward_and_a_helper(tmp_path: Path) -> None:
+    (tmp_path / "choosing.py").write_text(CHOOSING)
+    reference = find_reference(f"{tmp_path}/choosing.py::Lantern")
+    authors = Authors(reference)
+    x = torch.ones(1, 3)
+    plain, saving = (build(reference, {"channels": 3, "width": 4, "saves": saves}, authors) for saves in (False, True))
+    saving.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(saving(x, 0), -plain(x, 0))
+    assert "x" in vars(type(plain))["forward"].__code__.co_varnames
+    assert [*authors.left_out] == ["self.body, which needs bodies_of_nobody"]

@@ -29,10 +29,11 @@ class Helper:
 
 def helpers_of(cls: ClassRef) -> list[Helper]:
     """Return the attributes that a constructor gives a model, and that neither it nor forward reads again."""
-    init, forward = cls.defines("__init__"), cls.method("forward")
-    if init is None or forward is None:
+    init = cls.defines("__init__")
+    entries = _entries(cls, init) if init is not None else []
+    if init is None or not entries:
         return []
-    run = _reached(cls, forward[1])
+    run = _reached(cls, entries)
     found = []
     for node in ast.walk(init):
         target = dotted(node.targets[0]) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
@@ -66,10 +67,18 @@ def blanked(text: str, helpers: list[Helper]) -> str:
     return "\n".join(lines)
 
 
-def _reached(cls: ClassRef, forward: ast.FunctionDef) -> list[ast.FunctionDef]:
-    """Return forward and the methods of the class that it comes to."""
+def _entries(cls: ClassRef, init: ast.FunctionDef) -> list[ast.FunctionDef]:
+    """Return forward, or the methods that the constructor makes it."""
+    made = [one.value for one in ast.walk(init) if isinstance(one, ast.Assign)
+            and [dotted(target) for target in one.targets] == ["self.forward"]]  # fmt: skip
+    names = ["forward", *((dotted(one) or "").removeprefix("self.") for one in made)]
+    return [method[1] for name in names if (method := cls.method(name)) is not None]
+
+
+def _reached(cls: ClassRef, entries: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """Return these methods of a class, and those that they come to."""
     found: list[ast.FunctionDef] = []
-    wanted = [forward]
+    wanted = [*entries]
     while wanted:
         one = wanted.pop()
         if one in found:
