@@ -107,3 +107,8 @@ def test_counts_are_small_and_apart_and_a_text_that_must_be_given_is_empty() -> 
     toy, unknown = toy_of({name: Argument(name, UNKNOWN, True, said, "") for name, said in names.items()}, {})
     assert toy == {"n_joints": 6, "nfeats": 10, "block_size": 56, "norm": "", "cache_dir": ""}
     assert unknown == ["norm"]
+
+
+def test_a_count_that_is_written_as_a_text_stays() -> None:
+    toy, _ = toy_of({"num_attention_layers": Argument("num_attention_layers", "1", False, "str", "")}, {})
+    assert toy == {"num_attention_layers": "1"}

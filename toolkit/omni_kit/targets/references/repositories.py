@@ -266,7 +266,13 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
         pinned = other_versions(reference.repository, foreign(reference))
-        hint = f"its authors require {pinned}: compare in an environment with that version" if pinned else ""
+        objects = ", ".join(f"{name}: {one.annotation}" for name, one in reference.arguments.items()
+                            if one.required and one.annotation and name not in given)  # fmt: skip
+        hints = {
+            f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
+            f"its authors require {pinned}: compare in an environment with that version": pinned,
+        }
+        hint = "; ".join(text for text, what in hints.items() if what)
         raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})", hint) from error
 
 

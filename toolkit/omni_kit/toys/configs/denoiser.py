@@ -251,7 +251,8 @@ def _fit_sides(toy: dict[str, Any]) -> None:
 
 def _fit_layers_of_text(toy: dict[str, Any]) -> None:
     """Give each block its own layer of a text encoder: as many as blocks, and captions of two widths."""
-    blocks = sum(value for key, value in toy.items() if key.startswith("num_") and IS_LAYERS.search(key))
+    counts = (value for key, value in toy.items() if key.startswith("num_") and IS_LAYERS.search(key))
+    blocks = sum(one for one in counts if isinstance(one, int))
     for key in (key for key, value in toy.items() if _IS_LAYERS_OF_TEXT.search(key) and not isinstance(value, int)):
         toy[key] = list(range(blocks))
         toy["caption_channels"] = [SIZES["caption_channels"], _SECOND_TEXT]

@@ -78,7 +78,8 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
     built = (_built(one, imported) for one in closure.definitions for imported in closure.foreign[one].values())
     if compiled := next(filter(None, [*map(_compiled, closure.definitions), *built]), ""):
         needs = f"{closure.definitions[-1].name} needs C++ or CUDA code compiled at {compiled}"
-        raise Refusal(f"{needs}: only Python is ported")
+        hint = "write what it computes with PyTorch in a copy of the authors' files, and pass the class there"
+        raise Refusal(f"{needs}: only Python is ported", hint)
     names = _final_names(closure, prefix, model)
     imports: dict[str, None] = {}
     parts = []
