@@ -33,7 +33,7 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
-_MOST = 1 << 30  # bytes of a worker; a process that it ends must start again, which takes seconds
+_MOST = 3 << 30  # bytes of a worker: what it forgets must be read again, which takes seconds
 
 Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]
