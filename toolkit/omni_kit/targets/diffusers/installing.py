@@ -10,7 +10,7 @@ _IMPORTED = ("diffusers.models.modeling_utils", "diffusers.pipelines.pipeline_ut
 
 
 def imported_in_any_case(builder: str, place: Path) -> tuple[str, ...]:
-    """Return the modules that the side of an integration imports, whatever it is of: none where diffusers is a checkout
+    """Return the modules that the side of an integration imports, whatever it is of; empty if diffusers is a checkout
     in that place.
 
     Args:
@@ -21,5 +21,5 @@ def imported_in_any_case(builder: str, place: Path) -> tuple[str, ...]:
 
 
 def shared_unless(forbidden: Sequence[str]) -> tuple[str, ...]:
-    """Return the modules that authors who build on diffusers import as well: none where their process must not."""
+    """Return the modules that authors who build on diffusers import as well; empty if their process must not."""
     return () if "diffusers" in forbidden else _IMPORTED
