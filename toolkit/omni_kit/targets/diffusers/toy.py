@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -67,6 +67,9 @@ def toy_of(
         given[_OUTPUT] = given.get(_INPUT)
     given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
+    small |= {
+        name: small[other] for name, other in _alike(arguments, published, aliases) if {name, other} <= small.keys()
+    }
     _leave_later_layers(small, aliases, code)
     if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
         small = as_wide(small, multiple * (INNER // multiple or 1))
@@ -77,6 +80,29 @@ def toy_of(
     plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
     lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
     return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
+
+
+def _alike(
+    arguments: Mapping[str, Argument], published: Mapping[str, Any], aliases: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield pairs of sizes that are the same in every model that works, though their names and defaults differ.
+
+    A width that a published config sets to that of the whole, away from its default; what a model answers, which has
+    the channels that it takes where nothing says otherwise.
+    """
+    names = {alias: name for name, alias in aliases.items()}
+    whole = names.get("hidden_size", "")
+    for name, alias in aliases.items():
+        same = name != whole and _is_number(published.get(name)) and published.get(name) == published.get(whole)
+        if same and arguments[name].default not in (UNKNOWN, None, arguments[whole].default, published[name]):
+            yield alias, "hidden_size"
+    output = arguments.get(names.get(_OUTPUT, ""))
+    if output is not None and output.required and output.name not in published:
+        yield _OUTPUT, _INPUT
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _tested(name: str, code: Sequence[ast.AST]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
+from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
@@ -87,7 +88,7 @@ def drawn_of(batch: Tensors) -> list[Drawn]:
     return found
 
 
-class SamplingBatchBuilder:
+class SamplingBatchBuilder(DenoiserBatchBuilder):
     """Of two sizes, with and without guidance, two pictures at once, two of each of two prompts, and one decoded."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
@@ -101,13 +102,16 @@ class SamplingBatchBuilder:
                          for wanted in ((LATENTS,), (LABELS, TEXT)))  # fmt: skip
         null = getattr(model, ARGUMENTS, {}).get(NULL)
         samples = samples_of(denoiser_inputs(model))
-        if not samples or latents not in samples[0] or (text not in samples[0] and null is None):
+        if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
+        without = torch.zeros(1, 1, 1)  # of a model that receives neither labels nor a prompt
+
+        def condition(sample: Tensors) -> torch.Tensor | int:
+            return null if null is not None else sample[text] if text else without
+
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
         drawn = [
-            _run(
-                samples[sample][latents], null if null is not None else samples[sample][text], pictures, scale, prompts
-            )
+            _run(samples[sample][latents], condition(samples[sample]), pictures, scale, prompts)
             for sample, pictures, scale, prompts in [*runs, (0, 1, 1.0, 1)]
         ]
         drawn[-1][_NUMBERS][-1] = 1.0  # what is decoded

@@ -5,6 +5,7 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN, Unsupported
@@ -70,13 +71,13 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
     order = list(
         dict.fromkeys(name.partition("{")[0] for name in reference.forward)
     )  # a dictionary has several entries
-    if text.partition("{")[0] not in order:
+    if text and text.partition("{")[0] not in order:
         return None
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
     required = [name for name, one in reference.forward.items() if one.required and name in order]
     for one in found:
         with suppress(Unsupported):
-            loop = sliced(one, order, latents, time, text, mask, required)
+            loop = sliced(one, order, latents, time, text, mask, required, _takes_more(reference))
             if loop.scheduler:
                 stepping, made = _scheduled(reference, one, loop, order, latents, time)
             else:
@@ -84,6 +85,12 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
             if not stepping.unmoved:
                 return CutLoop(loop, stepping, _script(loop, made))
     return None
+
+
+def _takes_more(reference: Reference) -> bool:
+    """Return whether forward takes any keyword."""
+    found = reference.cls.method("forward")
+    return found is not None and found[1].args.kwarg is not None
 
 
 def _scheduled(
@@ -112,11 +119,11 @@ def _scheduled(
     reason = f"{sampling.function} takes its steps with {loop.scheduler}, which is made in {where}"
     if isinstance(made, Defined):
         scales = loop.scaled and "init_noise_sigma" in ast.unparse(made.node)
-        found = Installed("", config, whole, real, scales, rises, by_count=True)
+        found = Installed("", config, whole, real, scales, rises, by_count=not loop.sigmas)
         imported = f"from {made.source.module} import {made.name}\n{SCHEDULER} = {made.name}({given})"
         return Stepping(found, reason=f"{reason}; its class is copied", shift=1.0, copied=made), imported
     scales = all(hasattr(schedulers()[made](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
-    found = Installed(made, config, whole, real, scales, rises, by_count=True)
+    found = Installed(made, config, whole, real, scales, rises, by_count=not loop.sigmas)
     return Stepping(found, reason=reason, shift=config.get("shift", 1.0)), f"{SCHEDULER} = {made}({given})"
 
 
@@ -144,20 +151,38 @@ def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tup
     for name in _annotated(source, sampling.made, written):
         if (meant := _scheduler(source, name)) is not None:
             return meant, {}, source.where(sampling.made)
-    for one in sorted(sources_of(reference), key=lambda one: distance(reference, one.path)):
-        for call in calls(one.tree):
+    sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
+    made, loaded = _made(sources, _LOADED[:1], True), _made(sources, _LOADED[1:], False)
+    found = next(chain(made, _next_to(source, sources), loaded), None)
+    if found is None:
+        raise Unsupported(f"does not say which scheduler {written} is")
+    return found
+
+
+def _made(
+    sources: Sequence[SourceFile], loaded: Sequence[str], constructed: bool
+) -> Iterator[tuple[str | Defined, dict[str, Any], str]]:
+    """Yield the schedulers that calls make: by one of these methods, or by the constructor."""
+    for one in sources:
+        for call in (node for node in calls(one.tree) if "Scheduler" in (dotted(node.func) or "")):
             name = dotted(call.func) or ""
-            loaded = name.endswith(_LOADED)
-            if (
-                "Scheduler" in name
-                and (meant := _scheduler(one, name.rpartition(".")[0] if loaded else name)) is not None
-            ):
-                given = {str(each.arg): literal(each.value) for each in call.keywords} if not loaded else {}
-                if isinstance(meant, Defined):
-                    given = {name: value for name, value in given.items() if value is not UNKNOWN}
-                if UNKNOWN not in given.values():
-                    return meant, given, one.where(call)
-    raise Unsupported(f"does not say which scheduler {written} is")
+            method = next((each for each in _LOADED if name.endswith(each)), "")
+            if method not in loaded if method else not constructed:
+                continue
+            meant = _scheduler(one, name.removesuffix(method))
+            given = {str(each.arg): literal(each.value) for each in call.keywords} if not method else {}
+            if isinstance(meant, Defined):
+                given = {key: value for key, value in given.items() if value is not UNKNOWN}
+            if meant is not None and UNKNOWN not in given.values():
+                yield meant, given, one.where(call)
+
+
+def _next_to(source: SourceFile, sources: Sequence[SourceFile]) -> Iterator[tuple[Defined, dict[str, Any], str]]:
+    """Yield the authors' own schedulers that are defined in the folder of the loop, the plainest first."""
+    near = [(one, name) for one in sources if one.path.parent == source.path.parent for name in one.classes]
+    for one, name in sorted(near, key=lambda pair: (len(pair[1]), pair[1])):
+        if isinstance(meant := _scheduler(one, name), Defined):
+            yield meant, {}, one.where(meant.node)
 
 
 def _scheduler(source: SourceFile, name: str) -> str | Defined | None:
