@@ -110,6 +110,53 @@ class DovePipeline:
                 callback(i, t, outputs)
         return self.decode(latents)
 """
+LISTED = """
+import argparse
+
+import diffusers
+
+SAMPLERS = {
+    "ddpm": {"scheduler": "DDPMScheduler", "kwargs": {"beta_schedule": "scaled_linear", "clip_sample": False}},
+    "ddim": {"scheduler": "DDIMScheduler", "kwargs": {"beta_schedule": "linear", "clip_sample": False}},
+}
+parser = argparse.ArgumentParser()
+parser.add_argument("--sampler", choices=SAMPLERS, default="ddim")
+
+
+def scheduler_of(name):
+    return getattr(diffusers, SAMPLERS[name]["scheduler"])(**SAMPLERS[name]["kwargs"])
+
+
+class DovePipeline:
+    def __init__(self, net, scheduler, engine="plain"):
+        self.net = net
+        self.scheduler = scheduler
+        self.engine = engine
+
+    def __call__(self, prompt, num_inference_steps=50, guidance_scale=5.0, ids=None, learns=True):
+        do_classifier_free_guidance = guidance_scale > 1.0
+        context, empty = self.encode(prompt)
+        if do_classifier_free_guidance:
+            context = torch.cat([empty, context])
+        self.scheduler.set_timesteps(num_inference_steps)
+        latents = self.prepare_latents(prompt)
+        for i, t in enumerate(self.scheduler.timesteps):
+            given = torch.cat([latents] * 2) if do_classifier_free_guidance else latents
+            step = torch.tensor([t] * given.shape[0])
+            if self.engine in ["plain", "fast"]:
+                out = self.net(given, step, context, ids=ids[0])
+            elif self.engine == "compiled":
+                out = self.net(latents=given.contiguous(), step=step, words=context)
+            else:
+                raise ValueError(self.engine)
+            if learns:
+                out, _ = out.chunk(2, dim=1)
+            if do_classifier_free_guidance:
+                none, full = out.chunk(2)
+                out = none + guidance_scale * (full - none)
+            latents = self.scheduler.step(out, t, latents, return_dict=False)[0]
+        return self.decode(latents)
+"""
 ANCESTRAL = """
 import numpy as np
 
@@ -224,6 +271,20 @@ def test_levels_that_a_scheduler_is_told_are_told_to_its_copy(tmp_path: Path) ->
     assert "sigmas = torch.linspace(1, 0.2, num_inference_steps).tolist() if sigmas is None else sigmas" in text
     with Sides(tmp_path / "own") as sides:  # its reference imports diffusers, which others must not
         compared(file, sides, "torch.linspace(1, 0.2,", "torch.linspace(1, 0.3,")
+
+
+def test_a_scheduler_is_the_default_of_the_table_that_authors_choose_from(tmp_path: Path) -> None:
+    """The model is called in one way of several engines, answers a variance, too, and gets what has rows twice."""
+    taken = (("t, context):", "t, context, ids):"),
+             ("self.c_in(context).mean(1))", "self.c_in(context).mean(1) + self.c_in(ids).mean())"),
+             ("b, c, h, w = x.shape", "b, c, h, w = x.shape\n        _, n, _ = context.shape"),
+             ("self.out = nn.Linear(dim, in_channels)", "self.out = nn.Linear(dim, 2 * in_channels)"),
+             (".reshape(b, c, h, w)", ".reshape(b, 2 * c, h, w)"))  # fmt: skip
+    file, text = written("kite", tmp_path, LISTED, *COUNTED, *taken)
+    assert "scheduler: DDIMScheduler" in text
+    assert "the rest is a variance" in text
+    with Sides(tmp_path / "own") as sides:  # its reference imports diffusers, which others must not
+        compared(file, sides, "noise_pred.chunk(2, dim=1)[0]", "noise_pred.chunk(2, dim=1)[1]")
 
 
 def test_noise_is_drawn_alike_for_prompts_that_the_model_itself_guides_by(tmp_path: Path, sides: Sides) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
@@ -88,7 +87,7 @@ def drawn_of(batch: Tensors) -> list[Drawn]:
     return found
 
 
-class SamplingBatchBuilder(DenoiserBatchBuilder):
+class SamplingBatchBuilder:
     """Of two sizes, with and without guidance, two pictures at once, two of each of two prompts, and one decoded."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
@@ -101,7 +100,7 @@ class SamplingBatchBuilder(DenoiserBatchBuilder):
         latents, text = (next((old for old, new in names.items() if new in wanted), "")
                          for wanted in ((LATENTS,), (LABELS, TEXT)))  # fmt: skip
         null = getattr(model, ARGUMENTS, {}).get(NULL)
-        samples = samples_of(denoiser_inputs(model))
+        samples = [_joined(one, latents) for one in samples_of(denoiser_inputs(model))]
         if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
         without = torch.zeros(1, 1, 1)  # of a model that receives neither labels nor a prompt
@@ -140,6 +139,13 @@ class SamplingBatchBuilder(DenoiserBatchBuilder):
     def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
         """Latents are no pictures."""
         return {}
+
+
+def _joined(sample: Tensors, latents: str) -> Tensors:
+    """Return a sample with its latents in one tensor, also where the model was passed a list of them."""
+    listed = [one for name, one in sample.items() if name.startswith(f"{latents}[")]
+    alike = latents not in sample and listed and all(one.shape == listed[0].shape for one in listed)
+    return {**sample, latents: torch.stack(listed)} if alike else sample
 
 
 def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictures: int) -> Tensors:

@@ -5,7 +5,6 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN, Unsupported
@@ -152,16 +151,25 @@ def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tup
         if (meant := _scheduler(source, name)) is not None:
             return meant, {}, source.where(sampling.made)
     sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
-    made, loaded = _made(sources, _LOADED[:1], True), _made(sources, _LOADED[1:], False)
-    found = next(chain(made, _next_to(source, sources), loaded), None)
-    if found is None:
+    told = (_made(sources, _LOADED[:1], True), _listed(sources), _next_to(source, sources))
+    found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:], False)]
+    if not found:
         raise Unsupported(f"does not say which scheduler {written} is")
-    return found
+    nearest = min(found, key=lambda one: distance(reference, one.source.path))
+    return nearest.meant, nearest.given, nearest.source.where(nearest.node)
 
 
-def _made(
-    sources: Sequence[SourceFile], loaded: Sequence[str], constructed: bool
-) -> Iterator[tuple[str | Defined, dict[str, Any], str]]:
+@dataclass(frozen=True)
+class _Named:
+    """A scheduler, its settings, and the place that says so."""
+
+    meant: str | Defined
+    given: dict[str, Any]
+    source: SourceFile
+    node: ast.AST
+
+
+def _made(sources: Sequence[SourceFile], loaded: Sequence[str], constructed: bool) -> Iterator[_Named]:
     """Yield the schedulers that calls make: by one of these methods, or by the constructor."""
     for one in sources:
         for call in (node for node in calls(one.tree) if "Scheduler" in (dotted(node.func) or "")):
@@ -174,15 +182,35 @@ def _made(
             if isinstance(meant, Defined):
                 given = {key: value for key, value in given.items() if value is not UNKNOWN}
             if meant is not None and UNKNOWN not in given.values():
-                yield meant, given, one.where(call)
+                yield _Named(meant, given, one, call)
 
 
-def _next_to(source: SourceFile, sources: Sequence[SourceFile]) -> Iterator[tuple[Defined, dict[str, Any], str]]:
+def _listed(sources: Sequence[SourceFile]) -> Iterator[_Named]:
+    """Yield the schedulers of a table that the authors choose from by name, that of the command line's default first.
+
+    Such a table has an entry for each: `{"scheduler": "DDIMScheduler", "kwargs": {...}}`.
+    """
+    named = (one for one in sources if "add_argument" in one.text)
+    told = [{str(one.arg): one.value for one in call.keywords} for one in named for call in calls(one.tree)]
+    chosen = [(one["choices"], literal(one["default"])) for one in told if {"choices", "default"} <= one.keys()]
+    usual = {(ast.unparse(table), key) for table, key in chosen if isinstance(key, str)}
+    for one in sources:
+        for table, value in one.constants.items():
+            entries = literal(value)
+            if not isinstance(entries, dict):
+                continue
+            known = {key: each for key, each in entries.items() if isinstance(each, dict)
+                     and each.get(SCHEDULER) in schedulers() and isinstance(each.get("kwargs"), dict)}  # fmt: skip
+            for key in sorted(known, key=lambda key: (table, key) not in usual):
+                yield _Named(known[key][SCHEDULER], known[key]["kwargs"], one, value)
+
+
+def _next_to(source: SourceFile, sources: Sequence[SourceFile]) -> Iterator[_Named]:
     """Yield the authors' own schedulers that are defined in the folder of the loop, the plainest first."""
     near = [(one, name) for one in sources if one.path.parent == source.path.parent for name in one.classes]
     for one, name in sorted(near, key=lambda pair: (len(pair[1]), pair[1])):
         if isinstance(meant := _scheduler(one, name), Defined):
-            yield meant, {}, one.where(meant.node)
+            yield _Named(meant, {}, one, meant.node)
 
 
 def _scheduler(source: SourceFile, name: str) -> str | Defined | None:

@@ -328,6 +328,9 @@ class _Slicer:
         text = names[order[number % 2]] if doubled else name
         if halves and joined:
             text = f"None if {name} is None else ({_halved(names[order[0]], names[order[1]], name)})"
+        elif halves:  # what their callers repeat, where it has a row for every sample
+            rows = f"{name} is not None and {name}.dim() > 0 and len({name}) == len({self.moved})"
+            text = f"torch.cat([{name}, {name}]) if {GUIDED} and {rows} else {name}"
         yield ast.keyword(name, _read(text))
 
     def _is_scale(self, value: ast.expr) -> bool:
@@ -398,6 +401,11 @@ class _Slicer:
         if wrong != {"sigmas"} or STEPS not in reads(value) or free:
             raise Unsupported(f"tells its scheduler {', '.join(sorted(wrong))}")
         return value
+
+    def fits(self, body: Sequence[ast.stmt]) -> bool | None:
+        """Return whether statements call the model as it is; None if they do not call it."""
+        found = [self._is_model(call) for node in body for call in _calls(node) if ast.unparse(call.func) == self.model]
+        return all(found) if found else None
 
     def always(self, test: ast.expr, names: Mapping[str, object]) -> bool | None:
         """Return the outcome of a test that is the same in every step, whatever their number; None for others."""
@@ -564,6 +572,8 @@ class _Spoken(ast.NodeTransformer):
                 found += self._branch(node)
             elif _is_same(node):
                 continue
+            elif _halves(node):
+                found += self._split(node)
             elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.Continue | ast.Raise | ast.Return):
                 found.append(self.visit(node))
         return found
@@ -573,16 +583,25 @@ class _Spoken(ast.NodeTransformer):
         known = self._value(test)
         if known is not None:
             return self.block(node.body if known else node.orelse)
+        fits, others = (self.slicer.fits(body) for body in (node.body, node.orelse))
+        if fits and others is False:  # another engine's call, which takes other arguments
+            return self.block(node.body)
         then, other = self.block(node.body), self.block(node.orelse)
         if self.guided and all(_casts(one) or self._is_whole(one) for one in [*then, *other]):
             return []
-        if then and not other and (halved := [*map(_halves, then)]) and all(halved):
-            self.slicer.halved = True
-            if self.guided:
-                return []
-            if self.slicer.moved:
-                test = _read(f"{halved[0]}.shape[1] != {self.slicer.moved}.shape[1]")
+        if then and not other and all(isinstance(one, ast.If) and _halves(one.body[0]) for one in then):
+            return then
         return [ast.copy_location(ast.If(test, then or [ast.Pass()], other), node)] if then or other else []
+
+    def _split(self, node: ast.stmt) -> list[ast.stmt]:
+        """Return the statement that keeps half of an answer's channels, where it has a variance in the other half."""
+        self.slicer.halved = True
+        if self.guided:
+            return []
+        test = (
+            _read(f"{_halves(node)}.shape[1] != {self.slicer.moved}.shape[1]") if self.slicer.moved else _read("True")
+        )
+        return [ast.copy_location(ast.If(test, [self.visit(node)], []), node)]
 
     def _is_whole(self, node: ast.stmt) -> bool:
         """Return whether a statement keeps as much of an answer as latents have: `x = x[:, : latents.shape[1]]`."""
