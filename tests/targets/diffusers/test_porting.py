@@ -750,6 +750,17 @@ def test_labels_and_how_authors_guide_by_them_are_read(tmp_path: Path) -> None:
     assert "forward_with_cfg" not in found.text
 
 
+@pytest.mark.parametrize(("test", "switches"), [("self.mode == 2", {"mode": 2}), ("self.mode > 1", {})])
+def test_what_switches_labels_on_is_read(test: str, switches: dict[str, object], tmp_path: Path) -> None:
+    switched = LABELLED.replace("drop=0.1):", "drop=0.1, mode=1):").replace(
+        "        self.y_in = Labels(num_classes, dim, drop)\n",
+        f"        self.mode = mode\n        if {test}:\n            self.y_in = Labels(num_classes, dim, drop)\n",
+    )
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, "") + switched)
+    assert found.labels is not None
+    assert found.labels.switches == switches
+
+
 def test_labels_that_are_null_by_default_are_none(tmp_path: Path) -> None:
     text = attention(SPLIT, ASKED).replace(NET, "") + LABELLED.replace("num_classes=10", "num_classes=None")
     assert ported(tmp_path, text).labels is None

@@ -112,3 +112,24 @@ def test_counts_are_small_and_apart_and_a_text_that_must_be_given_is_empty() -> 
 def test_a_count_that_is_written_as_a_text_stays() -> None:
     toy, _ = toy_of({"num_attention_layers": Argument("num_attention_layers", "1", False, "str", "")}, {})
     assert toy == {"num_attention_layers": "1"}
+
+
+@pytest.mark.parametrize(("published", "same"), [
+    ({"hidden_size": 768, "inner_width": 768}, True), ({"hidden_size": 768, "inner_width": 512}, False), ({}, False),
+])  # fmt: skip
+def test_a_width_that_authors_set_to_that_of_the_whole_stays_so(published: dict[str, int], same: bool) -> None:
+    wide = {**ARGUMENTS, "inner_width": Argument("inner_width", 512, False, "int", "")}
+    toy, _ = toy_of(wide, published, [])
+    assert (toy["inner_width"] == toy["hidden_size"]) is same
+
+
+@pytest.mark.parametrize(("required", "published", "same"), [
+    (True, {}, True), (True, {"out_channels": 8}, False), (False, {}, False),
+])  # fmt: skip
+def test_a_model_answers_the_channels_that_it_takes_where_nothing_says_which(
+    required: bool, published: dict[str, int], same: bool
+) -> None:
+    default = UNKNOWN if required else 8
+    channels = {**ARGUMENTS, "out_channels": Argument("out_channels", default, required, "", "")}
+    toy, _ = toy_of(channels, published, [])
+    assert (toy["out_channels"] == toy["in_channels"]) is same

@@ -61,6 +61,27 @@ def create_both(respacing=""):
     diffusion = create_diffusion(respacing)
     return model, diffusion
 """
+SOLVER = """
+import torch
+
+
+class Solver:
+    def __init__(self, floor=0.0, num_steps=25):
+        self.floor = floor
+        self.num_steps = num_steps
+
+    def to_noise(self, change, x1):
+        return self.along(change, x1, 1, 0)
+
+    def to_data(self, change, x0):
+        return self.along(change, x0, 0, 1)
+
+    def along(self, change, x, begin, end):
+        points = torch.linspace(begin, end - self.floor, self.num_steps + 1)
+        for i, t in enumerate(points[:-1]):
+            x = x + (points[i + 1] - t) * {change}
+        return x
+"""
 DDIM = """
 class DDIMSampler:
     def __init__(self, model, **kwargs):
@@ -82,8 +103,11 @@ class Latent:
 """
 
 
-def found(folder: Path, uses: str) -> Process | None:
-    files = {"net": MODEL, "transport": TRANSPORT, "gaussian": GAUSSIAN, "ddim": DDIM, "kept": KEPT, "sample": uses}
+def found(folder: Path, uses: str, change: str = "change(t, x)") -> Process | None:
+    files = {
+        "net": MODEL, "transport": TRANSPORT, "gaussian": GAUSSIAN, "ddim": DDIM, "kept": KEPT, "sample": uses,
+        "solver": SOLVER.replace("{change}", change),
+    }  # fmt: skip
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return process_of(find_reference(f"{folder / 'net.py'}::Net"), "context")
@@ -117,6 +141,39 @@ def test_an_object_is_made_with_its_number_of_points(more: str, rises: bool | No
     one = found(tmp_path, f"from transport import ODE\nx = ODE(9, args.solver{more}).sample(z, net)[-1]\n")
     assert (one.rises if one is not None else None) == rises
     assert one is None or "ODE(num_steps=steps + 1, sampler_type='euler').sample(begun" in one.called
+
+
+@pytest.mark.parametrize(("method", "change", "rises"), [
+    ("to_data", "change(t, x)", True), ("to_noise", "change(t, x)", False), ("to_data", "2 * change(t, x)", None),
+    ("to_data", "change(t + 0.1, x)", None), ("other", "change(t, x)", None),
+])  # fmt: skip
+def test_a_loop_of_its_own_counts_where_its_steps_are_eulers(
+    method: str, change: str, rises: bool | None, tmp_path: Path
+) -> None:
+    one = found(tmp_path, f"from solver import Solver\nx = Solver(num_steps=9).{method}(guided, noise)\n", change)
+    assert (one.rises if one is not None else None) == rises
+    assert one is None or f"Solver(num_steps=steps).{method}(change=lambda t, x: asked(" in one.called
+
+
+def test_literal_settings_of_an_object_are_kept(tmp_path: Path) -> None:
+    """It may be an attribute, and its betas are those that it is made with."""
+    one = found(
+        tmp_path,
+        """
+from gaussian import create_diffusion
+
+
+class Head:
+    def __init__(self, steps):
+        self.diffusion = create_diffusion(timestep_respacing=steps, noise_schedule="cosine")
+
+    def sample(self, net, noise):
+        return self.diffusion.p_sample_loop(net, noise.shape, noise)
+""",
+    )
+    assert one is not None
+    assert one.config["beta_schedule"] == "squaredcos_cap_v2"
+    assert "create_diffusion(timestep_respacing=str(steps), noise_schedule='cosine').p_sample" in one.called
 
 
 @pytest.mark.parametrize("made", ["diffusion = create_diffusion('25')", "net, diffusion = create_both('25')"])

@@ -35,6 +35,15 @@ def test_relative_imports_need_folders_around_them(tmp_path: Path, line: str, ro
     assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()
 
 
+@pytest.mark.parametrize(("line", "root"), [("from .net import Net", "."), ("from net import Net", "models")])
+def test_relative_imports_of_files_next_to_it_make_a_package(tmp_path: Path, line: str, root: str) -> None:
+    (tmp_path / "README.md").write_text("a repository\n")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text("import torch\n")
+    (tmp_path / "models" / "sampling.py").write_text(f"{line}\n")
+    assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()
+
+
 @pytest.mark.parametrize(("name", "found"), [("helpers", True), ("json", False), ("torch", False)])
 def test_programs_import_files_next_to_them_by_plain_names(name: str, found: bool, tmp_path: Path) -> None:
     """A file called like an installed module is not taken for it."""

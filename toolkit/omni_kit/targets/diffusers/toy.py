@@ -4,7 +4,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -87,6 +87,9 @@ def toy_of(
     counts = itertools.count(_FEWEST, _APART)
     small |= {alias: next(counts) for name, alias in aliases.items() if _IS_COUNT.search(name)
               and name not in published and given.get(alias) == small.get(alias) == _ANY_WIDTH}  # fmt: skip
+    small |= {
+        name: small[other] for name, other in _alike(arguments, published, aliases) if {name, other} <= small.keys()
+    }
     _leave_later_layers(small, aliases, code)
     if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
         small = as_wide(small, multiple * (INNER // multiple or 1))
@@ -101,6 +104,29 @@ def toy_of(
     plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
     lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
     return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
+
+
+def _alike(
+    arguments: Mapping[str, Argument], published: Mapping[str, Any], aliases: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield pairs of sizes that are the same in every model that works, though their names and defaults differ.
+
+    A width that a published config sets to that of the whole, away from its default; what a model answers, which has
+    the channels that it takes where nothing says otherwise.
+    """
+    names = {alias: name for name, alias in aliases.items()}
+    whole = names.get("hidden_size", "")
+    for name, alias in aliases.items():
+        same = name != whole and _is_number(published.get(name)) and published.get(name) == published.get(whole)
+        if same and arguments[name].default not in (UNKNOWN, None, arguments[whole].default, published[name]):
+            yield alias, "hidden_size"
+    output = arguments.get(names.get(_OUTPUT, ""))
+    if output is not None and output.required and output.name not in published:
+        yield _OUTPUT, _INPUT
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _tested(name: str, code: Sequence[ast.AST]) -> bool:

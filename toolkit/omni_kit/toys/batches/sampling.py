@@ -100,14 +100,17 @@ class SamplingBatchBuilder:
         latents, text = (next((old for old, new in names.items() if new in wanted), "")
                          for wanted in ((LATENTS,), (LABELS, TEXT)))  # fmt: skip
         null = getattr(model, ARGUMENTS, {}).get(NULL)
-        samples = samples_of(denoiser_inputs(model))
-        if not samples or latents not in samples[0] or (text not in samples[0] and null is None):
+        samples = [_joined(one, latents) for one in samples_of(denoiser_inputs(model))]
+        if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
+        without = torch.zeros(1, 1, 1)  # of a model that receives neither labels nor a prompt
+
+        def condition(sample: Tensors) -> torch.Tensor | int:
+            return null if null is not None else sample[text] if text else without
+
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
         drawn = [
-            _run(
-                samples[sample][latents], null if null is not None else samples[sample][text], pictures, scale, prompts
-            )
+            _run(samples[sample][latents], condition(samples[sample]), pictures, scale, prompts)
             for sample, pictures, scale, prompts in [*runs, (0, 1, 1.0, 1)]
         ]
         drawn[-1][_NUMBERS][-1] = 1.0  # what is decoded
@@ -136,6 +139,13 @@ class SamplingBatchBuilder:
     def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
         """Latents are no pictures."""
         return {}
+
+
+def _joined(sample: Tensors, latents: str) -> Tensors:
+    """Return a sample with its latents in one tensor, also where the model was passed a list of them."""
+    listed = [one for name, one in sample.items() if name.startswith(f"{latents}[")]
+    alike = latents not in sample and listed and all(one.shape == listed[0].shape for one in listed)
+    return {**sample, latents: torch.stack(listed)} if alike else sample
 
 
 def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictures: int) -> Tensors:

@@ -3,8 +3,10 @@
 import ast
 import copy
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from omni_kit.pysource.eval import Domain, Unsupported, evaluate
 from omni_kit.pysource.library import Library
@@ -122,7 +124,8 @@ def in_stand_ins(name: str) -> Defined | None:
     return None
 
 
-def definitions(source: SourceFile) -> dict[str, ast.stmt]:
+@cache
+def definitions(source: SourceFile) -> Mapping[str, ast.stmt]:
     """Return everything that a file itself binds at the top level, imports left out; of two bindings the later one."""
     found: dict[str, ast.stmt] = {}
     for node in source.tree.body:
@@ -137,7 +140,8 @@ def definitions(source: SourceFile) -> dict[str, ast.stmt]:
     return found | {name: node for name, node in source.classes.items() if name not in found}
 
 
-def guarded(source: SourceFile) -> dict[str, Defined]:
+@cache
+def guarded(source: SourceFile) -> Mapping[str, Defined]:
     """Return names that a `try` or an `if` at the top level binds, as flags and packages that may not be there are:
     each means the whole statement. Those that import what the authors wrote are left to imports.
     """

@@ -149,7 +149,7 @@ class Numbers(OpenDomain):
         unknown = any(isinstance(one, Unknown) for one in operands)
         if unknown or not hasattr(operator, name) or not any(isinstance(one, np.ndarray) for one in operands):
             return super().operation(name, operands, frame)
-        with np.errstate(divide="raise", invalid="raise", over="raise"):
+        with np.errstate(divide="ignore", invalid="raise", over="raise"):  # 1 / 0 is an infinity, as in torch
             return _seen(getattr(operator, name)(*operands))
 
     def updated(self, name: str, target: Any, value: Any, frame: Frame) -> Any:

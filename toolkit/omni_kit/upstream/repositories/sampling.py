@@ -16,6 +16,7 @@ from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
+from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.objects import Owner
 from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
@@ -28,8 +29,9 @@ _SAID = {
     STEPS: re.compile(r"steps?$", re.IGNORECASE),
     SCALE: re.compile(r"(cfg|guidance|scale)", re.IGNORECASE),
 }
-_STEPS = re.compile(r"(steps?|num|count|^n)", re.IGNORECASE)
 _TRIED = (4, 7, 12)
+SIZE = 1024
+"""Stands for a size of latents where a schedule depends on it."""
 _CLOSE = 1e-9
 
 
@@ -43,6 +45,7 @@ class Schedule:
         where: file:line.
         made: that function, where it alone tells them: they fall, from 1 or below it, and end before 0 or there.
         given: what else than the number of steps the loop passes it, as written.
+        argument: of the loop's function, where its callers make the levels and pass them.
     """
 
     function: str
@@ -50,11 +53,12 @@ class Schedule:
     where: str
     made: Defined | None = None
     given: Mapping[str, str] = field(default_factory=dict)
+    argument: str = ""
 
     @property
     def steps(self) -> str:
         """The argument that says how many steps there are."""
-        return _steps_of(self.made.node) if self.made is not None else ""
+        return steps_of(self.made.node) if self.made is not None else ""
 
 
 @dataclass(frozen=True)
@@ -142,9 +146,11 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
             told = [one for one in moved if one is not None]
             answers = [value for _, value in _bound(loop) if _calls_model(value, function)]
             if answers and (told or _comes_back(loop, function) or (closed and _takes_steps(function))):
-                schedule = _schedule(source, function, loop)
+                schedule = _schedule(source, function, loop) or _passed(source, function, loop, reference)
                 top = owner is not None or function.name in tops
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
+                if schedule is not None and schedule.argument:
+                    roles = {}  # it is told levels, and no number of steps
                 named = owner.name if owner is not None else function.name
                 fits = _fits(source, function, loop, reference, Defined(source, named, function) in made)
                 moves = told[-1] if told else None
@@ -256,6 +262,8 @@ def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
         answers = [names for names, value in bound if ast.unparse(value) in asks or _variables(value) & made]
         made |= set().union(*answers)
     handed = [_variables(value) for _, value in bound if ast.unparse(value) in asks]
+    for _ in bound:
+        handed += [_variables(value) for names, value in bound if names & set().union(*handed)]
     given = set().union(*handed) & {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     begun = given | {name for node in _before(function.body, loop) for name, _ in _assigned(node)}
     return bool(set().union(*handed) & made & begun)
@@ -320,9 +328,26 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
     return None
 
 
+def _passed(source: SourceFile, function: ast.FunctionDef, loop: ast.For, reference: Reference) -> Schedule | None:
+    """Return the schedule that a caller makes and passes to the function with the loop."""
+    counted = {name for node in ast.walk(loop.iter) if isinstance(node, ast.Call) and dotted(node.func) == "range"
+               for name in _variables(node)}  # fmt: skip
+    taken = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+    moved = {name for name, _ in _assigned(loop)} & taken
+    wanted = _variables(loop.iter) & taken - counted - moved
+    own = Defined(source, function.name, function)
+    for one in passed_levels(own, wanted, moved, sources_of(reference)) if wanted and moved else ():
+        assert isinstance(one.made.node, ast.FunctionDef)
+        values = {name: SIZE if text.startswith(SHAPE) else ast.literal_eval(text) for name, text in one.given.items()}
+        if _falls(one.made.source, one.made.node, values):
+            where = one.made.source.where(one.made.node)
+            return Schedule(one.made.name, None, where, one.made, one.given, one.argument)
+    return None
+
+
 def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedule:
     """Return the schedule that a function makes, called as in the loop; without values if arguments are unknown."""
-    names, steps = [one.arg for one in made.args.args], _steps_of(made)
+    names, steps = [one.arg for one in made.args.args], steps_of(made)
     said = passed(call, names)
     where, more = meant.source.where(made), {name: one for name, one in said.items() if name != steps}
     values = {name: literal(one) for name, one in more.items()}
@@ -338,7 +363,7 @@ def _falls(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, An
     """Return whether the noise levels of several runs fall, each from 1 or below it."""
     for count in _TRIED:
         try:
-            values = called(source, function, keywords={**given, _steps_of(function): count})
+            values = called(source, function, keywords={**given, steps_of(function): count})
         except Unsupported:
             return False
         right = isinstance(values, list) and len(values) in (count, count + 1) and all(map(_is_number, values))
@@ -353,17 +378,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float)
 
 
-def _steps_of(function: ast.stmt) -> str:
-    names = [one.arg for one in function.args.args] if isinstance(function, ast.FunctionDef) else []
-    return next((name for name in names if _STEPS.search(name)), names[0] if names else "")
-
-
 def shift_of(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any]) -> float | None:
     """By which factor a schedule is bent: its numbers are compared with those of the formula, for several counts."""
     found: set[float] = set()
     for count in _TRIED:
         try:
-            values = called(source, function, keywords={**given, _steps_of(function): count})
+            values = called(source, function, keywords={**given, steps_of(function): count})
         except Unsupported:
             return None
         one = bent(values, count)

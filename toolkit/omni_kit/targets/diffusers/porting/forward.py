@@ -66,7 +66,10 @@ def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = Fal
     text = TEXT if TEXT in others else ""
     text = text or next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
     if not text and not labels:
-        plain = [n for n in others if (worded or len(n) > 1) and taken[n].required and not _IS_NO_TEXT.search(n)]
+        needed = [
+            n for n in others if taken[n].required and "{" not in n
+        ]  # an entry of a mapping is a size or the like
+        plain = [n for n in needed if (worded or len(n) > 1) and not _IS_NO_TEXT.search(n)]
         text = plain[0] if len(plain) == 1 else ""
     mask = next((name for name in others if text and _IS_MASK.search(name)), "")
     named = ((latents, LATENTS), (step, TIME), (labels, LABELS), (text, TEXT), (mask, MASK))

@@ -1,9 +1,10 @@
 """Class labels that a model is told, and how its authors guide by them."""
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.signatures import passed
@@ -25,11 +26,13 @@ class Labels:
         argument: of forward, as the authors call it.
         classes: the argument of the constructor that says how many classes there are.
         more: the table has a row more than that: of no class.
+        switches: arguments of the constructor, and the values with which there is a table at all.
     """
 
     argument: str
     classes: str
     more: bool
+    switches: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def null(self) -> str:
@@ -83,20 +86,22 @@ def labels_of(reference: Reference) -> Labels | None:
             continue
         classes = _argument(size, init, reference)
         if classes and _are_counted(classes, reference):
-            return Labels(given.id, classes, isinstance(size, ast.BinOp))
+            switches = dict(_switches(init.body, made[name], reference))
+            return Labels(given.id, classes, isinstance(size, ast.BinOp), switches)
     return None
 
 
-def guided_of(reference: Reference, labels: Labels, names: Mapping[str, str]) -> Guided | None:
+def guided_of(reference: Reference, argument: str, names: Mapping[str, str]) -> Guided | None:
     """Return a method that asks forward for both answers and joins them by a scale; None if it reads what else is
     there.
 
     Args:
+        argument: of forward, for labels or an embedded prompt.
         names: what the authors call an argument of forward -> what it is called here.
     """
     for one, scale in guiding_methods(reference):
         given = [item.arg for item in one.args.args][1:]
-        if labels.argument in given and (found := _joined(one, scale, reference, names)) is not None:
+        if argument in given and (found := _joined(one, scale, reference, names)) is not None:
             return found
     return None
 
@@ -126,13 +131,14 @@ def _joined(one: ast.FunctionDef, scale: str, reference: Reference, names: Mappi
     )
     defaults = dict(zip(reversed([item.arg for item in one.args.args]), reversed(one.args.defaults), strict=False))
     told = {target.id: "noise_pred", latents: "latents", time: "timestep", scale: "guidance_scale"}
-    tail = [ast.parse(ast.unparse(node)).body[0] for node in body[place + 1 :]]
+    tail = [_PlainAnswer().visit(ast.parse(ast.unparse(node)).body[0]) for node in body[place + 1 :]]
+    tail = [node for node in tail if not _is_same(node)]
     bound = {node.id for one in tail for node in ast.walk(one) if isinstance(node, ast.Name)
              and isinstance(node.ctx, ast.Store)}  # fmt: skip
     free = {node.id for one in tail for node in ast.walk(one) if isinstance(node, ast.Name)} - bound - {*told}
     more = {name: ast.unparse(defaults[name]) for name in sorted(free & defaults.keys())}
     imports = []
-    for name in sorted(free - more.keys() - {"self", *dir(__builtins__), *_BUILTIN}):
+    for name in sorted(free - more.keys() - {"self", *dir(builtins)}):
         meant = resolve(reference.cls.source, name)
         if not isinstance(meant, str) or meant.partition(".")[0] not in ("torch", "math", "numpy"):
             return None
@@ -146,7 +152,20 @@ def _joined(one: ast.FunctionDef, scale: str, reference: Reference, names: Mappi
     )  # fmt: skip
 
 
-_BUILTIN = ("len", "int", "float", "range", "min", "max", "abs", "tuple", "list", "slice")
+class _PlainAnswer(ast.NodeTransformer):
+    """Takes away what asks whether a model answered a mapping: a ported one answers a tensor."""
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """`answer["x"] if isinstance(answer, dict) else answer`."""
+        match node.test:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id="dict")]):
+                return node.orelse
+        return self.generic_visit(node)
+
+
+def _is_same(node: ast.stmt) -> bool:
+    """Return whether a statement changes nothing: `x = x`."""
+    return isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == [ast.unparse(node.value)]
 
 
 class _Told(ast.NodeTransformer):
@@ -214,6 +233,19 @@ def _are_counted(classes: str, reference: Reference) -> bool:
     published = reference.published.values if reference.published is not None else {}
     value = published.get(classes, default)
     return value is UNKNOWN or (isinstance(value, int) and value > 0)
+
+
+def _switches(body: Sequence[ast.stmt], made: ast.Call, reference: Reference) -> Iterator[tuple[str, object]]:
+    """Yield the arguments, and their values, on which it depends that a call is come to: `if extras == 2:`."""
+    for node in (one for one in body if isinstance(one, ast.If)):
+        if not any(one is made for inner in node.body for one in ast.walk(inner)):
+            continue
+        match node.test:
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]):
+                name = of_self(left) or (left.id if isinstance(left, ast.Name) else "")
+                if name in reference.arguments:
+                    yield name, value
+        yield from _switches(node.body, made, reference)
 
 
 def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> str:

@@ -20,7 +20,7 @@ from omni_kit.targets.diffusers.porting.constructor import (
 )
 from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
-from omni_kit.targets.diffusers.porting.forward import TEXT_WIDTH, Forward, lists_of_blocks, port_forward
+from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
@@ -78,7 +78,7 @@ class Port:
         rows: the table of renamed parameters.
         todo: (line, what) of everything that is left to a person.
         labels: the class labels that it is told; None of a model that is told something else.
-        guided: how its authors guide by them, where that is not the usual way.
+        guided: how its authors guide by them, or by a prompt, in a method of the model.
     """
 
     text: str
@@ -118,8 +118,9 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     worded = any(map(TEXT_WIDTH.search, reference.arguments))
     told = labels.argument if labels is not None else ""
     forward = port_forward(parts, reference.forward, blocks, told, worded)
-    guided = guided_of(reference, labels, forward.names) if labels is not None else None
-    if guided is not None:  # a pipeline guides
+    condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
+    guided = guided_of(reference, condition, forward.names) if condition else None
+    if guided is not None and labels is not None:  # a pipeline guides
         _without_method(parts.root, guided.method)
     own = port_constructor(parts, reference, _taken(library))
     moved = without_modules_of_arguments(parts, reference)

@@ -39,6 +39,9 @@ _FORMULA, _SIGMAS, _SWAPPED, _UNIT, _NOISE, _ROWS = (
     "batch-expansion",
 )  # fmt: skip
 _TOKENIZER, _ENCODER, _VAE = "tokenizer", "text_encoder", "vae"
+_SCALE = "guidance_scale"
+_OPTIONAL = frozenset({"prompt_embeds", "negative_prompt_embeds", _SCALE})
+"""Arguments that a pipeline without prompts, or without guidance, does not have."""
 _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 _NO_PROMPTS = "prompts were not encoded ({}): embeddings for several images per prompt were passed"
 _NO_AUTOENCODER = "latents were not decoded: the pipeline's autoencoder cannot be built small"
@@ -118,10 +121,16 @@ class DrawingBuilder(ConvertedBuilder):
         if (factor := getattr(self._pipeline, "vae_scale_factor", None)) is not None:
             sized = {"height": run.noise.shape[-2] * factor, "width": run.noise.shape[-1] * factor}
         drawn: torch.Tensor = self._pipeline(
-            latents=run.noise.clone(), **sized, num_inference_steps=run.steps,
-            guidance_scale=run.scale, output_type=output, return_dict=False, **self._conditions(run), **told,
+            latents=run.noise.clone(), **sized, num_inference_steps=run.steps, output_type=output, return_dict=False,
+            **self._conditions(run), **{name: one for name, one in (*told.items(), (_SCALE, run.scale))
+                                        if name in self._taken or name not in _OPTIONAL},
         )[0]  # fmt: skip
         return drawn
+
+    @property
+    def _taken(self) -> Mapping[str, inspect.Parameter]:
+        """The arguments of the pipeline's `__call__`; one without guidance takes no negative prompt."""
+        return inspect.signature(self._pipeline_class.__call__).parameters
 
     def _conditions(self, run: Drawn) -> Mapping[str, torch.Tensor]:
         """Return the other inputs of the transformer, by the names that it has here."""
@@ -144,7 +153,7 @@ class DrawingBuilder(ConvertedBuilder):
 
     def _told(self, run: Drawn) -> Mapping[str, Any]:
         """Several prompts, where the pipeline encodes them as they are; else what they are embedded as."""
-        if run.prompts == 1 or not run.text.is_floating_point():
+        if run.prompts == 1 or not run.text.is_floating_point() or "prompt_embeds" not in self._taken:
             return _embedded(run)
         if self._encodes is None:
             self._encodes = self._unencoded(run)
@@ -161,8 +170,7 @@ class DrawingBuilder(ConvertedBuilder):
 
     def _many(self) -> list[str]:
         """Return the pipeline's names of the argument for pictures per prompt."""
-        taken = inspect.signature(self._pipeline_class.__call__).parameters
-        return [name for name in _MANY if name in taken]
+        return [name for name in _MANY if name in self._taken]
 
     def _unencoded(self, run: Drawn) -> str:
         """Return why a prompt does not lead to its text encoder's embedding; empty if it does."""
@@ -181,7 +189,7 @@ class DrawingBuilder(ConvertedBuilder):
         """Return the faults that the pipeline supports, each with the first stage that shows it."""
         call = self._pipeline_class.__call__
         found = []
-        if "prompt_embeds" in inspect.signature(call).parameters:
+        if "negative_prompt_embeds" in self._taken:
             found.append(StageFault(_SWAPPED, "each has the other's embedding", ("step 1 latents",)))
         if otherwise(call, Turned()) is not None:
             found.append(StageFault(_FORMULA, "guidance scales from the wrong output", ("step 1 latents",)))

@@ -70,13 +70,13 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
     order = list(
         dict.fromkeys(name.partition("{")[0] for name in reference.forward)
     )  # a dictionary has several entries
-    if text.partition("{")[0] not in order:
+    if text and text.partition("{")[0] not in order:
         return None
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
     required = [name for name, one in reference.forward.items() if one.required and name in order]
     for one in found:
         with suppress(Unsupported):
-            loop = sliced(one, order, latents, time, text, mask, required)
+            loop = sliced(one, order, latents, time, text, mask, required, _takes_more(reference))
             if loop.scheduler:
                 stepping, made = _scheduled(reference, one, loop, order, latents, time)
             else:
@@ -84,6 +84,12 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
             if not stepping.unmoved:
                 return CutLoop(loop, stepping, _script(loop, made))
     return None
+
+
+def _takes_more(reference: Reference) -> bool:
+    """Return whether forward takes any keyword."""
+    found = reference.cls.method("forward")
+    return found is not None and found[1].args.kwarg is not None
 
 
 def _scheduled(
@@ -112,11 +118,11 @@ def _scheduled(
     reason = f"{sampling.function} takes its steps with {loop.scheduler}, which is made in {where}"
     if isinstance(made, Defined):
         scales = loop.scaled and "init_noise_sigma" in ast.unparse(made.node)
-        found = Installed("", config, whole, real, scales, rises, by_count=True)
+        found = Installed("", config, whole, real, scales, rises, by_count=not loop.sigmas)
         imported = f"from {made.source.module} import {made.name}\n{SCHEDULER} = {made.name}({given})"
         return Stepping(found, reason=f"{reason}; its class is copied", shift=1.0, copied=made), imported
     scales = all(hasattr(schedulers()[made](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
-    found = Installed(made, config, whole, real, scales, rises, by_count=True)
+    found = Installed(made, config, whole, real, scales, rises, by_count=not loop.sigmas)
     return Stepping(found, reason=reason, shift=config.get("shift", 1.0)), f"{SCHEDULER} = {made}({given})"
 
 
@@ -144,20 +150,67 @@ def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tup
     for name in _annotated(source, sampling.made, written):
         if (meant := _scheduler(source, name)) is not None:
             return meant, {}, source.where(sampling.made)
-    for one in sorted(sources_of(reference), key=lambda one: distance(reference, one.path)):
-        for call in calls(one.tree):
+    sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
+    told = (_made(sources, _LOADED[:1], True), _listed(sources), _next_to(source, sources))
+    found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:], False)]
+    if not found:
+        raise Unsupported(f"does not say which scheduler {written} is")
+    nearest = min(found, key=lambda one: distance(reference, one.source.path))
+    return nearest.meant, nearest.given, nearest.source.where(nearest.node)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A scheduler, its settings, and the place that says so."""
+
+    meant: str | Defined
+    given: dict[str, Any]
+    source: SourceFile
+    node: ast.AST
+
+
+def _made(sources: Sequence[SourceFile], loaded: Sequence[str], constructed: bool) -> Iterator[_Named]:
+    """Yield the schedulers that calls make: by one of these methods, or by the constructor."""
+    for one in sources:
+        for call in (node for node in calls(one.tree) if "Scheduler" in (dotted(node.func) or "")):
             name = dotted(call.func) or ""
-            loaded = name.endswith(_LOADED)
-            if (
-                "Scheduler" in name
-                and (meant := _scheduler(one, name.rpartition(".")[0] if loaded else name)) is not None
-            ):
-                given = {str(each.arg): literal(each.value) for each in call.keywords} if not loaded else {}
-                if isinstance(meant, Defined):
-                    given = {name: value for name, value in given.items() if value is not UNKNOWN}
-                if UNKNOWN not in given.values():
-                    return meant, given, one.where(call)
-    raise Unsupported(f"does not say which scheduler {written} is")
+            method = next((each for each in _LOADED if name.endswith(each)), "")
+            if method not in loaded if method else not constructed:
+                continue
+            meant = _scheduler(one, name.removesuffix(method))
+            given = {str(each.arg): literal(each.value) for each in call.keywords} if not method else {}
+            if isinstance(meant, Defined):
+                given = {key: value for key, value in given.items() if value is not UNKNOWN}
+            if meant is not None and UNKNOWN not in given.values():
+                yield _Named(meant, given, one, call)
+
+
+def _listed(sources: Sequence[SourceFile]) -> Iterator[_Named]:
+    """Yield the schedulers of a table that the authors choose from by name, that of the command line's default first.
+
+    Such a table has an entry for each: `{"scheduler": "DDIMScheduler", "kwargs": {...}}`.
+    """
+    named = (one for one in sources if "add_argument" in one.text)
+    told = [{str(one.arg): one.value for one in call.keywords} for one in named for call in calls(one.tree)]
+    chosen = [(one["choices"], literal(one["default"])) for one in told if {"choices", "default"} <= one.keys()]
+    usual = {(ast.unparse(table), key) for table, key in chosen if isinstance(key, str)}
+    for one in sources:
+        for table, value in one.constants.items():
+            entries = literal(value)
+            if not isinstance(entries, dict):
+                continue
+            known = {key: each for key, each in entries.items() if isinstance(each, dict)
+                     and each.get(SCHEDULER) in schedulers() and isinstance(each.get("kwargs"), dict)}  # fmt: skip
+            for key in sorted(known, key=lambda key: (table, key) not in usual):
+                yield _Named(known[key][SCHEDULER], known[key]["kwargs"], one, value)
+
+
+def _next_to(source: SourceFile, sources: Sequence[SourceFile]) -> Iterator[_Named]:
+    """Yield the authors' own schedulers that are defined in the folder of the loop, the plainest first."""
+    near = [(one, name) for one in sources if one.path.parent == source.path.parent for name in one.classes]
+    for one, name in sorted(near, key=lambda pair: (len(pair[1]), pair[1])):
+        if isinstance(meant := _scheduler(one, name), Defined):
+            yield _Named(meant, {}, one, meant.node)
 
 
 def _scheduler(source: SourceFile, name: str) -> str | Defined | None:

@@ -11,9 +11,11 @@ from omni_kit.targets.diffusers.scheduling.choice import Stepping
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST, Installed
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import of_self
 
 SIZE = re.compile(r"^(input|sample|img|image|latent|resolution)_?(size|resolution)?$")
 _FRAMES = re.compile(r"^(num_?frames|frames|video_length|temporal_size)$")
+_LINEAR = ("nn.Linear(", "torch.nn.Linear(", "Linear(")
 _VARIANCE = re.compile(r"learn(ed)?_(sigma|variance)|pred_sigma")
 
 
@@ -95,6 +97,20 @@ def axes_of(reference: Reference, latents: str) -> list[str]:
             if whole and len(names) > 1 and not any(isinstance(one, ast.Starred) for one in node.targets[0].elts):
                 return names
     return []
+
+
+def through_linear(reference: Reference, latents: str) -> bool:
+    """Return whether forward passes latents first to a linear layer: they are tokens, with channels last."""
+    found, init = reference.cls.method("forward"), reference.cls.method("__init__")
+    if found is None or init is None:
+        return False
+    linear = {of_self(node.targets[0]) for node in ast.walk(init[1]) if isinstance(node, ast.Assign)
+              and ast.unparse(node.value).startswith(_LINEAR)}  # fmt: skip
+    for node in (one for one in ast.walk(found[1]) if isinstance(one, ast.Assign)):
+        match node.value:
+            case ast.Call(func=ast.Attribute() as layer, args=[ast.Name(id=name)]) if name == latents:
+                return of_self(layer) in linear
+    return False
 
 
 def stepping_along(found: Process) -> Stepping:

@@ -2,33 +2,41 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
-from omni_kit.targets.diffusers.porting.labels import guiding_methods
+from omni_kit.targets.diffusers.porting.labels import Guided, guiding_methods
 from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
-from omni_kit.targets.diffusers.scheduling.extracted_loop import cut_of
-from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, axes_of, class_facts, stepping_along
+from omni_kit.targets.diffusers.scheduling.extracted_loop import CutLoop, cut_of
+from omni_kit.targets.diffusers.transformer.classes import (
+    SIZE,
+    ClassFacts,
+    axes_of,
+    class_facts,
+    stepping_along,
+    through_linear,
+)
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
-from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
+from omni_kit.upstream.repositories.sampling import STEPS, Sampling, Schedule, samplings_of
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
-_RETURNED, _PICTURE = "return_dict", 4
+_RETURNED, _PICTURE, _TOKENS = "return_dict", 4, 3
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
-_AT_HAND = {"torch", "numpy", "math"}
+_AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 
 
 @dataclass(frozen=True)
@@ -113,9 +121,13 @@ class PipelineFacts:
         process: the object that the authors sample with, where they do.
         condition: what the authors call the argument of the transformer for labels, or for an embedded prompt.
         mask_argument: and for its mask; empty if it has none.
+        latents_argument, time_argument: for latents, and for the step.
         conditions: what else the pipeline is given for the transformer.
         constants: arguments of the transformer that the authors pass a value that they have written.
         variance: of an answer with twice the channels the first half counts.
+        guided: the method of the model with which the authors guide by a prompt, where it is not the usual way.
+        guides: two answers of the transformer are joined by the scale.
+        embedded: the argument of the transformer that receives the scale; empty without one.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
     """
 
@@ -134,10 +146,20 @@ class PipelineFacts:
     process: Process | None = None
     condition: str = ""
     mask_argument: str = ""
+    latents_argument: str = ""
+    time_argument: str = ""
     conditions: tuple[Condition, ...] = ()
     constants: Mapping[str, object] = field(default_factory=dict)
     axes: int = _PICTURE
     variance: bool = False
+    guided: Guided | None = None
+    guides: bool = True
+    embedded: str = ""
+
+    @property
+    def prompts(self) -> bool:
+        """Return whether a pipeline takes prompts; one that raises has their code for whoever completes it."""
+        return self.text or bool(self.raises)
 
     @property
     def pictures(self) -> bool:
@@ -184,6 +206,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     """Collect the facts for the pipeline of a class."""
     names = ported.forward.names
     by_class = class_facts(reference, ported.labels, ported.guided, names) if ported.labels is not None else None
+    latents = _authors(names, LATENTS)
     found = samplings_of(reference)
     sampling = found[0] if len(found) == 1 else None
     schedule = sampling.schedule if sampling is not None else None
@@ -196,14 +219,22 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants):
         cut = None  # a pipeline for labels passes the model nothing else
     process = process_of(reference, condition) if unread and cut is None else None
-    if process is not None and by_class is None and process.draws_noise:
-        process = None  # a pipeline for prompts draws other noise in each step than the authors' two halves
-    if process is not None:
-        stepping, sampling, found = stepping_along(process), None, []
+    tokens = through_linear(reference, latents)
+    if process is not None and process.learns_variance and tokens:
+        process = None  # it splits what the model answers along axis 1, which is not that of channels
+    guided = None
     conditions: tuple[Condition, ...] = ()
     constants: dict[str, object] = {}
+    if process is not None:
+        stepping, sampling, found = stepping_along(process), None, []
+        guided = ported.guided if not process.held else None
+        wanted = [old for old, one in reference.forward.items() if one.required and by_class is None]
+        known = {LATENTS, TIME, TEXT, MASK, LABELS}
+        conditions = tuple(Condition(names.get(old, old), old, bool(condition) and guided is None) for old in wanted
+                           if names.get(old, old) not in known and not process.held)  # fmt: skip
     if cut is not None:
-        sampling, stepping, found, sigmas, shift = cut.sampling, cut.stepping, [cut.sampling], None, None
+        sampling, stepping, found = cut.sampling, cut.stepping, [cut.sampling]
+        sigmas, shift = _levels(cut), None
         conditions = tuple(Condition(names.get(old, old), old, two) for old, two in cut.loop.conditions.items())
         usual = {name: one.default for name, one in reference.forward.items()}
         said = {old: value for old, value in cut.loop.constants.items() if old != _RETURNED and usual.get(old) != value}
@@ -211,10 +242,11 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
-    axes = len(axes_of(reference, _authors(names, LATENTS))) or _PICTURE
+    axes = len(axes_of(reference, latents)) or (_TOKENS if tokens else _PICTURE)
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
-    told = {LATENTS, TIME, TEXT, MASK, LABELS, *constants, *(one.name for one in conditions)}
+    embedded = names.get(cut.loop.embedded, cut.loop.embedded) if cut is not None else ""
+    told = {LATENTS, TIME, TEXT, MASK, LABELS, *constants, *(one.name for one in conditions), embedded}
     unknown = tuple(name for name in taken if name not in told)
     return PipelineFacts(
         channels=channels,
@@ -236,8 +268,9 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
                 by_class,
                 process,
                 axes == _PICTURE or by_class is not None,
+                TEXT in names.values(),
             ),
-            *(_guidance(reference) if ported.guided is None else ()),
+            *(_guidance(reference) if guided is None and (by_class is None or ported.guided is None) else ()),
         ),
         sigmas=sigmas,
         stepping=stepping,
@@ -245,11 +278,24 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         process=process,
         condition=condition,
         mask_argument=_authors(names, MASK),
+        latents_argument=latents,
+        time_argument=_authors(names, TIME),
         conditions=conditions,
         constants=constants,
         axes=axes,
         variance=cut is not None and cut.loop.halved,
+        guided=guided,
+        guides=bool(condition) and (cut is None or cut.loop.guides),
+        embedded=embedded,
     )
+
+
+def _levels(cut: CutLoop) -> Sigmas | None:
+    """Return the levels that a loop which was cut out passes its scheduler; None if the scheduler makes them."""
+    schedule, told = cut.sampling.schedule, cut.loop.sigmas
+    if told:
+        return Sigmas((), "", re.sub(rf"\b{STEPS}\b", "num_inference_steps", told))
+    return sigmas_of(schedule) if schedule is not None and not cut.stepping.reason else None
 
 
 def _guidance(reference: Reference) -> Iterator[str]:
@@ -301,9 +347,10 @@ def _unread(found: Sampling) -> str:
 
 def _todo(
     sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...],
-    by_class: ClassFacts | None, process: Process | None, pictures: bool,
+    by_class: ClassFacts | None, process: Process | None, pictures: bool, text: bool,
 ) -> list[str]:  # fmt: skip
-    todo = [] if by_class else ["encode prompts as the authors do: which text encoder, which layer, which length"]
+    encoding = ["encode prompts as the authors do: which text encoder, which layer, which length"]
+    todo = encoding if text else []
     todo.append("scale latents as the authors' autoencoder expects" if pictures else "decode latents as the authors do")
     todo += process.todo if process is not None else ()
     if process is None and sampling is not None and stepping.unmoved:

@@ -37,6 +37,8 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
 
+_INPUT, _OUTPUT = "in_channels", "out_channels"
+
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """Return the whole plan of one integration.
@@ -142,7 +144,14 @@ class _Planner:
         code = [one.node for one in self.reference.closure.definitions]
         kept = kept_as_tensors(self.reference)
         arguments = {name: one for name, one in self.reference.arguments.items() if name not in kept}
-        return toy_of(arguments, found.values if found is not None else {}, code)
+        values, unknown = toy_of(arguments, found.values if found is not None else {}, code)
+        switches = self.port.labels.switches if self.port.labels is not None else {}
+        values = {name: switches.get(name, one) for name, one in values.items()}
+        process, given = self.pipeline.process, found.values if found is not None else {}
+        learned = process is not None and process.learns_variance
+        if learned and {_INPUT, _OUTPUT} <= values.keys() and arguments[_OUTPUT].required and _OUTPUT not in given:
+            values[_OUTPUT] = 2 * values[_INPUT]  # the other half is the variance
+        return values, unknown
 
     @cached_property
     def toy(self) -> dict[str, object]:
@@ -171,7 +180,7 @@ class _Planner:
     def context(self) -> dict[str, object]:
         name, in_tree = self.request.name, self.in_tree
         return {
-            **vars(self.pipeline), "pictures": self.pipeline.pictures, "name": name,
+            **vars(self.pipeline), "pictures": self.pipeline.pictures, "prompts": self.pipeline.prompts, "name": name,
             "prefix": self.prefix, "model": self.port.class_name,
             "pipeline": f"{self.prefix}Pipeline", "output": f"{self.prefix}PipelineOutput", "convert": self.convert,
             "lib": "..." if in_tree else "diffusers.", "in_tree": in_tree, "mark": MARK,
@@ -197,7 +206,7 @@ class _Planner:
         """Extra variables for the pipeline of a model with class labels."""
         facts = self.pipeline.by_class
         if facts is None:
-            return {"labels": None, "video": False, "guided": None, "draws": self._draws}
+            return {"labels": None, "video": False, "draws": self._draws}
         variance = str(self._configured.get("variance_type", "")).startswith("learned")
         return facts.context(self.toy, self._draws, variance)
 
@@ -216,7 +225,8 @@ class _Planner:
     def _stepped(self) -> dict[str, object]:
         """Return whether a scheduler that is there is given levels; and whether one scales what the model receives."""
         made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
-        by_levels = made is None and not installed.counted
+        told = self.pipeline.stepping.copied is not None and self.pipeline.sigmas is not None
+        by_levels = made is None and (told or not installed.counted)
         return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}
 
     @property

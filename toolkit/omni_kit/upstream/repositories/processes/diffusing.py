@@ -37,12 +37,18 @@ def diffusions(source: SourceFile) -> Iterator[Process]:
             clips = all(literal(one) is not False for one in clipped)
             config = _config(_settings(maker, meant), clips, loop)
             if config is not None:
-                yield _process(source.where(method), meant, loop, clips, config)
+                yield _process(source.where(method), maker, meant, loop, clips, config)
 
 
-def _process(where: str, meant: Defined, loop: str, clips: bool, config: Mapping[str, object]) -> Process:
+def _process(
+    where: str, maker: ast.Call, meant: Defined, loop: str, clips: bool, config: Mapping[str, object]
+) -> Process:
+    assert isinstance(meant.node, ast.FunctionDef)
     respacing = _respacing(meant)
-    made = f"{meant.name}({respacing + '=' if respacing else ''}str(steps))"
+    settings = passed(maker, named(signature(meant.node))).items()
+    more = "".join(f", {name}={ast.unparse(one)}" for name, one in settings
+                   if name != respacing and literal(one) is not UNKNOWN)  # fmt: skip
+    made = f"{meant.name}({respacing + '=' if respacing else ''}str(steps){more})"
     given = f"clip_denoised={clips}, model_kwargs=told, device=noise.device"
     called = f"{made}.{loop}(\n        asked, begun.shape, begun, {given}\n    )"
     told = ", ".join(f"{key}={value}" for key, value in config.items())
@@ -75,7 +81,7 @@ def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]
     """
     for node in ast.walk(source.tree):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name | ast.Attribute):
             yield from _named_object(source, target, node.value)
         elif (
             isinstance(node, ast.Assign) and isinstance(target, ast.Tuple) and (meant := _function(source, node.value))
@@ -93,12 +99,12 @@ def _objects(source: SourceFile) -> Iterator[tuple[str, tuple[ast.Call, Defined]
 
 
 def _named_object(
-    source: SourceFile, target: ast.Name, value: ast.expr
+    source: SourceFile, target: ast.Name | ast.Attribute, value: ast.expr
 ) -> Iterator[tuple[str, tuple[ast.Call, Defined]]]:
     """Yield the variable with the call and its function, where that function makes such an object."""
     meant = _function(source, value)
     if meant is not None and isinstance(value, ast.Call) and _makes(meant):
-        yield target.id, (value, meant)
+        yield dotted(target) or "", (value, meant)
 
 
 def _function(source: SourceFile, value: ast.expr) -> Defined | None:

@@ -1,23 +1,31 @@
-"""ODE objects: what authors sample with where a class of theirs passes the model to torchdiffeq's `odeint`.
+"""ODE objects: what authors sample with where a class of theirs integrates, itself or by torchdiffeq's `odeint`.
 
 Either the class is made with a number of points and has the method that integrates, or a transport is made first and
 an object of it makes the function that integrates (`sample_ode`). Both go along points of time, each a step apart.
+A method with a loop of its own is followed with numbers: it counts where its steps are Euler's.
 """
 
 import ast
+import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import pairwise
 
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN, Native, Unsupported
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.sampler_step.members import methods_of
+from omni_kit.upstream.repositories.sampler_step.objects import opened
 
 _SOLVER, _INTEGRATES = "odeint", "sample_ode"
 _EULER = "euler"
+_COUNTS = (4, 7)
+_NOISE = 0.8
 _SCHEDULER = "FlowMatchEulerDiscreteScheduler"
 _POINTS = re.compile(r"steps?$|points$")
 _METHOD = re.compile(r"(method|type|solver)$")
@@ -35,8 +43,10 @@ def integrations(source: SourceFile) -> Iterator[Process]:
         if isinstance(meant, Defined) and isinstance(cls, ast.ClassDef):
             if _INTEGRATES in (methods := methods_of(cls)):
                 yield from _transported(source, call, meant, methods[_INTEGRATES], calls)
-            elif any(map(_solves, methods.values())):
-                yield from _direct(source, call, meant, methods)
+            elif any(map(_solves, methods.values())) and (direct := [*_direct(source, call, meant, methods)]):
+                yield from direct
+            else:
+                yield from _stepping(source, call, meant, methods, calls)
 
 
 def _process(where: str, imports: tuple[str, ...], made: str, rises: bool, todo: Iterator[str]) -> Process:
@@ -89,6 +99,58 @@ def _direct(
     # Of several ranges the last is the one of no special case: authors write those first.
     call = f"{cls.name}({given}).{name}"
     yield _process(source.where(made), _imported(cls), call, way[-1] == (0, 1), _shifted(source, made, rest))
+
+
+def _stepping(
+    source: SourceFile, made: ast.Call, cls: Defined, methods: Mapping[str, ast.FunctionDef], calls: list[ast.Call]
+) -> Iterator[Process]:
+    """`Solver(steps, ...).sample(change, noise)`, with `change(t, x)` and a loop of its own that takes Euler's steps.
+
+    Of several methods the one counts that is called in a file which makes such an object.
+    """
+    init = methods.get("__init__")
+    points = _named(init)[0] if init is not None else ""
+    used = {one.func.attr for one in calls if isinstance(one.func, ast.Attribute)}
+    for name, method in methods.items() if points else ():
+        given = [one.arg for one in method.args.args[1:]]
+        if len(given) != 2 or name not in used or not any(isinstance(one, ast.For) for method in methods.values()
+                                                              for one in ast.walk(method)):  # fmt: skip
+            continue
+        for change, latents in (given, given[::-1]):
+            rises = _rises(cls, method, points, change, latents)
+            if rises is not None:
+                asks = "lambda t, x: asked(x, t * torch.ones(len(x)), **told)"
+                sampled = f"{cls.name}({points}=steps).{name}({change}={asks}, {latents}=begun)"
+                reason = f"{name} of {cls.name} takes Euler's steps, from a model that answers the change of latents"
+                yield Process(source.where(made), _imported(cls), sampled, _SCHEDULER, reason, rises=rises)
+                return
+
+
+def _rises(cls: Defined, method: ast.FunctionDef, points: str, change: str, latents: str) -> bool | None:
+    """Return whether a method takes Euler's steps from 0 to 1, or from 1 to 0; None if it takes others."""
+    assert isinstance(cls.node, ast.ClassDef)
+    ways = set()
+    for count in _COUNTS:
+        asked: list[float] = []
+
+        def answer(t: float, x: float, asked: list[float] = asked) -> float:
+            asked.append(t)
+            return 0.4 * x - 0.3 * t + 0.2
+
+        try:
+            function, _ = opened(cls.node, method)
+            told = {change: Native(partial(answer)), latents: _NOISE, points: count}
+            ended = called(cls.source, function, keywords=told)
+        except (Unsupported, ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+        times = [*asked, 1.0 if asked[:1] == [0.0] else 0.0]
+        x = _NOISE
+        for now, after in pairwise(times):
+            x += (after - now) * answer(now, x, [])
+        even = all(math.isclose(abs(after - now), 1 / count) for now, after in pairwise(times))
+        known = isinstance(ended, int | float) and math.isclose(ended, x, rel_tol=1e-6)
+        ways.add(times[0] == 0.0 if known and even and len(asked) == count else None)
+    return ways.pop() if len(ways) == 1 else None
 
 
 def _ends(call: ast.Call, init: ast.FunctionDef, told: set[str]) -> tuple[float, float] | None:

@@ -35,3 +35,8 @@ class Process:
     def draws_noise(self) -> bool:
         """Return whether every step adds noise."""
         return self.scheduler == "DDPMScheduler"
+
+    @property
+    def learns_variance(self) -> bool:
+        """Return whether half of what the model answers is a variance."""
+        return str(self.config.get("variance_type", "")).startswith("learned")

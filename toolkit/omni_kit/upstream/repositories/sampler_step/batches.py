@@ -54,6 +54,8 @@ def _of_call(node: ast.Call, assigned: Mapping[str, ast.expr]) -> ast.expr | Non
         return of_one(first.left if isinstance(first, ast.BinOp) else first, assigned)
     if isinstance(node.func, ast.Attribute) and (name in _REPEATS or (name == "to" and not _is_type(node))):
         return of_one(node.func.value, assigned)
+    if isinstance(node.func, ast.Attribute) and name == "to" and of_one(node.func.value, assigned) is None:
+        return None  # ones of another type
     given = [of_one(one, assigned) or ast.Constant(1.0) for one in node.args]
     owner = node.func
     if isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id in assigned:

@@ -63,8 +63,9 @@ class Asks:
 
     def _remember(self, node: ast.stmt) -> None:
         self.repeated = {name: one for name, one in self.repeated.items() if name not in binds(node)}
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            self.repeated |= {node.targets[0].id: node.value}
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Name) and target.id not in reads(node.value):
+            self.repeated |= {target.id: node.value}
 
     def _calls(self, node: ast.AST) -> Iterator[ast.Call]:
         for one in ast.walk(node):

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from omni_kit.pysource.eval import UNKNOWN, Domain, Unsupported, evaluate
+from omni_kit.pysource.eval import UNKNOWN, Domain, Frame, Scope, Unsupported, evaluate
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, passed, signature
 from omni_kit.upstream.repositories.names import resolve
+from omni_kit.upstream.repositories.numbers import Numbers
+from omni_kit.upstream.repositories.passed_levels import SHAPE
 from omni_kit.upstream.repositories.recorded import NEGATIVE
 from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
 from omni_kit.upstream.repositories.sampler_step.flow import binds, flat, needed, reads
 from omni_kit.upstream.repositories.sampler_step.members import stored
 from omni_kit.upstream.repositories.sampler_step.outline import DEVICE, apart, unwrapped
-from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, STEPS, TEXT, Sampling
+from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, SIZE, STEPS, TEXT, Sampling
 
 GUIDED, SCHEDULER = "guided", "scheduler"
 FUNCTION = "sample"
@@ -33,6 +35,9 @@ _DRAWS = re.compile(r"(rand|noise|prepare_latents|init_latents|get_latents)", re
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
 _BARS = frozenset({"tqdm", "progress_bar", "progress", "track"})
 _SCALED = 4.0
+_COUNTS = (4, 7)
+TRAINED = 1000
+"""Timesteps of a scheduler, where its settings do not say otherwise."""
 _GUIDANCE = "guidance"
 _MOST = 40
 
@@ -50,6 +55,9 @@ class SlicedLoop:
         scaled: latents are scaled by it for the model.
         halved: of an answer with twice the channels the first half counts; the other is a variance.
         masked: the model is passed a mask of the prompt's tokens.
+        guides: it joins two answers by the scale.
+        embedded: the argument of the model that receives the scale; empty without one.
+        sigmas: the levels that it passes its scheduler, as an expression in the number of steps; empty for none.
     """
 
     sampling: Sampling
@@ -59,6 +67,9 @@ class SlicedLoop:
     scaled: bool = False
     halved: bool = False
     masked: bool = False
+    guides: bool = True
+    embedded: str = ""
+    sigmas: str = ""
 
 
 def sliced(
@@ -69,6 +80,7 @@ def sliced(
     text: str,
     mask: str = "",
     required: Sequence[str] = (),
+    takes_more: bool = False,
 ) -> SlicedLoop:
     """Cut a loop out of its function.
 
@@ -78,11 +90,12 @@ def sliced(
             of a dictionary; the last may be empty.
         mask: the one that says which tokens of the prompt count; all do here.
         required: the arguments that the model must be given.
+        takes_more: the model takes any other keyword, which is left out.
 
     Raises:
         Unsupported: it needs what is none of these; what.
     """
-    return _Slicer(sampling, order, latents, time, text, mask, mask in required, required).sliced()
+    return _Slicer(sampling, order, latents, time, text, mask, mask in required, required, takes_more).sliced()
 
 
 @dataclass
@@ -97,13 +110,18 @@ class _Slicer:
     mask: str
     masked: bool
     required: Sequence[str]
+    takes_more: bool = False
     conditions: dict[str, bool] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
     scaled: bool = False
     halved: bool = False
+    guides: bool = False
+    embedded: str = ""
+    sigmas: ast.expr | None = None
     moved: str = ""
     model: str = ""
     scheduler: str = ""
+    deciding: bool = False
     named: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -130,7 +148,7 @@ class _Slicer:
 
     def _dicts(self) -> Iterator[tuple[str, Mapping[str, ast.expr]]]:
         """Yield variables that hold keyword arguments, as `arg_c = {"context": context}`."""
-        for node in self.before:
+        for node in (*self.before, *_opened(self.loop.body)):
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value):
                     keys = [one.value if isinstance(one, ast.Constant) else None for one in value.keys]
@@ -155,6 +173,7 @@ class _Slicer:
                 more |= self.given.get(name, {})
                 unknown = name in self.arguments and name not in self.given
         told = {**passed(call, self.order), **more}
+        told = {name: one for name, one in told.items() if name in self.order or not self.takes_more}
         if unknown:  # all that the model needs besides
             told = {**{each: ast.Name(name, ast.Load()) for each in self.required if each not in told}, **told}
         return told
@@ -170,7 +189,7 @@ class _Slicer:
 
     def sliced(self) -> SlicedLoop:
         """Return the loop by itself."""
-        self._refuse_levels()
+        self.sigmas = self._levels()
         moved = self.moved = self._moved()
         body = _Spoken(self, guided=None).block(self.loop.body)
         guided = _Spoken(self, guided=True).block(self.loop.body)
@@ -192,6 +211,9 @@ class _Slicer:
             self.scaled,
             self.halved,
             self.masked,
+            self.guides,
+            self.embedded,
+            ast.unparse(self.sigmas) if self.sigmas is not None else "",
         )
 
     def _moved(self) -> str:
@@ -217,6 +239,7 @@ class _Slicer:
         calls = [node for node in nodes if isinstance(node, ast.Call) and _is_named(node.func, MODEL)]
         formulas = (node for node in nodes if isinstance(node, ast.BinOp) and SCALE in reads(node))
         for prompt, other in (pair for one in formulas if (pair := self._pair(one)) is not None):
+            self.guides = True
             for node in (one for one in nodes if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple)):
                 names = [one.id for one in node.targets[0].elts if isinstance(one, ast.Name)]  # type: ignore[attr-defined]
                 if names in ([prompt, other], [other, prompt]) and "chunk" in ast.unparse(node.value):
@@ -264,16 +287,23 @@ class _Slicer:
 
     def _time(self, value: ast.expr) -> ast.expr:
         """Return the timestep of one picture, as an expression in the loop's variables."""
-        made = {name: node.value for node in self._nodes() if isinstance(node, ast.Assign) for name in binds(node)}
+        bound = [(name, node) for node in self._nodes() if isinstance(node, ast.Assign) for name in binds(node)]
+        often = [name for name, _ in bound]
+        made = {name: node.value for name, node in bound if often.count(name) == 1}
         found = of_one(value, made)
         if found is None:
             return value
+        found = _Spoken(self, guided=True).visit(copy.deepcopy(found))
         real = is_real(value, made)
         return ast.Call(ast.Attribute(found, "float", ast.Load()), [], []) if real else found
 
     def _condition(
         self, name: str, values: Sequence[ast.expr], order: tuple[str, str], halves: bool, number: int
     ) -> Iterator[ast.keyword]:
+        if _GUIDANCE in name and self._is_scale(values[0]):
+            self.embedded = name
+            yield ast.keyword(name, _read(f"torch.full(({self.moved}.shape[0],), float({SCALE}))"))
+            return
         value = literal(values[0])
         if value is UNKNOWN and isinstance(values[0], ast.Name):
             bound = [literal(node.value) for node in self._bindings({values[0].id})]
@@ -298,7 +328,16 @@ class _Slicer:
         text = names[order[number % 2]] if doubled else name
         if halves and joined:
             text = f"None if {name} is None else ({_halved(names[order[0]], names[order[1]], name)})"
+        elif halves:  # what their callers repeat, where it has a row for every sample
+            rows = f"{name} is not None and {name}.dim() > 0 and len({name}) == len({self.moved})"
+            text = f"torch.cat([{name}, {name}]) if {GUIDED} and {rows} else {name}"
         yield ast.keyword(name, _read(text))
+
+    def _is_scale(self, value: ast.expr) -> bool:
+        """Return whether a value is one number for every sample, from an argument: a distilled model's scale."""
+        made = {name: node.value for node in self.before if isinstance(node, ast.Assign) for name in binds(node)}
+        one = of_one(value, made)
+        return isinstance(one, ast.Name) and one.id in self.arguments and _GUIDANCE in one.id
 
     @cached_property
     def _heads(self) -> set[str]:
@@ -340,14 +379,66 @@ class _Slicer:
         values = {name: one for name, one in values.items() if name not in changed and not _IS_AGAINST.search(name)}
         return {name: one for name, one in values.items() if one is not UNKNOWN}
 
-    def _refuse_levels(self) -> None:
-        """Raise `Unsupported` if the authors pass the scheduler more than a number of steps."""
+    def _levels(self) -> ast.expr | None:
+        """Return the sigmas that the authors pass their scheduler, made of the number of steps; None for none.
+
+        Raises:
+            Unsupported: they pass it others.
+        """
         calls = [one for node in self.before for one in _calls(node)]
         setting = [one for one in calls if ast.unparse(one.func).endswith(("set_timesteps", "retrieve_timesteps"))]
         told = {one.arg for call in setting for one in call.keywords if one.arg
                 and not (isinstance(one.value, ast.Name) and self.known.get(one.value.id, 0) is None)}  # fmt: skip
-        if wrong := told & {"sigmas", "timesteps"}:
+        if not (wrong := told & {"sigmas", "timesteps"}):
+            return None
+        value = next(one.value for call in setting for one in call.keywords if one.arg in wrong)
+        if isinstance(value, ast.Name):
+            made = [node.value for node in self.before if isinstance(node, ast.Assign) and value.id in binds(node)]
+            usual = {name: literal(one) for name, one in defaults(signature(self.sampling.made)).items()}
+            spoken = _Spoken(self, guided=None, known={**usual, **self.known})
+            value = spoken.visit(copy.deepcopy(made[0])) if len(made) == 1 else value
+        free = {name for name in reads(value) - {STEPS} if self.sampling.source.imports.get(name) is None}
+        if wrong != {"sigmas"} or STEPS not in reads(value) or free:
             raise Unsupported(f"tells its scheduler {', '.join(sorted(wrong))}")
+        return value
+
+    def fits(self, body: Sequence[ast.stmt]) -> bool | None:
+        """Return whether statements call the model as it is; None if they do not call it."""
+        found = [self._is_model(call) for node in body for call in _calls(node) if ast.unparse(call.func) == self.model]
+        return all(found) if found else None
+
+    def always(self, test: ast.expr, names: Mapping[str, object]) -> bool | None:
+        """Return the outcome of a test that is the same in every step, whatever their number; None for others."""
+        if not reads(test) & self._heads or not self.model or self.deciding:
+            return None
+        outcomes = set()
+        for heads in self._steps:
+            try:
+                outcomes.add(bool(evaluate(test, Numbers(), {**names, **heads}, home=self.sampling.source)))
+            except Unsupported:
+                return None
+        return outcomes.pop() if len(outcomes) == 1 else None
+
+    @cached_property
+    def _steps(self) -> list[dict[str, object]]:
+        """The variables of the loop's head in each step of some runs; empty if they cannot be computed."""
+        source, found = self.sampling.source, list[dict[str, object]]()
+        self.deciding = True
+        try:
+            along = self._along(guided=True)
+            prelude = self._prelude(reads(along), self.moved or NOISE, guided=True)
+            for count in _COUNTS:
+                names = {STEPS: count, DEVICE: None, SCALE: _SCALED, GUIDED: True}
+                frame = Frame(Numbers(), source.path, source.module, Scope(names), source)
+                frame.run(prelude)
+                for head in frame.items(along):
+                    frame.bind(self.loop.target, head)
+                    found.append({name: frame.scope.names[name] for name in self._heads})
+        except Unsupported:
+            return []
+        finally:
+            self.deciding = False
+        return found
 
     def _function(self, moved: str, body: list[ast.stmt], guided: bool) -> ast.FunctionDef:
         """Return the function: what the loop reads is made before it, of its arguments alone."""
@@ -356,7 +447,8 @@ class _Slicer:
         kept, live = needed(flattened, {moved})
         begin = f"{moved} = {NOISE}"
         if self.scheduler and not guided:
-            begin = f"{SCHEDULER}.set_timesteps({STEPS})\n{begin} * getattr({SCHEDULER}, 'init_noise_sigma', 1.0)"
+            count = f"sigmas={ast.unparse(self.sigmas)}" if self.sigmas is not None else STEPS
+            begin = f"{SCHEDULER}.set_timesteps({count})\n{begin} * getattr({SCHEDULER}, 'init_noise_sigma', 1.0)"
         start = ast.parse(begin).body if moved != NOISE else []
         factors = [*self._factors(moved)] if not self.scheduler else []
         wanted = (live | reads(along)).union(*map(reads, factors)) - self._heads - {moved}
@@ -436,12 +528,18 @@ class _Slicer:
         read = wanted.union(*(reads(one) for one in kept))
         if lost := sorted(read & stored([one for one in spoken if one not in plain]) - {moved}):
             raise Unsupported(f"reads {', '.join(lost)}, of which it is not known what it is made of")
-        begun = [self._begun(name) for name in sorted(live - own)]
+        begun = [self._begun(name, guided) for name in sorted(live - own)]
         head = [] if guided else [ast.parse(f"{GUIDED} = {SCALE} > 1").body[0]]
         return [*head, *(one for one in begun if one is not None), *kept]
 
-    def _begun(self, name: str) -> ast.stmt | None:
+    def _begun(self, name: str, guided: bool) -> ast.stmt | None:
         """Return the statement that makes a variable that nothing before the loop does; None if the file has it."""
+        schedule = self.sampling.schedule
+        if schedule is not None and schedule.argument == name:
+            sizes = (lambda text: str(SIZE)) if guided else (lambda text: text.replace("latents", NOISE))
+            given = [f"{key}={sizes(text) if text.startswith(SHAPE) else text}" for key, text in schedule.given.items()]
+            call = ", ".join([f"{schedule.steps}={STEPS}", *given])
+            return ast.parse(f"{name} = {schedule.function}({call})").body[0]
         value = self.named.get(name) or (repr(self.known[name]) if name in self.known else None)
         if value is not None:
             return ast.parse(f"{name} = {value}").body[0]
@@ -459,9 +557,10 @@ class _Spoken(ast.NodeTransformer):
         guided: what is known of whether there is guidance.
     """
 
-    def __init__(self, slicer: _Slicer, guided: bool | None) -> None:
+    def __init__(self, slicer: _Slicer, guided: bool | None, known: Mapping[str, object] | None = None) -> None:
         self.slicer = slicer
         self.guided = guided
+        self.known = slicer.known if known is None else known
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Statements without those that are never come to, and without contexts."""
@@ -473,6 +572,8 @@ class _Spoken(ast.NodeTransformer):
                 found += self._branch(node)
             elif _is_same(node):
                 continue
+            elif _halves(node):
+                found += self._split(node)
             elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.Continue | ast.Raise | ast.Return):
                 found.append(self.visit(node))
         return found
@@ -482,16 +583,35 @@ class _Spoken(ast.NodeTransformer):
         known = self._value(test)
         if known is not None:
             return self.block(node.body if known else node.orelse)
+        fits, others = (self.slicer.fits(body) for body in (node.body, node.orelse))
+        if fits and others is False:  # another engine's call, which takes other arguments
+            return self.block(node.body)
         then, other = self.block(node.body), self.block(node.orelse)
-        if self.guided and all(map(_casts, [*then, *other])):
+        if self.guided and all(_casts(one) or self._is_whole(one) for one in [*then, *other]):
             return []
-        if then and not other and (halved := [*map(_halves, then)]) and all(halved):
-            self.slicer.halved = True
-            if self.guided:
-                return []
-            if self.slicer.moved:
-                test = _read(f"{halved[0]}.shape[1] != {self.slicer.moved}.shape[1]")
+        if then and not other and all(isinstance(one, ast.If) and _halves(one.body[0]) for one in then):
+            return then
         return [ast.copy_location(ast.If(test, then or [ast.Pass()], other), node)] if then or other else []
+
+    def _split(self, node: ast.stmt) -> list[ast.stmt]:
+        """Return the statement that keeps half of an answer's channels, where it has a variance in the other half."""
+        self.slicer.halved = True
+        if self.guided:
+            return []
+        test = (
+            _read(f"{_halves(node)}.shape[1] != {self.slicer.moved}.shape[1]") if self.slicer.moved else _read("True")
+        )
+        return [ast.copy_location(ast.If(test, [self.visit(node)], []), node)]
+
+    def _is_whole(self, node: ast.stmt) -> bool:
+        """Return whether a statement keeps as much of an answer as latents have: `x = x[:, : latents.shape[1]]`."""
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Subscript(value=ast.Name(id=own), slice=ast.Tuple(elts=[*_, ast.Slice(lower=None) as part])),
+            ) if part.upper is not None:
+                return name == own and ast.unparse(part.upper).startswith(f"{self.slicer.moved}.shape[")
+        return False
 
     def _left(self, test: ast.expr) -> ast.expr:
         """Return a test without those of its parts that decide nothing."""
@@ -510,11 +630,11 @@ class _Spoken(ast.NodeTransformer):
             return stops if stops in parts else None if None in parts else not stops
         if isinstance(test, ast.Call) and ast.unparse(test.func) == "hasattr":
             return True if self.guided else None
-        names = {**self.slicer.known, **({GUIDED: True, SCALE: _SCALED} if self.guided else {})}
+        names = {**self.known, **({GUIDED: True, SCALE: _SCALED} if self.guided else {})}
         try:
             found = evaluate(test, Domain(), names)
         except Unsupported:
-            return None
+            return self.slicer.always(test, names)
         return bool(found) if isinstance(found, bool | int | float | str | None) else None
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -564,6 +684,8 @@ class _Spoken(ast.NodeTransformer):
         """See the class."""
         if (name := self._meant(ast.unparse(node))) is not None:
             return ast.copy_location(ast.Name(name, node.ctx), node)
+        if self.guided and ast.unparse(node) == f"{self.slicer.scheduler}.config.num_train_timesteps":
+            return ast.copy_location(ast.Constant(TRAINED), node)
         if isinstance(node.value, ast.Name) and node.value.id == "self" and isinstance(node.ctx, ast.Load):
             return self._own(node)
         self.generic_visit(node)

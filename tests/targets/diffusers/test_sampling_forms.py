@@ -1,0 +1,304 @@
+"""Forms in which authors write their sampling: each becomes a pipeline whose whole trajectory is the authors' own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.scaffold import new_model
+
+from .loops import OWN_SCHEDULER
+from .test_new_model import DOVE
+
+WITHOUT_TEXT = (
+    ("t, context):", "t):"), (" + self.c_in(context).mean(1))", ")"), (", text_dim=32", ""),
+    ("self.x_in, self.t_in, self.c_in =", "self.x_in, self.t_in ="), (", nn.Linear(text_dim, dim)", ""),
+)  # fmt: skip
+COUNTED = (("self.t_in(t[:, None])", "self.t_in(t[:, None].float() / 1000)"),)
+DISTILLED = (
+    ("t, context):", "t, context, ids, guidance):"),
+    (
+        "self.c_in(context).mean(1))",
+        "self.c_in(context).mean(1) + self.c_in(ids).mean(1) + self.t_in(guidance[:, None]))",
+    ),
+)
+PASSED = """
+
+def bend(mu, t):
+    return mu / (mu + (1 / t - 1))
+
+
+def get_levels(num_steps, size, base=1.2, bent=True):
+    levels = torch.linspace(1, 0, num_steps + 1)
+    if bent:
+        levels = bend(base + size / 100, levels)
+    return levels.tolist()
+
+
+def denoise(net: Dove, img, ids, txt, levels: list[float], guidance: float = 4.0, more=None):
+    strength = torch.full((img.shape[0],), guidance, device=img.device, dtype=img.dtype)
+    for now, after in zip(levels[:-1], levels[1:]):
+        t = torch.full((img.shape[0],), now, dtype=img.dtype, device=img.device)
+        given = img
+        if more is not None:
+            given = torch.cat((img, more), dim=1)
+        out = net(x=given, t=t, context=txt, ids=ids, guidance=strength)
+        if ids is not None:
+            out = out[:, : img.shape[1]]
+        img = img + (after - now) * out
+    return img
+
+
+def main(net, options, encoder):
+    given = {"img": torch.randn(1, 4, 8, 8), "ids": torch.zeros(1, 7, 32), "txt": encoder(options.prompt)}
+    levels = get_levels(options.num_steps, given["img"].shape[1], bent=(options.name != "plain"))
+    return denoise(net, **given, levels=levels, guidance=options.guidance)
+"""
+INTERVAL = """
+
+@torch.no_grad()
+def sample(net, latents, y, empty, num_steps=20, second=False, cfg_scale=1.0, low=0.0, high=1.0, **unused):
+    levels = torch.linspace(1, 0, num_steps + 1, dtype=torch.float64)
+    x_next = latents.to(torch.float64)
+    for i, (now, after) in enumerate(zip(levels[:-1], levels[1:])):
+        x_cur = x_next
+        if cfg_scale > 1.0 and now <= high and now >= low:
+            given = torch.cat([x_cur] * 2, dim=0)
+            told = torch.cat([y, empty], dim=0)
+        else:
+            given = x_cur
+            told = y
+        more = dict(context=told)
+        t = torch.ones(given.size(0)).to(device=given.device, dtype=torch.float64) * now
+        out = net(given.to(torch.float32), t.to(torch.float32), **more).to(torch.float64)
+        if cfg_scale > 1.0 and now <= high and now >= low:
+            full, none = out.chunk(2)
+            out = none + cfg_scale * (full - none)
+        x_next = x_cur + (after - now) * out
+        if second and i < num_steps - 1:
+            x_next = x_cur + (after - now) * net(x_next, t, context=told)
+    return x_next
+"""
+TOLD_SIGMAS = """
+
+class DovePipeline:
+    def __init__(self, net, scheduler):
+        self.net = net
+        self.scheduler = scheduler
+
+    @torch.inference_mode()
+    def __call__(self, image, num_inference_steps=50, sigmas=None, guidance_scale=5.0, generator=None, **more):
+        callback = more.pop("callback", None)
+        do_classifier_free_guidance = guidance_scale >= 0 and not hasattr(self.net, "distilled")
+        context = self.encode(image)
+        sigmas = torch.linspace(1, 0.2, num_inference_steps).tolist() if sigmas is None else sigmas
+        self.scheduler.set_timesteps(num_inference_steps, sigmas=sigmas)
+        latents = self.prepare_latents(image, generator)
+        for i, t in enumerate(self.scheduler.timesteps):
+            given = torch.cat([latents] * 2) if do_classifier_free_guidance else latents
+            step = t.expand(given.shape[0]).to(latents.dtype)
+            step = step / self.scheduler.config.num_train_timesteps
+            out = self.net(given, step, context)
+            if do_classifier_free_guidance:
+                full, none = out.chunk(2)
+                out = none + guidance_scale * (full - none)
+            outputs = self.scheduler.step(out, t, latents)
+            latents = outputs.prev_sample
+            if callback is not None:
+                callback(i, t, outputs)
+        return self.decode(latents)
+"""
+LISTED = """
+import argparse
+
+import diffusers
+
+SAMPLERS = {
+    "ddpm": {"scheduler": "DDPMScheduler", "kwargs": {"beta_schedule": "scaled_linear", "clip_sample": False}},
+    "ddim": {"scheduler": "DDIMScheduler", "kwargs": {"beta_schedule": "linear", "clip_sample": False}},
+}
+parser = argparse.ArgumentParser()
+parser.add_argument("--sampler", choices=SAMPLERS, default="ddim")
+
+
+def scheduler_of(name):
+    return getattr(diffusers, SAMPLERS[name]["scheduler"])(**SAMPLERS[name]["kwargs"])
+
+
+class DovePipeline:
+    def __init__(self, net, scheduler, engine="plain"):
+        self.net = net
+        self.scheduler = scheduler
+        self.engine = engine
+
+    def __call__(self, prompt, num_inference_steps=50, guidance_scale=5.0, ids=None, learns=True):
+        do_classifier_free_guidance = guidance_scale > 1.0
+        context, empty = self.encode(prompt)
+        if do_classifier_free_guidance:
+            context = torch.cat([empty, context])
+        self.scheduler.set_timesteps(num_inference_steps)
+        latents = self.prepare_latents(prompt)
+        for i, t in enumerate(self.scheduler.timesteps):
+            given = torch.cat([latents] * 2) if do_classifier_free_guidance else latents
+            step = torch.tensor([t] * given.shape[0])
+            if self.engine in ["plain", "fast"]:
+                out = self.net(given, step, context, ids=ids[0])
+            elif self.engine == "compiled":
+                out = self.net(latents=given.contiguous(), step=step, words=context)
+            else:
+                raise ValueError(self.engine)
+            if learns:
+                out, _ = out.chunk(2, dim=1)
+            if do_classifier_free_guidance:
+                none, full = out.chunk(2)
+                out = none + guidance_scale * (full - none)
+            latents = self.scheduler.step(out, t, latents, return_dict=False)[0]
+        return self.decode(latents)
+"""
+ANCESTRAL = """
+import numpy as np
+
+
+class Spaced:
+    def __init__(self, betas, steps):
+        self.times = np.linspace(0, len(betas) - 1, steps).round().astype(int)
+        self.left = np.cumprod(1.0 - betas)[self.times]
+        self.before = np.append(1.0, self.left[:-1])
+
+    def p_sample_loop(self, model, shape, noise=None, clip_denoised=True, model_kwargs=None, device=None):
+        x, k = noise, len(self.times)
+        while k:
+            k -= 1
+            left, before = float(self.left[k]), float(self.before[k])
+            eps = model(x, torch.full((shape[0],), int(self.times[k])), **(model_kwargs or {}))
+            clean = (x - (1 - left) ** 0.5 * eps) / left**0.5
+            clean = clean.clamp(-1, 1) if clip_denoised else clean
+            beta = 1 - left / before
+            mean = (before**0.5 * beta * clean + (1 - beta) ** 0.5 * (1 - before) * x) / (1 - left)
+            x = mean + (k > 0) * beta**0.5 * torch.randn_like(x)
+        return x
+
+
+def create_diffusion(timestep_respacing, learn_sigma=False, diffusion_steps=1000):
+    betas = np.linspace(0.1 / diffusion_steps, 20 / diffusion_steps, diffusion_steps)
+    return Spaced(betas=betas, steps=int(timestep_respacing))
+
+
+def main(net, z, {told}):
+    diffusion = create_diffusion("50")
+    return diffusion.p_sample_loop({asked}, z.shape, z, clip_denoised={clips}, model_kwargs={kwargs})
+"""
+GUIDING = """
+    def forward_with_cfg(self, x, t, context, cfg_scale):
+        half = x[: len(x) // 2]
+        out = self.forward(torch.cat([half, half]), t, context)
+        out = out["x"] if isinstance(out, dict) else out
+        some, rest = out[:, :3], out[:, 3:]
+        full, none = torch.split(some, len(some) // 2, dim=0)
+        joined = none + cfg_scale * (full - none)
+        return torch.cat([torch.cat([joined, joined]), rest], dim=1)
+"""
+
+
+def ancestral(**words: str) -> str:
+    text = ANCESTRAL
+    for name, word in words.items():
+        text = text.replace(f"{{{name}}}", word)
+    return text
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
+
+
+def written(name: str, place: Path, rest: str, *changes: tuple[str, str]) -> tuple[Path, str]:
+    """The pipeline's file for a small model and the code that samples with it, and its text."""
+    net = DOVE
+    for old, new in changes:
+        assert old in net
+        net = net.replace(old, new)
+    source = place / f"of_{name}" / f"{name}_authors.py"
+    source.parent.mkdir()
+    source.write_text(net + rest, encoding="utf-8")
+    new_model(name, f"{source}::Dove", target="diffusers", into=place)
+    file = place / name / f"pipeline_{name}.py"
+    return file, file.read_text(encoding="utf-8")
+
+
+def compared(file: Path, sides: Sides, old: str, new: str) -> None:
+    """Compare whole trajectories; with a mistake in the pipeline they differ."""
+    report = run_parity(file, ("stages",), sides=sides)
+    assert report.ok, [one.reason for one in report.levels]
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    assert not run_parity(file, ("stages",), sides=sides).ok
+    file.write_text(text, encoding="utf-8")
+
+
+def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sides: Sides) -> None:
+    """The scale goes into the model; what else it needs is passed, and nothing is guided against."""
+    file, text = written("rook", tmp_path, PASSED, *DISTILLED)
+    assert "get_levels(num_steps=num_inference_steps, size=latents.shape[1])" in text
+    assert "guidance=torch.full((len(latents),), float(guidance_scale), device=device)" in text
+    assert "negative" not in text
+    compared(file, sides, "base=1.2", "base=1.3")
+
+
+def test_an_interval_of_guidance_that_holds_every_step_is_guidance(tmp_path: Path, sides: Sides) -> None:
+    file, _ = written("crow", tmp_path, INTERVAL)
+    compared(file, sides, "negative_pred + self.guidance_scale", "negative_pred + 1.1 * self.guidance_scale")
+
+
+def test_an_interval_that_some_steps_are_outside_of_is_left_to_a_person(tmp_path: Path) -> None:
+    _, text = written("raven", tmp_path, INTERVAL.replace("low=0.0", "low=0.3"))
+    assert "raise NotImplementedError" in text
+
+
+def test_levels_that_a_scheduler_is_told_are_told_to_its_copy(tmp_path: Path) -> None:
+    scheduler = OWN_SCHEDULER
+    for old, new in (
+        ("num_inference_steps, device=None):", "num_inference_steps=None, device=None, sigmas=None):"),
+        ("even = torch.linspace(1, 0, num_inference_steps + 1)", "even = torch.tensor([*sigmas, 0.0])"),
+    ):
+        assert old in scheduler
+        scheduler = scheduler.replace(old, new)
+    file, text = written("gull", tmp_path, scheduler + TOLD_SIGMAS)
+    assert "sigmas = torch.linspace(1, 0.2, num_inference_steps).tolist() if sigmas is None else sigmas" in text
+    with Sides(tmp_path / "own") as sides:  # its reference imports diffusers, which others must not
+        compared(file, sides, "torch.linspace(1, 0.2,", "torch.linspace(1, 0.3,")
+
+
+def test_a_scheduler_is_the_default_of_the_table_that_authors_choose_from(tmp_path: Path) -> None:
+    """The model is called in one way of several engines, answers a variance, too, and gets what has rows twice."""
+    taken = (("t, context):", "t, context, ids):"),
+             ("self.c_in(context).mean(1))", "self.c_in(context).mean(1) + self.c_in(ids).mean())"),
+             ("b, c, h, w = x.shape", "b, c, h, w = x.shape\n        _, n, _ = context.shape"),
+             ("self.out = nn.Linear(dim, in_channels)", "self.out = nn.Linear(dim, 2 * in_channels)"),
+             (".reshape(b, c, h, w)", ".reshape(b, 2 * c, h, w)"))  # fmt: skip
+    file, text = written("kite", tmp_path, LISTED, *COUNTED, *taken)
+    assert "scheduler: DDIMScheduler" in text
+    assert "the rest is a variance" in text
+    with Sides(tmp_path / "own") as sides:  # its reference imports diffusers, which others must not
+        compared(file, sides, "noise_pred.chunk(2, dim=1)[0]", "noise_pred.chunk(2, dim=1)[1]")
+
+
+def test_noise_is_drawn_alike_for_prompts_that_the_model_itself_guides_by(tmp_path: Path, sides: Sides) -> None:
+    rest = GUIDING + ancestral(
+        told="y", asked="net.forward_with_cfg", clips="False", kwargs="dict(context=y, cfg_scale=4.0)"
+    )
+    file, text = written("tern", tmp_path, rest, *COUNTED)
+    assert "channels after 3 stay as they are" in text
+    compared(file, sides, "[:, :3]", "[:, :2]")
+
+
+def test_a_model_that_is_told_nothing_has_a_pipeline_without_prompts(tmp_path: Path, sides: Sides) -> None:
+    rest = ancestral(told="y=None", asked="net", clips="True", kwargs="{}")
+    file, text = written("wren", tmp_path, rest, *WITHOUT_TEXT, (COUNTED[0][0], COUNTED[0][1]))
+    assert "prompt" not in text
+    assert "batch_size: int = 1" in text
+    compared(file, sides, "self.scheduler.step(noise_pred,", "self.scheduler.step(-noise_pred,")
