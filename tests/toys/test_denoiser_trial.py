@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from omni_kit.toys.batches.denoiser import trial as trial_module
 from omni_kit.toys.batches.denoiser.forward_code import dimensions
 from omni_kit.toys.batches.denoiser.inputs import searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.provenance import Provenance
+from omni_kit.toys.batches.denoiser.roles import role_of
 from omni_kit.toys.batches.denoiser.scalars import pair
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 
@@ -633,3 +636,66 @@ def test_gradients_go_through_one_call_of_a_model_that_changes_its_weights(model
     assert len(found) == samples
     torch.autograd.backward(torch.stack([ask(made, one).square().mean() for one in found]).sum())
     assert made.proj.weight.grad is not None
+
+
+class Cube(Small):
+    """Takes volumes of one side, which a check names as a whole shape."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, cond: torch.Tensor) -> torch.Tensor:
+        assert [*x.shape] == [x.shape[0], 6, *[self.config["side"]] * 3]
+        return self.mixed(x.flatten(3), self.text(cond)).view(x.shape) * t[:, None, None, None, None]
+
+
+def test_a_shape_that_a_check_requires_is_taken_whole() -> None:
+    inputs = denoiser_inputs(Cube(side=4))
+    assert inputs["0.x"].shape == inputs["1.x"].shape == (1, 6, 4, 4, 4)
+    with pytest.raises(BadInput, match="accepts no inputs"):
+        denoiser_inputs(Cube(side=4000))
+
+
+class Squeezes(Small):
+    """Loses the batch's axis where a sample is the only one."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+        """Predict the noise.
+
+        size: (B, 1, 2), rows and columns
+        """
+        sides = size.squeeze()
+        return self.mixed(x, self.text(y) + (sides[:, 0] * sides[:, 1])[:, None, None]) * t[:, None, None, None]
+
+
+def test_a_batch_of_one_that_code_squeezes_away_has_two() -> None:
+    inputs = denoiser_inputs(Squeezes())
+    assert {len(inputs[f"0.{name}"]) for name in ("x", "t", "y", "size")} == {2}
+    assert inputs["0.size"].tolist() == [[[4, 2]], [[2, 4]]]  # turned, as all that stands in a second row
+
+
+def test_a_number_is_no_tensor_by_its_name() -> None:
+    def role(name: str, annotation: str) -> Any:
+        return role_of(Argument(name, annotation, required=False, sigmas=False))
+
+    assert role("num_cond_latents", "int") is None
+    assert role("attention_mask", "bool") is None
+    assert role("cond_latents", "torch.Tensor") is not None
+    assert role("num_frames", "int") is not None
+
+
+def test_an_operation_is_traced_to_the_inputs_that_it_computes_with() -> None:
+    one, other = torch.ones(2, 3), torch.ones(3, 4)
+    noted = Provenance({"one": one, "other": other})
+    mixed = torch.ones(1)
+
+    def computes(by: torch.Tensor) -> None:
+        with suppress(RuntimeError), noted:
+            nonlocal mixed
+            mixed = torch.cat([(one.view(3, 2) + 1).T, torch.ones(2, 3)])
+            torch.matmul(mixed, by)
+
+    computes(torch.ones(4, 2))
+    assert noted.names == {"one"}
+    computes(torch.ones(4, 4) @ other.T)
+    assert noted.names == {"one"}  # what is computed outside is not known
+    with suppress(RuntimeError), noted:
+        torch.matmul(mixed, torch.nn.functional.pad(other, (0, 1, 0, 1)))
+    assert noted.names == {"one", "other"}

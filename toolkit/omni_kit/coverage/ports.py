@@ -27,6 +27,7 @@ _FETCHING = 600.0
 _LONGEST = 160
 _RAISES = "raise NotImplementedError"  # a pipeline, where the authors' loop was not read
 _TITLES = {False: "Repositories that the tool was written with", True: "Repositories kept aside"}
+_ASSEMBLED = "Assembled from single runs of"
 PROVEN, NOT_TESTED = "proven", "not fetched"
 
 
@@ -166,7 +167,8 @@ def page(ported: Sequence[Ported], before: str = "") -> str:
     lines = [
         "# Public repositories, ported into diffusers",
         "",
-        "Made by `make coverage-ports`. Each repository is fetched at its commit; `new-model` writes the port, and",
+        f"{_ASSEMBLED if before else 'Made by'} `make coverage-ports`. Each repository is fetched at its commit;"
+        " `new-model` writes the port, and",
         "nobody edits it. A port is proven when the default levels of `parity` pass, its own tests pass, and, where",
         "the authors' sampling loop was found, the pipeline's whole trajectory equals it. A pipeline that raises has",
         "no denoising steps yet: the authors' loop was not read, and one to-do says so.",
@@ -185,7 +187,8 @@ def _rows(page: str) -> dict[bool, dict[tuple[str, ...], Sequence[str]]]:
     found: dict[bool, dict[tuple[str, ...], Sequence[str]]] = {False: {}, True: {}}
     aside = False
     for line in page.splitlines():
-        aside = aside or line == f"## {_TITLES[True]}"
+        if line.startswith("## "):
+            aside = line == f"## {_TITLES[True]}"
         if line.startswith("| ["):
             cells = [one.strip() for one in CELLS.split(line)[1:-1]]
             found[aside][cells[0], cells[1]] = cells

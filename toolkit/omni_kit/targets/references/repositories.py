@@ -70,6 +70,7 @@ class RepositoryBuilder:
         self._device = "cpu"
         self._told = ""
         self._authors: Authors | None = None
+        self._started = 0.0
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Say the version of torch: the authors' code has none.
@@ -127,32 +128,26 @@ class RepositoryBuilder:
         reference, given = self._read(Path(source))
         # What samples from a model calls it with such inputs, too.
         builder = batch_builder if isinstance(batch_builder, DenoiserBatchBuilder) else DenoiserBatchBuilder()
-        started = time.monotonic()
+        self._started = time.monotonic()
         best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         for values in small_arguments(reference, given, refused):
-            one = self._tried(reference, values, builder, _FEWER)
-            if isinstance(one, _Tried) and not [*with_fixed_widths(reference, [(values, one.why.message)])]:
-                one = self._more_tried(one, builder)
+            # All inputs are tried for the toy as it is.
+            one = self._tried(reference, values, builder, _FEW_TRIED if refused else math.inf)
             if isinstance(one, nn.Module):
                 return one
-            if isinstance(one, BadInput):
+            if isinstance(one, _Tried):
+                best = max(filter(None, (best, one)), key=lambda one: one.far)
+            else:
                 first = first or one
-                refused.append((values, one.message))
-                continue
-            refused.append((values, one.why.message))
-            if len(refused) == 1 and not [*with_fixed_widths(reference, refused)]:  # the toy as it is comes first
-                if isinstance(one := self._tried(reference, values, builder, math.inf), nn.Module):
-                    return one
-                assert isinstance(one, _Tried)
-            best = max(filter(None, (best, one)), key=lambda one: one.far)
-            if time.monotonic() > started + _LONGEST:
+            refused.append((values, one.message if isinstance(one, BadInput) else one.why.message))
+            if time.monotonic() > self._started + _LONGEST:
                 break
         if best is None:
             assert first is not None
             raise first
-        return self._longer_tried(reference, best, builder, started + _WHOLE) or best.model
+        return self._longer_tried(reference, best, builder) or best.model
 
     def _tried(
         self, reference: Reference, values: Mapping[str, Any], builder: DenoiserBatchBuilder, most: float
@@ -164,28 +159,28 @@ class RepositoryBuilder:
             fill(model)
         except (BadInput, ValueError) as error:  # more weights than there are different numbers
             return error if isinstance(error, BadInput) else BadInput(str(error))
-        why = builder.refusal(model, most)
+        why = builder.refusal(model, _FEWER, seconds=self._left)
+        if why is not None and not [*with_fixed_widths(reference, [(values, why.message)])]:
+            why = builder.refusal(model, most, seconds=self._left)
         return model if why is None else _Tried(dict(values), model, why)
 
-    def _more_tried(self, one: _Tried, builder: DenoiserBatchBuilder) -> "nn.Module | _Tried":
-        """Return the model where it takes one of more inputs; or the reason why it does not."""
-        why = builder.refusal(one.model, _FEW_TRIED)
-        return one.model if why is None else _Tried(one.values, one.model, why)
+    @property
+    def _left(self) -> float:
+        """The seconds of the processor for one search: the whole of it ends in time."""
+        return min(LONGEST, self._started + _WHOLE - time.monotonic())
 
-    def _longer_tried(
-        self, reference: Reference, one: _Tried, builder: DenoiserBatchBuilder, ends: float
-    ) -> nn.Module | None:
+    def _longer_tried(self, reference: Reference, one: _Tried, builder: DenoiserBatchBuilder) -> nn.Module | None:
         """Return the model that came furthest, if it takes any inputs; or with a size that a check in its forward
         allows.
         """
-        if (why := builder.refusal(one.model, math.inf, seconds=min(LONGEST, ends - time.monotonic()))) is None:
+        if (why := builder.refusal(one.model, math.inf, seconds=self._left)) is None:
             return one.model
         for values in as_checked(one.values, why.message):
-            if time.monotonic() > ends:
+            if self._left < 0:
                 break
             with suppress(BadInput, ValueError):
                 fill(model := self._made(reference, values))
-                if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
+                if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None), self._left) is None:
                     return model
         return None
 

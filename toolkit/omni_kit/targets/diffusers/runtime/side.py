@@ -77,7 +77,7 @@ class ConvertedBuilder:
             what, names = ("misses", missing) if missing else ("makes unknown tensors", unexpected)
             raise BadInput(f"the conversion {what} ({len(names)}): {', '.join(names[:4])}")
         self._loaded = self._placement(checkpoint)
-        return cast(nn.Module, unfreeze(model).to(getattr(torch, dtype)).train().to(self._device))
+        return unfreeze(model).to(getattr(torch, dtype)).train().to(self._device)
 
     def blank(self, checkpoint: Path) -> nn.Module:
         """See `Blank`."""

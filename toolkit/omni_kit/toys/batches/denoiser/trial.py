@@ -34,6 +34,7 @@ _LIKELY = 12
 _IDLE = 5
 LONGEST = 80.0
 """Seconds of the processor, so that a busy machine finds the same."""
+_BUSY = 2.0  # times as long as that by the clock
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -98,7 +99,7 @@ class Trial:
     seconds: float = LONGEST
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _any_shape: bool = False
-    _ends: float = math.inf
+    _ends: tuple[float, float] = (math.inf, math.inf)
 
     def reach(self, chosen: Chosen) -> Reach:
         """Return the progress of the model's forward with a choice."""
@@ -117,7 +118,7 @@ class Trial:
         latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
         process would be ended before it has been called with all, the search returns the furthest.
         """
-        self._ends = time.process_time() + self.seconds
+        self._ends = time.process_time() + self.seconds, time.monotonic() + _BUSY * self.seconds
         try:
             return self._searched()
         except _Exhausted:
@@ -204,7 +205,8 @@ class Trial:
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
         """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `seconds`."""
-        if self.tried >= self.most or (self.tried and time.process_time() > self._ends):
+        late = time.process_time() > self._ends[0] or time.monotonic() > self._ends[1]
+        if self.tried >= self.most or (self.tried and late):
             raise _Exhausted
         return self.reach(chosen)
 
@@ -247,7 +249,7 @@ class Trial:
         noted = Provenance(sample)
         with suppress(Exception), torch.no_grad(), noted:
             ask_again(self.model, sample)
-        return {re.split(r"\W", name)[0] for name in noted.names()}
+        return {re.split(r"\W", name)[0] for name in noted.names}
 
     def _as_wide(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
         """Of an argument that the failing layer takes, the choices that differ in one width alone; new ones where there
