@@ -16,6 +16,7 @@ import pytest
 
 from omni_kit.isolation import groups, requests, worker
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.pysource import source
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
@@ -24,6 +25,7 @@ from .state import changes, forget_temporary, state
 
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+source._FEW = 40_000_000  # blocks of memory; `bounded_memory` gives it back
 gc.set_threshold(50_000, 20, 50)  # millions of objects of libraries stay: looking through them takes a part of the time
 
 # Small sizes that all differ; each config takes those that it has.
@@ -33,7 +35,7 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
-_MOST = 1 << 30  # bytes of a worker; a process that it ends must start again, which takes seconds
+_MOST = 3 << 30  # bytes of a worker: what it forgets must be read again, which takes seconds
 
 Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]

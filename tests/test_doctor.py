@@ -13,13 +13,26 @@ from omni_kit.targets.veomni.installing import exporting_torch
 from tests.conftest import run_cli
 
 
-def test_what_is_installed_is_ok() -> None:
-    found = {item.name: item for item in doctor.examine("veomni") if "parity" in item.needed_by}
+@pytest.fixture(scope="module")
+def examined() -> list[doctor.Component]:
+    """What is said of this environment, with everything imported."""
+    return doctor.examine("veomni")
+
+
+@pytest.fixture
+def unimported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is imported: only what the packages' metadata say counts."""
+    monkeypatch.setattr(doctor, "imported", lambda modules: {})
+
+
+def test_what_is_installed_is_ok(examined: list[doctor.Component]) -> None:
+    found = {item.name: item for item in examined if "parity" in item.needed_by}
     assert found["torch"].version == importlib.metadata.version("torch")
     assert {item.status for item in found.values()} == {"ok"}
     assert {item.fix for item in found.values()} == {""}
 
 
+@pytest.mark.usefixtures("unimported")
 def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.metadata.version
 
@@ -35,6 +48,7 @@ def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> N
     assert (torch["status"], torch["version"], torch["fix"]) == ("missing", None, "pip install torch accelerate")
 
 
+@pytest.mark.usefixtures("unimported")
 @pytest.mark.parametrize(("transformers", "said"), [("99.1", ["99.1 is installed"]), ("5.9.0", [])])
 def test_a_version_that_a_missing_target_does_not_take_is_said(
     transformers: str, said: list[str], monkeypatch: pytest.MonkeyPatch
@@ -111,8 +125,8 @@ def test_a_version_that_a_use_does_not_accept_is_broken() -> None:
     assert doctor.refused(replace(needed, accepts=tuple), found) == ""
 
 
-def test_the_trainer_is_imported_and_its_export_names_the_versions_of_torch() -> None:
-    found = {(item.name, item.needed_by): item for item in doctor.examine("veomni")}
+def test_the_trainer_is_imported_and_its_export_names_the_versions_of_torch(examined: list[doctor.Component]) -> None:
+    found = {(item.name, item.needed_by): item for item in examined}
     assert ("veomni", "veomni: training text") in found
     torch = found["torch", "veomni: export"]
     prefixes = exporting_torch()

@@ -17,6 +17,7 @@ def test_sequences_and_weights_are_shared_as_in_one_process(denoisers: Path, sid
     assert report.level("fsdp").reason == "fsdp=2, fsdp=4 as one process"
 
 
+@pytest.mark.sweep
 def test_a_number_of_tokens_that_four_processes_cannot_share_is_veomnis_own_fault(
     denoisers: Path, sides: Sides
 ) -> None:

@@ -106,13 +106,13 @@ def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(plant: Pl
     """Runs after the slow imports are over: the candidate's process is the one that the crash was replaced by."""
     hanging = plant("hangs", {MODELING: [(ROUTER, f"import time; time.sleep(600)\n        {ROUTER}")]})
     candidate = fragile.worker("candidate")
-    candidate.timeout = 10
+    candidate.timeout = 6
     started = time.monotonic()
 
     report = run_parity(hanging, ["forward"], sides=fragile)
 
     assert report.level("forward").status == "error"
-    assert "did not finish 'run' in 10 s" in report.level("forward").reason
+    assert "did not finish 'run' in 6 s" in report.level("forward").reason
     assert report.exit_code == 3
     assert time.monotonic() - started < 300
     log = candidate.log.read_text(encoding="utf-8")
@@ -134,7 +134,7 @@ def test_a_candidate_that_ignores_signals_and_stops_itself_is_ended_in_time(plan
             "import time; time.sleep(600)",
         ),
     )
-    fragile.worker("candidate").timeout = 8
+    fragile.worker("candidate").timeout = 5
     started = time.monotonic()
 
     report = run_parity(deaf, ["forward"], sides=fragile)

@@ -160,6 +160,17 @@ def test_own_files_may_be_rewritten(tmp_path: Path) -> None:
     assert "MixtralExperts" in (tmp_path / "m" / "m_gpu_patch_gen_config.py").read_text()
 
 
+def test_of_a_directory_and_a_model_type_of_one_name_it_is_said_which_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert new_model("m", "olmoe", target="veomni", into=tmp_path / "new", dry_run=True).notes == ()
+    (tmp_path / "olmoe").mkdir()
+    (tmp_path / "olmoe" / "config.json").write_text('{"model_type": "olmoe"}')
+    (note,) = new_model("m", "olmoe", target="veomni", into=tmp_path / "new", dry_run=True).notes
+    assert note == f"read {tmp_path / 'olmoe'}; pass transformers:olmoe for the name in transformers"
+
+
 def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     scaffold = new_model("olmoe", "olmoe", target="veomni", into=tmp_path / "new", dry_run=True)
     assert {change.action for change in scaffold.changes} == {"create"}

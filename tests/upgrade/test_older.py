@@ -43,6 +43,7 @@ def test_a_card_of_these_files_and_this_version_is_read(plugin: Path, monkeypatc
     assert older_levels(plugin, (), library).source == "compared"
 
 
+@pytest.mark.sweep
 def test_an_old_fault_is_named_as_one(plugin: Path) -> None:
     (config,) = plugin.glob("*_patch_gen_config.py")
     text = config.read_text(encoding="utf-8")

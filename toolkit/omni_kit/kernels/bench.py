@@ -156,7 +156,8 @@ class Room:
         candidate, own = self._candidate, name == _CANDIDATE
         worker = self._workers[name] = Worker(
             name, self._where, timeout=self._timeout, confinement=Confinement.of_candidate() if own else None,
-            service=SERVICE, modules=preloaded(candidate.reference), beyond=candidate.preloaded if own else (),
+            service=SERVICE, modules=preloaded(candidate.reference, candidate.shared),
+            beyond=candidate.preloaded if own else (),
         )  # fmt: skip
         builder = candidate.builder if own else candidate.reference
         options = candidate.options if own else candidate.told

@@ -45,7 +45,7 @@ class Scaffold:
     Attributes:
         changes: every file with what was, or would be, done to it.
         refused: why nothing was written; empty when all is well.
-        notes: what to know about the versions that were read.
+        notes: what to know about what was read: of several things that SOURCE could mean, which; the versions.
     """
 
     root: Path
@@ -105,7 +105,7 @@ def new_model(
     refused = tuple(_refusals(changes))
     if not refused and not dry_run:
         write(into, changes)
-    return Scaffold(into, plan, tuple(changes), refused, notes)
+    return Scaffold(into, plan, tuple(changes), refused, (*subject.notes, *notes))
 
 
 def _fitting_libraries(

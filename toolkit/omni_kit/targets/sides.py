@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -80,6 +81,7 @@ class Candidate:
             to a `Scaling` upstream.
         requires: package -> the command that installs it.
         preloaded: modules that its process imports in any case, and that need nothing of the integration.
+        shared: modules that both processes import in any case, next to the builder of upstream's side.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
 
@@ -96,7 +98,16 @@ class Candidate:
     offers: frozenset[Ability] = OF_MODELS
     requires: Mapping[str, str] = field(default_factory=dict)
     preloaded: Sequence[str] = ()
+    shared: Sequence[str] = ()
     editable: bool = True
+
+
+def finds_installed(package: str, place: Path) -> bool:
+    """Return whether a process that first searches this directory imports the installed package."""
+    spec = find_spec(package)
+    if spec is None or not spec.origin:
+        return False
+    return not (place / package).exists() or (place / package).resolve() == Path(spec.origin).resolve().parent
 
 
 def stage_name(scenario: str, number: int, stage: str) -> str:

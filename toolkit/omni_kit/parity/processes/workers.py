@@ -19,20 +19,21 @@ _OF_CANDIDATE = {"candidate", LAUNCHER}
 _STEPS = ("omni_kit.parity.processes.side", "omni_kit.parity.processes.steps")
 
 
-def preloaded(reference: str) -> tuple[str, ...]:
+def preloaded(reference: str, shared: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the modules that both sides of a comparison with this upstream import in any case.
 
     They never include the target framework, so that the reference's process never has it.
 
     Args:
         reference: "module:Class" of upstream's side.
+        shared: what else the two of one candidate import.
     """
-    return (*_STEPS, reference.partition(":")[0])
+    return (*_STEPS, *shared, reference.partition(":")[0])
 
 
 def begin(candidate: Candidate) -> None:
     """Begin to import what the two sides of a comparison import in any case."""
-    modules, beyond = preloaded(candidate.reference), tuple(candidate.preloaded)
+    modules, beyond = preloaded(candidate.reference, candidate.shared), tuple(candidate.preloaded)
     start_server(Start((), environment(SERVICE, (), None), "", modules, beyond))
 
 
@@ -79,7 +80,8 @@ class Sides:
             place: where the candidate's files are put.
         """
         path = candidate.path
-        self._modules, self._frameworks = preloaded(candidate.reference), candidate.preloaded
+        self._modules = preloaded(candidate.reference, candidate.shared)
+        self._frameworks = candidate.preloaded
         running = [self._workers[name] for name in _OF_CANDIDATE & self._workers.keys()]
         blind = not all(worker.reaches(path) and worker.reaches(place, write=True) for worker in running)
         if blind or (candidate.editable and path in self._seen):

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import diffusers
 import torch
+from diffusers import DiffusionPipeline, ModelMixin
 from torch import nn
 
 from omni_kit.documents import read_mapping
@@ -133,7 +134,7 @@ class DiffusersBuilder:
 
     def use(self, model: nn.Module, checkpoint: Path) -> str:
         """Draw with the pipeline that the checkpoint is in, from pictures where it needs them."""
-        pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
+        pipeline = DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
         pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)
         asked: dict[str, Any] = {
@@ -160,7 +161,7 @@ class DiffusersBuilder:
         Raises:
             MissingRequirement: peft is not installed.
         """
-        pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent)
+        pipeline = DiffusionPipeline.from_pretrained(checkpoint.parent)
         taken = put_adapter(model, adapter)
         if not hasattr(pipeline, "load_lora_weights"):
             return taken
@@ -276,6 +277,6 @@ def _toy_of(source: str) -> tuple[str, dict[str, Any]]:
 
 def _class(name: str) -> Any:
     found = getattr(diffusers, name, None)
-    if not (inspect.isclass(found) and issubclass(found, diffusers.ModelMixin)):
+    if not (inspect.isclass(found) and issubclass(found, ModelMixin)):
         raise BadInput(f"diffusers {diffusers.__version__} has no model class '{name}'")
     return found

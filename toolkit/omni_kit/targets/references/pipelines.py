@@ -9,6 +9,7 @@ from typing import Any
 
 import diffusers
 import torch
+from diffusers import DiffusionPipeline
 from PIL import Image
 from torch import nn
 
@@ -243,7 +244,7 @@ class PipelineBuilder:
 
     def _opened(self, directory: Path, dtype: torch.dtype) -> nn.Module:
         outside = self._read is not None and file_outside(self._read) is not None
-        cls = class_of(self._read) if outside else diffusers.DiffusionPipeline
+        cls = class_of(self._read) if outside else DiffusionPipeline
         self._pipeline = cls.from_pretrained(directory, torch_dtype=dtype)
         self._pipeline.set_progress_bar_config(disable=True)
         if not outside:

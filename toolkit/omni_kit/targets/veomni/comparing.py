@@ -1,11 +1,10 @@
 """Shared part of every comparison of a VeOmni model directory, whatever its kind."""
 
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from omni_kit.targets.sides import Candidate
+from omni_kit.targets.sides import Candidate, finds_installed
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.veomni.model_dir import ModelDir
 
@@ -35,18 +34,8 @@ def candidate(
         reference=reference,
         batch_builder=batch_builder,
         requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
-        preloaded=(_FRAMEWORK, builder.partition(":")[0]) if _installed(found.sys_path) else (),
+        preloaded=(_FRAMEWORK, builder.partition(":")[0]) if finds_installed("veomni", found.sys_path) else (),
         editable=found.style == "plugin",
-    )
-
-
-def _installed(place: Path) -> bool:
-    """Return whether a process that first searches this directory imports the installed VeOmni."""
-    spec = find_spec("veomni")
-    return (
-        spec is not None
-        and bool(spec.origin)
-        and (not (place / "veomni").exists() or (place / "veomni").resolve() == Path(str(spec.origin)).resolve().parent)
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from omni_kit.errors import BadInput
-from omni_kit.files import files_matching
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
@@ -115,11 +114,10 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
                     yield Published(values, source.where(node))
             if added:
                 yield Published(added, repository.show(file))
-    for pattern in ("**/*.yaml", "**/*.yml", "**/*.json"):
-        for file in [*files_matching(repository.root, pattern)][:_MOST_FILES]:
-            if _speaks_of(text := _text(file), "", names):
-                found = _mappings(_parsed(text, file.suffix), 0)
-                yield from (Published(values, repository.show(file)) for values in found)
+    for file in repository.documents[:_MOST_FILES]:
+        if _speaks_of(text := _text(file), "", names):
+            found = _mappings(_parsed(text, file.suffix), 0)
+            yield from (Published(values, repository.show(file)) for values in found)
 
 
 def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:

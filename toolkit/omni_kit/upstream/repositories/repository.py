@@ -1,6 +1,7 @@
 """A repository as a library to be read: modules are found below its root, whatever they are called."""
 
 import ast
+import os
 import re
 import sys
 import tempfile
@@ -21,6 +22,7 @@ _OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "REA
 _DEEPEST = 8  # folders between a file and its repository's root
 _MOST_FILES, _MOST_BYTES = 2000, 1_000_000  # that are searched for imports of a file
 _NEAR = 64  # files of one folder that are looked at
+_DOCUMENTS = (".yaml", ".yml", ".json")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 
 
@@ -51,12 +53,23 @@ class Repository(Library):
     @cached_property
     def files(self) -> tuple[Path, ...]:
         """Every file of Python in it, in order; links that lead out of it, and what is built or hidden, left out."""
-        found = (
-            file
-            for file in files_matching(self.own or self.root, "**/*.py")
-            if file.resolve().is_relative_to(self.root)
-        )
-        return tuple(file for file in found if not _skipped(file.relative_to(self.root)))
+        return tuple(file for file in self._everything if file.suffix == ".py")
+
+    @cached_property
+    def documents(self) -> tuple[Path, ...]:
+        """Its files of YAML and JSON, in order, YAML first."""
+        found = (file for file in self._everything if file.suffix in _DOCUMENTS)
+        return tuple(sorted(found, key=lambda file: (_DOCUMENTS.index(file.suffix), file)))
+
+    @cached_property
+    def _everything(self) -> tuple[Path, ...]:
+        """Its regular files; an environment in it is not walked through."""
+        folder, found = self.own or self.root, list[Path]()
+        for place, inner, names in os.walk(folder) if folder.resolve().is_relative_to(self.root) else ():
+            inner[:] = [name for name in inner if name not in _SKIPPED and not name.startswith(".")]
+            found += [Path(place, name) for name in names if not name.startswith(".")]
+        within = (file for file in found if not file.is_symlink() or file.resolve().is_relative_to(self.root))
+        return tuple(sorted(filter(Path.is_file, within)))
 
     def module_file(self, module: str) -> Path | None:
         """Return the file of a dotted module below one of the places; None of what the authors did not write."""
@@ -91,10 +104,6 @@ def _importable(module: str) -> bool:
         return False
 
 
-def _skipped(place: Path) -> bool:
-    return any(part in _SKIPPED or part.startswith(".") for part in place.parts)
-
-
 def repository_of(file: Path, within: Path | None = None) -> Repository:
     """Return the repository that a file belongs to, with the root that most of its imports start from, or, where
     several do alike, that most imports of the file start from.
@@ -124,9 +133,9 @@ def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:
     texts = [one.read_bytes() for one in whole.files[:_MOST_FILES] if one.stat().st_size <= _MOST_BYTES]
 
     def count(one: Repository) -> int:
-        name = re.escape(one.module_name(file)).encode()
-        imports = re.compile(rb"^[ \t]*(?:from|import)[ \t]+" + name + rb"\b", re.MULTILINE)
-        return sum(bool(imports.search(text)) for text in texts)
+        name = one.module_name(file).encode()
+        imports = re.compile(rb"^[ \t]*(?:from|import)[ \t]+" + re.escape(name) + rb"\b", re.MULTILINE)
+        return sum(name in text and bool(imports.search(text)) for text in texts)  # the name alone is found faster
 
     return count
 

@@ -12,7 +12,7 @@ from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import METHOD, ShardingPlan, Skeletons
 from omni_checkers.veomni.facts.registry import Returned
 from omni_kit.pysource.source import dotted
-from omni_kit.targets.veomni.text.sites import find_sites
+from omni_kit.targets.veomni.text.sites import takes_experts
 from omni_kit.upstream.kinds import WITH_EXPERTS
 from omni_kit.upstream.skeleton import Skeleton
 from omni_kit.upstream.transformers.traits import expert_parameters, stacked_parameters
@@ -180,10 +180,7 @@ def _has_slot(item: Generated) -> bool:
 
 def _fits_kernel(stacked: StackedExperts) -> bool:
     """Return whether upstream's loop over them is what VeOmni's kernel computes; one that is not known may be."""
-    if stacked.model is None:
-        return True
-    sites = find_sites(stacked.model)
-    return any(site.site == "experts" and site.decision == "patch" for site in sites)
+    return stacked.model is None or takes_experts(stacked.model)
 
 
 def _stacks(item: Returned, experts: Experts) -> bool:

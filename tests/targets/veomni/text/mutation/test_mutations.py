@@ -26,7 +26,7 @@ TYPES = [
     "llama", "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "glm4_moe", "gemma3_text", "phi3", "qwen2_moe", "smollm3",
     "granite", "ernie4_5_moe", "minimax_m2", "dots1", "exaone4", "hunyuan_v1_moe", "jamba", "flex_olmo", "lfm2_moe",
 ]  # fmt: skip
-QUICK = ["llama", "mixtral", "olmoe"]
+QUICK = ["llama", "mixtral"]
 ATTENDING = ["llama", "gemma2", "qwen3_moe", "olmoe", "mixtral", "hunyuan_v1_moe"]
 RIGHT = 0.98
 

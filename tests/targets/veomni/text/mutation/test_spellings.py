@@ -12,8 +12,8 @@ from tests.targets.veomni.text.mutation.subjects import PATCHED, READ, Subject, 
 from tests.targets.veomni.text.mutation.truth import DTYPES, EXACT, definitions, same
 
 Spellings = Mapping[str, list[tuple[str, str]]]
-SAMPLE = 5
-"""In `make test` every fifth is tried."""
+SAMPLE = 10
+"""In `make test` every tenth is tried."""
 ROUNDED = {"rotary"}
 """Where the place of rounding counts."""
 

@@ -42,4 +42,5 @@ class ModularHandler:
             batch_builder=_BATCHES,
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},
+            preloaded=(_SIDE.partition(":")[0], "diffusers.modular_pipelines"),
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.source import dotted, parse_file, read_source
-from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
+from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS, imported_in_any_case, shared_unless
 from omni_kit.targets.diffusers.model_dir import ModelDir, find_model_dir
 from omni_kit.targets.diffusers.transformer.handler import LIBRARY, forbidden_to
 from omni_kit.targets.protocol import IntegrationPlan, Request
@@ -96,6 +96,7 @@ class DrawingHandler:
         one = find_drawing(path)
         found = one.found
         reference = recorded_reference(found.toy)
+        forbidden = () if _by_diffusers(found.sampler, reference) else forbidden_to(reference)
         return Candidate(
             path=one.file,
             source=str(found.toy),
@@ -111,9 +112,11 @@ class DrawingHandler:
                 "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}",
                 "sampler": str(found.sampler),
             },
-            forbidden=() if _by_diffusers(found.sampler, reference) else forbidden_to(reference),
+            forbidden=forbidden,
             hidden=(str(reference.repository.root),),
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},
+            preloaded=imported_in_any_case(_SIDE, found.sys_path),
+            shared=shared_unless(forbidden),
             editable=not found.in_tree,
         )  # fmt: skip

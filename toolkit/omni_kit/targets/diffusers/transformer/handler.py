@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
+from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS, imported_in_any_case, shared_unless
 from omni_kit.targets.diffusers.model_dir import find_model_dir
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, OF_MODELS, REPOSITORIES, Ability, Candidate
@@ -50,6 +50,7 @@ class TransformerHandler:
                 'write one: {"_reference": "PATH::Class", and the arguments of a small model}',
             )
         reference = recorded_reference(toy)
+        forbidden = forbidden_to(reference)
         return Candidate(
             path=found.path,
             source=str(toy),
@@ -61,9 +62,11 @@ class TransformerHandler:
             reference=REPOSITORIES,
             batch_builder=DENOISER,
             told={"reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"},
-            forbidden=forbidden_to(reference),
+            forbidden=forbidden,
             hidden=(str(reference.repository.root),),
             offers=(OF_MODELS - {Ability.slots, Ability.mesh}) | {Ability.hooks},
             requires={"diffusers": INSTALL_DIFFUSERS},
+            preloaded=imported_in_any_case(_SIDE, found.sys_path),
+            shared=shared_unless(forbidden),
             editable=not found.in_tree,
         )  # fmt: skip

@@ -109,6 +109,13 @@ def find_sites(model: UpstreamModel) -> tuple[Site, ...]:
     )
 
 
+@lru_cache(maxsize=4)
+def takes_experts(model: UpstreamModel) -> bool:
+    """Return whether VeOmni's kernel computes what upstream's loop over the experts does, with the same weights."""
+    built = {part.class_name: part for part in parts(small_model(model))}
+    return any(site.decision == "patch" for site in _experts(model, profile(model), built))
+
+
 def _decided(
     site: str, target: str, where: str, computes: str, kernel: str, compare: Callable[[], Difference | str | None]
 ) -> Site:
