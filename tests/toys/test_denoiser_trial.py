@@ -699,3 +699,18 @@ def test_an_operation_is_traced_to_the_inputs_that_it_computes_with() -> None:
     with suppress(RuntimeError), noted:
         torch.matmul(mixed, torch.nn.functional.pad(other, (0, 1, 0, 1)))
     assert noted.names == {"one", "other"}
+
+
+class Imports(Small):
+    """Imports a kernel when it runs."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        import no_such_kernels  # type: ignore[import-not-found]
+
+        kernels: torch.Tensor = no_such_kernels.run(x, t)
+        return kernels
+
+
+def test_a_package_that_is_missing_is_no_matter_of_inputs() -> None:
+    with pytest.raises(BadInput, match=r"^Imports\.forward imports no_such_kernels, which is not installed"):
+        denoiser_inputs(Imports())

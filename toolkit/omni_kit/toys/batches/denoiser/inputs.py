@@ -171,6 +171,8 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     if reach.answer is None:
         name = type(model).__name__
         refusal = NoInputs(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        if missing := _NOT_INSTALLED.search(reach.error):
+            refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         refusal.far, refusal.chosen = reach.far, chosen
         raise refusal
     return chosen
@@ -273,6 +275,7 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
     return said[1] if said else str(one.annotation)
 
 
+_NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
 _NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
