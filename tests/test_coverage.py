@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from omni_kit.coverage import denoisers, language
+from omni_kit.coverage import denoisers, language, ports
 from omni_kit.coverage.case import Case, renewed
 from omni_kit.coverage.language import cover_one, names, page
+from omni_kit.coverage.ports import Ported, Repository
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.processes.workers import Sides
 
@@ -135,3 +136,19 @@ def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
     case = Case("m", "llm", "fault", "A | B (/home/me/.venv/lib/python3.11/site-packages/torch/nn.py:3)")
     row = page([case]).splitlines()[-1]
     assert row == r"| m | llm | fault | A \| B (site-packages/torch/nn.py:3) |"
+
+
+def test_rows_of_a_page_are_renewed_by_repository_and_model() -> None:
+    first = Repository("a/b", "c" * 40, "m.py::A")
+    page = ports.page([
+        Ported(first, "not proven", reason="x | y"),
+        Ported(Repository("a/b", "c" * 40, "m.py::B"), ports.PROVEN),
+        Ported(Repository("d/e", "f" * 40, "m.py::A", aside=True), "refused", reason="no"),
+    ])  # fmt: skip
+    assert "Of 2: 1 not proven, 1 proven." in page
+    assert ports.page([], page) == page.replace("Made by", "Assembled from single runs of")
+    renewed = ports.page([Ported(first, ports.PROVEN, tests="2 of 2")], page)
+    assert "Of 2: 2 proven." in renewed
+    assert "| 2 of 2 | proven |" in renewed
+    assert len(renewed.splitlines()) == len(page.splitlines())
+    assert "Of 1: 1 refused." in renewed

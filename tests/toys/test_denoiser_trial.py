@@ -1,6 +1,9 @@
 """The trial that finds out which inputs a model takes, on models of a few lines."""
 
+import math
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +13,11 @@ from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
+from omni_kit.toys.batches.denoiser.forward_code import dimensions
 from omni_kit.toys.batches.denoiser.inputs import searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.provenance import Provenance
+from omni_kit.toys.batches.denoiser.roles import role_of
 from omni_kit.toys.batches.denoiser.scalars import pair
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 
@@ -523,10 +529,21 @@ def test_a_length_that_is_asserted_is_found() -> None:
     assert denoiser_inputs(Asserts(reach=31))["0.context"].shape == (1, 31, 28)
 
 
-def test_a_search_ends_in_time_with_the_error_of_the_furthest_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_module, "_LONGEST", 0.0)
+def test_a_search_ends_in_time_with_the_error_of_the_furthest_input() -> None:
     with pytest.raises(BadInput, match=r"accepts no inputs.*AssertionError"):
-        denoiser_inputs(Asserts(reach=31))
+        searched_inputs(Asserts(reach=31), seconds=0.0)
+
+
+def test_a_model_that_was_searched_to_the_end_is_refused_at_once() -> None:
+    feed, model, calls = DenoiserBatchBuilder(), NotFinite(), Counter[str]()
+    model.register_forward_pre_hook(lambda one, given: calls.update(["called"]))
+    refused = feed.refusal(model, math.inf)
+    tried = calls["called"]
+    assert tried > 0
+    with pytest.raises(BadInput) as raised:
+        feed.batch(model, lambda batch: batch)
+    assert raised.value is refused
+    assert calls["called"] == tried
 
 
 def test_a_size_that_no_input_can_have_is_an_error() -> None:
@@ -534,3 +551,166 @@ def test_a_size_that_no_input_can_have_is_an_error() -> None:
     model.more = torch.nn.Parameter(torch.randn(1, 40, 28))
     with pytest.raises(BadInput, match="accepts no inputs"):
         denoiser_inputs(model)
+
+
+class Unpacks(Small):
+    """Says in code how many axes its inputs have, which their names do not."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, heard: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        heard = heard.to(x.dtype)
+        _, _, length, _ = heard.shape
+        assert heard.shape[2] == length
+        return self.joined(x, self.text(heard[:, 0]), seen) * t[:, None, None, None]
+
+    def joined(self, x: torch.Tensor, told: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        rows = condition.permute(0, 2, 1)
+        return self.mixed(x, told + self.text(rows.transpose(1, 2)).mean(1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "dims"),
+    [
+        ("b, c, h, w = x.shape", 4),
+        ("b, c, device = *x.shape, x.device", 2),
+        ("y = rearrange(x, 'b (t c) (h w) -> b t c h w', t=2)", 3),
+        ("y = self.inner(1, what=x)", 5),
+        ("x = x.to(float)\n    b, n = x.size()", 2),
+        ("x = x[None]\n    b, n = x.shape", None),
+        ("if x.dim() == 2:\n        b, n = x.shape", None),
+        ("b, *rest = x.shape", None),
+        ("y = rearrange(x, 'b ... c -> b c ...')", None),
+    ],
+)
+def test_what_code_unpacks_says_how_many_dimensions_an_argument_has(
+    code: str, dims: int | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "unpacking_forward.py"
+    inner = "def inner(self, a, what):\n        b, c, f, h, w = what.shape"
+    file.write_text(f"class Some:\n    {inner}\n\n\ndef forward(self, x):\n    {code}\n    return x\n")
+    read: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), read)
+    assert dimensions(read["Some"], read["forward"], "x") == dims
+
+
+def test_unpacked_dimensions_are_tried_first() -> None:
+    found = searched_inputs(Unpacks())
+    assert found.inputs["0.heard"].dim() == 4
+    assert found.inputs["0.seen"].dim() == 3
+    assert found.tried < 60
+
+
+class FramesAsRows(Small):
+    """Takes each frame as a row of the batch, with a time, a text and a picture of its own."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(dense_dim=10, **config)
+        self.dense = torch.nn.Linear(10, 6)
+
+    def forward(
+        self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor, dense_y: torch.Tensor, num_frames: int
+    ) -> torch.Tensor:
+        assert len(x) == len(t) == len(y) == len(dense_y) == num_frames > 1
+        told = self.text(y) + self.dense(dense_y.movedim(1, -1)).mean((1, 2))[:, None]
+        return self.mixed(x, told) * t[:, None, None, None]
+
+
+def test_conditions_have_a_row_for_each_frame_where_latents_do() -> None:
+    inputs = denoiser_inputs(FramesAsRows())
+    assert {len(inputs[f"0.{name}"]) for name in ("x", "t", "y", "dense_y")} == {3}
+    assert not torch.equal(inputs["0.y"][0], inputs["0.y"][1])
+
+
+class Normalises(Small):
+    """Writes into its own weights whenever it runs, as models of one magnitude do."""
+
+    def forward(self, hidden_states: torch.Tensor, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.proj.weight.copy_(self.proj.weight / self.proj.weight.norm())
+        return self.mixed(hidden_states, self.text(encoder_hidden_states))
+
+
+@pytest.mark.parametrize(("model", "samples"), [(Normalises, 1), (TwoAnswers, 2)])
+def test_gradients_go_through_one_call_of_a_model_that_changes_its_weights(model: Any, samples: int) -> None:
+    made = model()
+    found = samples_of(DenoiserBatchBuilder().batch(made, lambda batch: batch))
+    assert len(found) == samples
+    torch.autograd.backward(torch.stack([ask(made, one).square().mean() for one in found]).sum())
+    assert made.proj.weight.grad is not None
+
+
+class Cube(Small):
+    """Takes volumes of one side, which a check names as a whole shape."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, cond: torch.Tensor) -> torch.Tensor:
+        assert [*x.shape] == [x.shape[0], 6, *[self.config["side"]] * 3]
+        return self.mixed(x.flatten(3), self.text(cond)).view(x.shape) * t[:, None, None, None, None]
+
+
+def test_a_shape_that_a_check_requires_is_taken_whole() -> None:
+    inputs = denoiser_inputs(Cube(side=4))
+    assert inputs["0.x"].shape == inputs["1.x"].shape == (1, 6, 4, 4, 4)
+    with pytest.raises(BadInput, match="accepts no inputs"):
+        denoiser_inputs(Cube(side=4000))
+
+
+class Squeezes(Small):
+    """Loses the batch's axis where a sample is the only one."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+        """Predict the noise.
+
+        size: (B, 1, 2), rows and columns
+        """
+        sides = size.squeeze()
+        return self.mixed(x, self.text(y) + (sides[:, 0] * sides[:, 1])[:, None, None]) * t[:, None, None, None]
+
+
+def test_a_batch_of_one_that_code_squeezes_away_has_two() -> None:
+    inputs = denoiser_inputs(Squeezes())
+    assert {len(inputs[f"0.{name}"]) for name in ("x", "t", "y", "size")} == {2}
+    assert inputs["0.size"].tolist() == [[[4, 2]], [[2, 4]]]  # turned, as all that stands in a second row
+
+
+def test_a_number_is_no_tensor_by_its_name() -> None:
+    def role(name: str, annotation: str) -> Any:
+        return role_of(Argument(name, annotation, required=False, sigmas=False))
+
+    assert role("num_cond_latents", "int") is None
+    assert role("attention_mask", "bool") is None
+    assert role("cond_latents", "torch.Tensor") is not None
+    assert role("num_frames", "int") is not None
+
+
+def test_an_operation_is_traced_to_the_inputs_that_it_computes_with() -> None:
+    one, other = torch.ones(2, 3), torch.ones(3, 4)
+    noted = Provenance({"one": one, "other": other})
+    mixed = torch.ones(1)
+
+    def computes(by: torch.Tensor) -> None:
+        with suppress(RuntimeError), noted:
+            nonlocal mixed
+            mixed = torch.cat([(one.view(3, 2) + 1).T, torch.ones(2, 3)])
+            torch.matmul(mixed, by)
+
+    computes(torch.ones(4, 2))
+    assert noted.names == {"one"}
+    computes(torch.ones(4, 4) @ other.T)
+    assert noted.names == {"one"}  # what is computed outside is not known
+    with suppress(RuntimeError), noted:
+        torch.matmul(mixed, torch.nn.functional.pad(other, (0, 1, 0, 1)))
+    assert noted.names == {"one", "other"}
+
+
+class Imports(Small):
+    """Imports a kernel when it runs."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        import no_such_kernels  # type: ignore[import-not-found]
+
+        kernels: torch.Tensor = no_such_kernels.run(x, t)
+        return kernels
+
+
+def test_a_package_that_is_missing_is_no_matter_of_inputs() -> None:
+    with pytest.raises(BadInput, match=r"^Imports\.forward imports no_such_kernels, which is not installed"):
+        denoiser_inputs(Imports())

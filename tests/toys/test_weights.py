@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from omni_kit.toys.batches.language import text_inputs
-from omni_kit.toys.weights import fill, shuffled_ramp
+from omni_kit.toys.weights import fill, shuffled_ramp, unfreeze
 
 
 class Block(nn.Module):
@@ -124,3 +124,13 @@ def test_a_table_that_no_checkpoint_holds_stays() -> None:
     fill(router)
 
     assert not router.table.any()
+
+
+def test_layers_are_unfrozen_and_tables_are_not() -> None:
+    class Own(nn.Sequential):
+        pass
+
+    model = Own(nn.Linear(2, 2), nn.LayerNorm(2))
+    model.register_parameter("table", nn.Parameter(torch.ones(2), requires_grad=False))
+    model.requires_grad_(False)
+    assert [name for name, one in unfreeze(model).named_parameters() if not one.requires_grad] == ["table"]

@@ -1,5 +1,6 @@
 """The rewriting of authors' code: what it becomes, in the words of the file."""
 
+import re
 from pathlib import Path
 
 import libcst as cst
@@ -639,6 +640,23 @@ def test_wrappers_of_the_authors_are_left_out(tmp_path: Path) -> None:
     assert "torch.utils.checkpoint" not in found.text
     assert "cuda" not in found.text
     assert "self._gradient_checkpointing_func(block, hidden_states.to(hidden_states.device))" in found.text
+
+
+@pytest.mark.parametrize(("cast", "stays"), [
+    ("x.to(torch.bfloat16)", False), ("x.half()", False), ("x.to(dtype=torch.float16)", False),
+    ("x.to(torch.float32)", True), ("x.to(t.dtype)", True), ("half(x)", False),
+])  # fmt: skip
+def test_a_cast_to_half_precision_is_one_to_that_of_the_input(cast: str, stays: bool, tmp_path: Path) -> None:
+    text = NET.replace("x = block(x)", f"x = block({cast})").replace("Attn(dim)", "nn.Linear(dim, dim)")
+    if cast == "half(x)":
+        text = text.replace("class Net", "def half(x, low=torch.bfloat16):\n    return x.to(low)\n\n\nclass Net", 1)
+        found = ported(tmp_path, text).text
+        assert "input_dtype = x.dtype\n    return x.to(input_dtype)" in found
+        return
+    found = ported(tmp_path, text).text
+    assert ("input_dtype = hidden_states.dtype\n" in found) != stays
+    assert ("hidden_states.to(input_dtype)" in found or "hidden_states.to(dtype=input_dtype)" in found) != stays
+    assert not re.search("float16|half", found)
 
 
 @pytest.mark.parametrize(("given", "called"), [

@@ -1,6 +1,7 @@
 """A toy of authors' code by what the code itself says of its sizes."""
 
 import ast
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,46 @@ def test_a_model_answers_the_channels_that_it_takes_where_nothing_says_which(
     channels = {**ARGUMENTS, "out_channels": Argument("out_channels", default, required, "", "")}
     toy, _ = toy_of(channels, published, [])
     assert (toy["out_channels"] == toy["in_channels"]) is same
+
+
+SPLIT_BETWEEN = """
+class Net:
+    def forward(self, x):
+        {test}
+        return x if self.parts[0] * self.parts[1] > 1 else x[0]
+"""
+
+
+@pytest.mark.parametrize(("test", "value"), [("x = x * 1", [1, 1]), ("if self.parts is None: return x", None)])
+def test_entries_that_forward_reads_without_a_look_are_ones(test: str, value: Any) -> None:
+    taken = {"parts": Argument("parts", None, False, "Optional[List[int]]", "")}
+    toy, _ = toy_of(taken, {}, [ast.parse(SPLIT_BETWEEN.format(test=test))])
+    assert toy["parts"] == value
+
+
+WAYS = """
+class Attention:
+    def forward(self, x):
+        if self.new_kernel and x.ndim == 3:
+            return blocks(x)
+        elif self.kernels:
+            from no_such_kernels import run
+            return run(x)
+        elif self.flash:
+            from flash_attn import flash_attn_func
+            return flash_attn_func(x, x, x)
+        {last}
+"""
+
+
+@pytest.mark.parametrize(("last", "on"), [
+    ("else: raise RuntimeError('no kernel')", ["flash"]),
+    ("else: return x", []),
+    ("elif self.mode == 'plain': return x\n        else: raise ValueError", []),
+])  # fmt: skip
+def test_one_of_the_switches_without_which_code_raises_is_on(last: str, on: list[str]) -> None:
+    names = ("new_kernel", "kernels", "flash")
+    taken = {name: Argument(name, False, False, "bool", "") for name in names}
+    taken["mode"] = Argument("mode", "plain", False, "str", "")
+    toy, _ = toy_of(taken, {}, [ast.parse(WAYS.format(last=last))])
+    assert [name for name in names if toy[name]] == on

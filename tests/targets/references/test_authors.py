@@ -8,7 +8,7 @@ import torch
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.targets.references.authors import Authors
-from omni_kit.targets.references.repositories import BrokenReference
+from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder
 from omni_kit.targets.references.repositories import made as build
 from omni_kit.upstream.repositories.reference import find_reference
 
@@ -205,3 +205,36 @@ def test_a_dataclass_among_arguments_an_assigned_forward_and_a_helper(tmp_path: 
     torch.testing.assert_close(saving(x, 0), -plain(x, 0))
     assert "x" in vars(type(plain))["forward"].__code__.co_varnames
     assert [*authors.left_out] == ["self.body, which needs bodies_of_nobody"]
+
+
+CASTS = """
+import torch
+from torch import nn
+
+
+class Warm(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+        self.also = nn.Linear(dim, dim)
+
+    def forward(self, x, t, dtype=torch.bfloat16):
+        x = self.layer(x).{cast}
+        return self.also(x.to(self.also.weight.dtype) if x.dim() > 2 else x)
+"""
+
+
+@pytest.mark.parametrize(
+    "cast", ["to(torch.bfloat16)", "bfloat16()", "to(dtype=torch.bfloat16)", "type(torch.bfloat16)"]
+)
+def test_a_cast_to_half_precision_follows_the_model(cast: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"dim": 8}')
+    (tmp_path / "warm_casts.py").write_text(CASTS.format(cast=cast))
+    builder = RepositoryBuilder()
+    builder.open({"reference": f"{tmp_path}/warm_casts.py::Warm"})
+    model = builder._built(tmp_path / "config.json")
+    with torch.no_grad():
+        assert model(torch.ones(2, 8), 0).dtype == torch.float32
+        assert model.bfloat16()(torch.ones(2, 8, dtype=torch.bfloat16), 0).dtype == torch.bfloat16
+        assert model.float()(torch.ones(2, 8), 0).dtype == torch.float32
+        assert torch.zeros(1).bfloat16().dtype == torch.bfloat16  # only in the authors' files

@@ -77,3 +77,19 @@ def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable
     config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
     model = builder.make_toy(str(config), DenoiserBatchBuilder())
     assert holds(vars(model)[ARGUMENTS])
+
+
+def test_a_width_that_forward_finds_fixed_is_tried_after_each_of_the_others(tmp_path: Path) -> None:
+    text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, dim=80, text_dim=512):\n"
+    text += "        super().__init__()\n\n    def forward(self, x, t):\n        return x\n"
+    (tmp_path / "fixed_text_width.py").write_text(text)
+    reference = find_reference(f"{tmp_path}/fixed_text_width.py::Net")
+    refused: list[tuple[Any, str]] = []
+    tried = []
+    for values in small_arguments(reference, {"dim": 80, "text_dim": 28}, refused):
+        tried.append(values)
+        cannot = "dim is no multiple of 32" if values["dim"] == 80 else "cannot be multiplied (9x28 and 512x64)"
+        refused.append((values, cannot))
+    first = next(at for at, one in enumerate(tried) if one["dim"] == 64)
+    assert tried[first + 1] == {"dim": 64, "text_dim": 512}
+    assert tried.index({"dim": 80, "text_dim": 512}) > first  # the published sizes come last

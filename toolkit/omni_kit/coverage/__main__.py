@@ -28,7 +28,9 @@ def main() -> None:
             "names", nargs="*", metavar="NAME", help="every one by default; a page that --into names keeps other rows"
         )
     ported = commands.add_parser("ports", help="port public repositories into diffusers; fetches them with git")
-    ported.add_argument("names", nargs="*", metavar="OWNER/NAME", help="every one of the list by default")
+    ported.add_argument(
+        "names", nargs="*", metavar="OWNER/NAME", help="every one by default; a page that --into names keeps other rows"
+    )
     beside = commands.add_parser("handwritten", help="compare what is derived with the integrations that VeOmni ships")
     beside.add_argument("names", nargs="*", metavar="NAME", help="every one by default")
     facts = commands.add_parser("facts", help="collect what is decided on the installed libraries")
@@ -52,11 +54,11 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
     if given.command in _FAMILIES:
         family = _FAMILIES[given.command]
         cases = in_shares(given.names or family.names(), family.cover_one)
-        if given.names and given.into and given.into.is_file():
-            cases = renewed(given.into.read_text(encoding="utf-8"), cases)
+        if before := _before(given):
+            cases = renewed(before, cases)
         return family.page(cases), 0
     if given.command == "ports":
-        return ports.page([*ports.cover(ports.repositories(given.names))]), 0
+        return ports.page([*ports.cover(ports.repositories(given.names))], _before(given)), 0
     if given.command == "handwritten":
         return handwritten.page(given.names or handwritten.names()), 0
     if given.command == "facts":
@@ -66,6 +68,11 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
     for one in compared:
         print(f"{one.other.versions}: {one.share():.1%} alike or explained", file=sys.stderr)
     return page(compared), int(any(one.share() < LEAST_EXPLAINED for one in compared))
+
+
+def _before(given: argparse.Namespace) -> str:
+    """Return the page to write as it is, if names renew some of its rows; otherwise an empty text."""
+    return given.into.read_text(encoding="utf-8") if given.names and given.into and given.into.is_file() else ""
 
 
 def _facts(quick: bool, like: Path | None) -> Facts:

@@ -18,7 +18,8 @@ from omni_kit.targets.sides import NOT_COMPARED
 from omni_kit.verify.card import Stage
 from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
 
-_CELLS = re.compile(r"(?<!\\)\|")
+CELLS = re.compile(r"(?<!\\)\|")
+"""The borders of a row's cells in a table."""
 _PROCESSES = 2
 _LONGEST = 300
 _TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested while to-dos are left
@@ -119,7 +120,7 @@ def renewed(page: str, cases: Sequence[Case]) -> list[Case]:
     """Return the cases of a page that was written before, with newer ones in place of those of the same name;
     by name.
     """
-    rows = (_CELLS.split(line)[1:-1] for line in page.splitlines() if line.startswith("| "))
+    rows = (CELLS.split(line)[1:-1] for line in page.splitlines() if line.startswith("| "))
     before = ([cell.strip() for cell in row] for row in rows)
     known = {
         name: Case(name, " | ".join(about), cast(Outcome, outcome), reason.replace("\\|", "|"))

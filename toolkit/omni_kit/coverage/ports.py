@@ -6,10 +6,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_kit.coverage.case import CELLS
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.files import cache_directory
@@ -25,6 +26,8 @@ _HOST = "https://github.com/"
 _FETCHING = 600.0
 _LONGEST = 240
 _RAISES = "raise NotImplementedError"  # a pipeline, where the authors' loop was not read
+_TITLES = {False: "Repositories that the tool was written with", True: "Repositories kept aside"}
+_ASSEMBLED = "Assembled from single runs of"
 PROVEN, NOT_TESTED = "proven", "not fetched"
 
 
@@ -154,38 +157,61 @@ def _tested(package: Path) -> tuple[str, str]:
     return f"{found.get('passed', 0)} of {every}", f"tests: {found['last']}" if found["code"] else ""
 
 
-def page(ported: Sequence[Ported]) -> str:
-    """Return the number of verified ports, and a table."""
-    if not ported:
+def page(ported: Sequence[Ported], before: str = "") -> str:
+    """Return the number of verified ports, and a table.
+
+    Args:
+        before: an earlier page, of which other models keep their rows.
+    """
+    rows = _rows(before)
+    for one in ported:
+        cells = _cells(one)
+        rows[one.repository.aside][cells[0], cells[1]] = cells
+    if not any(rows.values()):
         raise BadInput("no repository is selected")
     lines = [
         "# Public repositories, ported into diffusers",
         "",
-        "Made by `make coverage-ports`. Each repository is fetched at its commit; `new-model` writes the port, and",
+        f"{_ASSEMBLED if before else 'Made by'} `make coverage-ports`. Each repository is fetched at its commit;"
+        " `new-model` writes the port, and",
         "nobody edits it. A port is proven when the default levels of `parity` pass, its own tests pass, and, where",
         "the authors' sampling loop was found, the pipeline's whole trajectory equals it. A pipeline that raises has",
         "no denoising steps yet: the authors' loop was not read, and one to-do says so.",
         "",
     ]
-    for aside, title in ((False, "Repositories that the tool was written with"), (True, "Repositories kept aside")):
-        some = [one for one in ported if one.repository.aside == aside]
+    for aside, some in rows.items():
         if some:
-            counts = Counter(one.verdict for one in some)
+            counts = Counter(cells[-1].partition(":")[0] for cells in some.values())
             said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-            lines += [f"## {title}", "", f"Of {len(some)}: {said}.", "", *_table(some), ""]
+            lines += [f"## {_TITLES[aside]}", "", f"Of {len(some)}: {said}.", "", *_table(some.values()), ""]
     return "\n".join(lines)
 
 
-def _table(ported: Sequence[Ported]) -> Iterator[str]:
+def _rows(page: str) -> dict[bool, dict[tuple[str, ...], Sequence[str]]]:
+    """Return the rows of a page by repository and model; of those that were kept aside by themselves."""
+    found: dict[bool, dict[tuple[str, ...], Sequence[str]]] = {False: {}, True: {}}
+    aside = False
+    for line in page.splitlines():
+        if line.startswith("## "):
+            aside = line == f"## {_TITLES[True]}"
+        if line.startswith("| ["):
+            cells = [one.strip() for one in CELLS.split(line)[1:-1]]
+            found[aside][cells[0], cells[1]] = cells
+    return found
+
+
+def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield "| repository | model | seconds | to-dos | parity | pipeline | tests | verdict |"
     yield "|---|---|---|---|---|---|---|---|"
-    for one in ported:
-        given = one.repository
-        link = f"[{given.name}]({_HOST}{given.name}/tree/{given.commit})"
-        model = given.model.rpartition("::")[2]
-        why = f"{one.verdict}: {_shown(one.reason)}" if one.reason else one.verdict
-        cells = (link, model, f"{one.seconds:.0f}", str(one.todo), one.parity, one.pipeline, one.tests, why)
-        yield f"| {' | '.join(cells)} |"
+    yield from (f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def _cells(one: Ported) -> Sequence[str]:
+    given = one.repository
+    link = f"[{given.name}]({_HOST}{given.name}/tree/{given.commit})"
+    model = given.model.rpartition("::")[2]
+    why = f"{one.verdict}: {_shown(one.reason)}" if one.reason else one.verdict
+    return link, model, f"{one.seconds:.0f}", str(one.todo), one.parity, one.pipeline, one.tests, why
 
 
 def _shown(reason: str) -> str:

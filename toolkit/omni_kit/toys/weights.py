@@ -33,6 +33,18 @@ def fill(model: nn.Module, salt: int = 0) -> None:
             table.copy_(order[:, : table.shape[1]])
 
 
+def unfreeze(model: nn.Module) -> nn.Module:
+    """Let every layer of torch's own have gradients: constructors of authors freeze some of them for a finetuning.
+
+    Parameters that a class of their own holds stay as they are: those may be tables.
+    """
+    for module in model.modules():
+        if type(module).__module__.startswith("torch.nn."):
+            for parameter in module.parameters(recurse=False):
+                parameter.requires_grad_(parameter.is_floating_point())
+    return model
+
+
 def _own(path: str, module: nn.Module) -> Iterator[str]:
     """Full names of what the module itself holds."""
     for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):

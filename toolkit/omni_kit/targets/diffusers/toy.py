@@ -10,6 +10,7 @@ from typing import Any
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
+from omni_kit.standins import stand_ins
 from omni_kit.toys.configs.denoiser import (
     HEAD_DIM,
     HEADS,
@@ -78,7 +79,10 @@ def toy_of(
             given[aliases[name]] = value
     given |= {alias: [given[alias]] for name, alias in aliases.items()
               if type(given.get(alias)) is int and _is_container(name, code)}  # fmt: skip
+    given |= {alias: [1] * count for name, alias in aliases.items()
+              if given.get(alias, 0) is None and (count := _entries_read(name, code))}  # fmt: skip
     given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}
+    given |= {aliases[name]: True for name in _to_switch_on(given, aliases, code)}
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
@@ -155,6 +159,59 @@ def _is_container(name: str, code: Sequence[ast.AST]) -> bool:
     taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
     tests = [one for node in taking for one in ast.walk(node) if isinstance(one, ast.Compare)]
     return any(isinstance(one.ops[0], ast.In | ast.NotIn) and ast.unparse(one.comparators[0]) == name for one in tests)
+
+
+def _to_switch_on(given: Mapping[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield of the switches without one of which code raises, the first for which there is what its branch imports."""
+    nodes = [one for part in code for one in ast.walk(part) if isinstance(one, ast.If)]
+    later = {inner for one in nodes for inner in one.orelse if isinstance(inner, ast.If) and len(one.orelse) == 1}
+    for branches in (_branches(one) for one in nodes if one not in later):
+        if not branches or not isinstance(branches[-1][1][-1], ast.Raise):
+            continue
+        names = [[name for name in _words_in(test) if given.get(aliases.get(name, ""), 0) is False]
+                 for test, _ in branches[:-1]]  # fmt: skip
+        if all(names):
+            runs = (own[0] for own, (_, body) in zip(names, branches[:-1], strict=True) if _can_be_imported(body))
+            yield next(runs, names[0][0])
+
+
+def _branches(node: ast.If) -> list[tuple[ast.expr | None, list[ast.stmt]]]:
+    """Return the tests and bodies of a chain; the last one has no test. Empty of one that has no last one."""
+    found: list[tuple[ast.expr | None, list[ast.stmt]]] = [(node.test, node.body)]
+    match node.orelse:
+        case []:
+            return []
+        case [ast.If() as other]:
+            rest = _branches(other)
+            return [*found, *rest] if rest else []
+        case rest:
+            return [*found, (None, rest)]
+
+
+def _words_in(test: ast.expr | None) -> list[str]:
+    nodes = [one for one in ast.walk(test) if isinstance(one, ast.Name | ast.Attribute)] if test is not None else []
+    return [one.attr if isinstance(one, ast.Attribute) else one.id for one in nodes]
+
+
+def _can_be_imported(body: Sequence[ast.stmt]) -> bool:
+    """Return whether statements import something, of which there are stand-ins."""
+    nodes = [one for part in body for one in ast.walk(part)]
+    names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return bool(names) and all(name.partition(".")[0] in stand_ins() for name in names)
+
+
+def _entries_read(name: str, code: Sequence[ast.AST]) -> int:
+    """Return how many entries of an attribute a method reads by their numbers, without a look whether it is null."""
+    methods = [one for part in code for one in ast.walk(part) if isinstance(one, ast.FunctionDef)]
+    own, last = f"self.{name}", -1
+    for method in (one for one in methods if one.name != "__init__"):
+        nodes = [*ast.walk(method)]
+        if any(isinstance(one, ast.Compare) and ast.unparse(one.left) == own for one in nodes):
+            continue
+        read = (literal(one.slice) for one in nodes if isinstance(one, ast.Subscript) and ast.unparse(one.value) == own)
+        last = max([last, *(at for at in read if type(at) is int)])
+    return last + 1
 
 
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:

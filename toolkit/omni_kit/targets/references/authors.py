@@ -16,6 +16,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import torch
+
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
@@ -24,9 +26,12 @@ from omni_kit.upstream.repositories.helpers import blanked, helpers_of
 from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
-from omni_kit.upstream.repositories.traits import NEEDS_GPU, foreign
+from omni_kit.upstream.repositories.traits import HALVES, IS_HALF, NEEDS_GPU, foreign
 
 _INSTEAD = "__omni_kit_instead__"  # how a module of the authors calls `Authors.instead`
+_PRECISION = "__omni_kit_precision__"  # how one calls `Authors.precision_of`
+_TORCH = "__omni_kit_torch__"
+_CASTS = ("to", "type")
 _STAND_INS = "omni_kit.standins"
 
 
@@ -82,6 +87,7 @@ class Authors(importlib.abc.MetaPathFinder):
         importing: files are being imported: nothing of the model runs yet.
         used: the packages of which a stand-in was imported.
         left_out: the attributes that the class is made without.
+        precision: the dtype of the model whose forward runs; None before any does.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -90,6 +96,7 @@ class Authors(importlib.abc.MetaPathFinder):
         self.importing = False
         self.used: dict[str, None] = {}
         self.left_out: dict[str, None] = {}
+        self.precision: torch.dtype | None = None
         self._why: dict[str, str] = {}
 
     def get(self, module: str, name: str) -> Any:
@@ -158,6 +165,14 @@ class Authors(importlib.abc.MetaPathFinder):
         self._why.setdefault(whole, f"{type(error).__name__}: {error}")
         return Missing(whole, self)
 
+    def precision_of(self, cast: Any) -> Any:
+        """Return what a cast to half precision casts to: that, or float32 in a model that has it.
+
+        Authors write such casts for models that they run in half precision alone. In another, what follows would raise.
+        """
+        half = cast in (torch.float16, torch.bfloat16)
+        return torch.float32 if half and self.precision is torch.float32 else cast
+
     def lacking(self, name: str) -> Exception:
         """Return the error of a use: one list of all packages that the class needs and that are not there."""
         package = name.partition(".")[0]
@@ -195,6 +210,7 @@ class _Module(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """See `Loader`."""
         vars(module)[_INSTEAD] = self.authors.instead
+        vars(module).update({_TORCH: torch, _PRECISION: self.authors.precision_of})
         super().exec_module(module)
 
 
@@ -237,6 +253,7 @@ class _Guarded(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
+        self._halves: list[str] = []
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
         """The body is guarded already; without an alternative, what it imports is needed."""
@@ -255,6 +272,38 @@ class _Guarded(ast.NodeTransformer):
         """Remove conditions on a GPU, and on the half precision that its kernels need."""
         node.test = _AnyDevice().visit(node.test)
         return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Note the arguments that are half precision by default."""
+        before = self._halves
+        given = node.args
+        defaults = zip(given.args[len(given.args) - len(given.defaults) :], given.defaults, strict=True)
+        pairs = [
+            *defaults,
+            *((one, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value),
+        ]
+        self._halves = [*before, *(one.arg for one, value in pairs if IS_HALF.match(ast.unparse(value)))]
+        changed = self.generic_visit(node)
+        self._halves = before
+        return changed
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """`x.to(torch.bfloat16)` and `x.half()`, in the precision of the model that runs."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[]) if name in HALVES:
+                half = ast.Attribute(ast.Name(_TORCH, ast.Load()), HALVES[name], ast.Load())
+                node.func.attr, node.args = "to", [_in_precision(node, half)]  # type: ignore[attr-defined]
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _CASTS:
+                node.args = [self._precise(one) for one in node.args]
+                for one in node.keywords:
+                    one.value = self._precise(one.value)
+        return node
+
+    def _precise(self, node: ast.expr) -> ast.expr:
+        """Return a half precision as the running model has it; anything else as it is."""
+        text = ast.unparse(node)
+        return _in_precision(node, node) if IS_HALF.match(text) or text in self._halves else node
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         """Return each alias by itself."""
@@ -283,6 +332,10 @@ class _AnyDevice(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """`x.is_cuda`."""
         return ast.copy_location(ast.Constant(True), node) if node.attr == "is_cuda" else node
+
+
+def _in_precision(place: ast.expr, dtype: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(_PRECISION, ast.Load()), [dtype], []), place)
 
 
 def _head(alias: ast.alias) -> str:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,18 +25,21 @@ from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, 
 from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.batches.denoiser.trial import LONGEST
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.weights import fill
+from omni_kit.toys.weights import fill, unfreeze
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 from omni_kit.upstream.repositories.traits import foreign
 
-_LONGEST = 110.0  # seconds in which another set of arguments is looked for
-_FEW_TRIED = 200  # inputs for each set of arguments; the one that comes furthest is then called with all
+_LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is looked for, and inputs for it
+# Inputs for each set of arguments, and before those for which an error names an argument; the one that comes furthest
+# is then called with all.
+_FEW_TRIED, _FEWER = 200, 40
 WEIGHTS = "model.safetensors"
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
@@ -70,6 +74,7 @@ class RepositoryBuilder:
         self._device = "cpu"
         self._told = ""
         self._authors: Authors | None = None
+        self._started = 0.0
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Say the version of torch: the authors' code has none.
@@ -130,38 +135,36 @@ class RepositoryBuilder:
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """Return a toy with deterministic weights, float32, in training mode, from a toy_config.json."""
         reference, given = self._read(Path(source))
-        ends = time.monotonic() + _LONGEST
+        # What samples from a model calls it with such inputs, too.
+        builder = batch_builder if isinstance(batch_builder, DenoiserBatchBuilder) else DenoiserBatchBuilder()
+        self._started = time.monotonic()
         best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         for values in small_arguments(reference, given, refused):
             try:
-                one = self._tried(reference, values, batch_builder, _FEW_TRIED)
+                # All inputs are tried for the toy as it is.
+                one = self._tried(reference, values, builder, _FEW_TRIED if refused else math.inf)
             except MissingRequirement as error:
                 if not refused:
                     raise
                 one = BadInput(error.message, error.hint)  # of another kind of part, which is not needed
             if isinstance(one, nn.Module):
                 return one
-            if isinstance(one, BadInput):
+            if isinstance(one, _Tried):
+                best = max(filter(None, (best, one)), key=lambda one: one.far)
+            else:
                 first = first or one
-                refused.append((values, one.message))
-                continue
-            refused.append((values, one.why.message))
-            if len(refused) == 1 and not [*with_fixed_widths(reference, refused)]:  # the toy as it is comes first
-                if isinstance(one := self._tried(reference, values, batch_builder, math.inf), nn.Module):
-                    return one
-                assert isinstance(one, _Tried)
-            best = max(filter(None, (best, one)), key=lambda one: one.far)
-            if time.monotonic() > ends:
+            refused.append((values, one.message if isinstance(one, BadInput) else one.why.message))
+            if time.monotonic() > self._started + _LONGEST:
                 break
         if best is None:
             assert first is not None
             raise first
-        return self._longer_tried(reference, best, batch_builder) or best.model
+        return self._longer_tried(reference, best, builder) or best.model
 
     def _tried(
-        self, reference: Reference, values: Mapping[str, Any], batch_builder: BatchBuilder, most: float
+        self, reference: Reference, values: Mapping[str, Any], builder: DenoiserBatchBuilder, most: float
     ) -> "nn.Module | _Tried | BadInput":
         """Return the model of these arguments where it takes inputs; or what was made; or why it cannot be made."""
         another_model()
@@ -171,27 +174,29 @@ class RepositoryBuilder:
             fill(model)
         except (BadInput, ValueError) as error:  # more weights than there are different numbers
             return error if isinstance(error, BadInput) else BadInput(str(error))
-        if not isinstance(batch_builder, DenoiserBatchBuilder):
-            return model
-        why = batch_builder.refusal(model, most)
+        why = builder.refusal(model, _FEWER, seconds=self._left)
+        if why is not None and not [*with_fixed_widths(reference, [(values, why.message)])]:
+            why = builder.refusal(model, most, seconds=self._left)
         return model if why is None else _Tried(dict(values), model, why)
 
-    def _longer_tried(self, reference: Reference, one: _Tried, builder: BatchBuilder) -> nn.Module | None:
+    @property
+    def _left(self) -> float:
+        """The seconds of the processor for one search: the whole of it ends in time."""
+        return min(LONGEST, self._started + _WHOLE - time.monotonic())
+
+    def _longer_tried(self, reference: Reference, one: _Tried, builder: DenoiserBatchBuilder) -> nn.Module | None:
         """Return the model that came furthest, if it takes any inputs; or with a size that a check in its forward
         allows.
         """
-        if not isinstance(builder, DenoiserBatchBuilder):
-            return None
-        ends = time.monotonic() + _LONGEST
-        if (why := builder.refusal(one.model, math.inf)) is None:
+        if (why := builder.refusal(one.model, math.inf, seconds=self._left)) is None:
             return one.model
         for values in as_checked(one.values, why.message):
-            if time.monotonic() > ends:
+            if self._left < 0:
                 break
             another_model()
             with suppress(BadInput, ValueError):
                 fill(model := self._made(reference, values))
-                if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None)) is None:
+                if builder.refusal(model, _FEW_TRIED, getattr(why, "chosen", None), self._left) is None:
                     return model
         return None
 
@@ -215,10 +220,17 @@ class RepositoryBuilder:
 
     def _made(self, reference: Reference, given: Mapping[str, Any]) -> nn.Module:
         arguments = {name: value for name, value in given.items() if not name.startswith("_")}
-        model = made(reference, arguments, self._authors_of(reference))
+        authors = self._authors_of(reference)
+        model = made(reference, arguments, authors)
+        model.register_forward_pre_hook(partial(_runs, authors))
         signed = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
         setattr(model, ARGUMENTS, {SIGNED: signed, **given})
-        return model.train().to(self._device)
+        return unfreeze(model).train().to(self._device)
+
+
+def _runs(authors: Authors, model: nn.Module, given: Any) -> None:
+    """Say which precision the model has that is called."""
+    authors.precision = next(model.parameters()).dtype
 
 
 def in_dtype(model: nn.Module, dtype: str) -> nn.Module:

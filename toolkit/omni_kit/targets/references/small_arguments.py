@@ -17,7 +17,7 @@ _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8,
 _LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
 _IS_RATIO = re.compile(r"(^|_)(ratio|mult|multiplier|expansion|factor)(_|$)")  # of a width to another one
 _SMALL = 8  # published numbers below are layers, patches and channels
-_LARGEST, _MOST_CHECKED, _MOST_FIXED = 2048, 100, 4
+_LARGEST, _MOST_CHECKED = 2048, 100
 _INPUT, _OUTPUT = "in_", "out_"
 
 
@@ -26,10 +26,10 @@ def small_arguments(
 ) -> Iterator[dict[str, Any]]:
     """Yield the values of a toy config, then variants of it, each once.
 
-    In turn: a width that other parts have fixed, as an error of forward says; numbers where null will not do; sizes
-    that are equal where they are equal in the published config; words that the code compares an argument with; other
-    widths of the whole; all this with the other words that an argument takes; without one of the parts that are
-    switched on; sizes that the constructor's checks allow; the published sizes.
+    In turn: numbers where null will not do; sizes that are equal where they are equal in the published config; words
+    that the code compares an argument with; other widths of the whole; all this with the other words that an argument
+    takes; without one of the parts that are switched on; sizes that the constructor's checks allow; the published
+    sizes. After each of them, the same with a width that other parts have fixed, as an error of forward says.
 
     Args:
         refused: those of these values that the constructor, or forward with any inputs, did not take so far, each with
@@ -37,9 +37,13 @@ def small_arguments(
     """
     seen: list[dict[str, Any]] = []
     for values in _variants(reference, given, refused):
-        if values not in seen:
-            seen.append(values)
-            yield values
+        waiting = [values]
+        while waiting:
+            one = waiting.pop(0)
+            if one not in seen:
+                seen.append(one)
+                yield one
+                waiting += with_fixed_widths(reference, refused[-1:])
 
 
 def _variants(
@@ -47,7 +51,6 @@ def _variants(
 ) -> Iterator[dict[str, Any]]:
     yield dict(given)
     published = _as_published(reference)
-    yield from islice(with_fixed_widths(reference, refused), _MOST_FIXED)
     whole = _with_numbers(reference, given)
     yield from (whole, _alike(published, whole))
     yield from _in_compared_words(reference, whole)

@@ -81,9 +81,7 @@ _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 IS_HEAD_CHANNELS = re.compile(r"head_channels$|channels_per_head$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
-_IS_NO_WIDTH = re.compile(
-    r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed|kernel"
-)
+_IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|mult|target_size|max_size|base_|num_groups|pos_embed|kernel")
 _IS_PATCH = re.compile(r"^patch(_size)?$")
 _LARGEST_PATCH = 4
 _IS_WIDTH_OF_PATCHES = re.compile(r"^patch_\w+_dim$")

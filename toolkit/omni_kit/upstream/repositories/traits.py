@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from omni_kit.upstream.kinds import Signs, derive
 from omni_kit.upstream.profile import ModelProfile, Trait
@@ -21,6 +21,12 @@ STEP = re.compile(
 NEEDS_GPU = re.compile(
     r"\.device\.type *==|\.is_cuda\b|\.dtype *(==|in) *[\[({]?((torch|th)\.(b?float16|half)(, *)?)+[\])}]?$"
 )
+
+HALVES: Mapping[str, str] = {"half": "float16", "bfloat16": "bfloat16"}
+"""Methods of a tensor that cast it to half precision -> the dtype."""
+
+IS_HALF = re.compile(r"^(torch|th)\.(b?float16|half)$")
+"""Half precision by name, which authors write where their model has it."""
 
 _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_(?:buffer|parameter)\(['\"](\w+)")
 

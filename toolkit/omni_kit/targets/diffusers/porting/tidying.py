@@ -12,12 +12,13 @@ from omni_kit.targets.diffusers.porting.syntax import (
     chain,
     code,
     expression,
+    names_used,
     statement,
     visited,
     walk,
     with_body,
 )
-from omni_kit.upstream.repositories.traits import NEEDS_GPU
+from omni_kit.upstream.repositories.traits import HALVES, IS_HALF, NEEDS_GPU
 
 _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
@@ -34,6 +35,7 @@ _OF_TRAIN = re.compile(
     r"self\.training = \w+$|super\(.*\)\.train\(\w*\)$|for \w+ in self\.children\(\):\s+\w+\.train\(\w+\)$|return self$"
     r"|if not isinstance\(\w+, bool\):\s+raise "
 )
+_DTYPES = ("input_dtype", "model_dtype", "given_dtype")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
 # What diffusers reads of a model's class, and what other libraries read of theirs.
@@ -52,7 +54,14 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
     """
     for part in parts.parts:
         part.node = visited(
-            part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice(), _PlainlyAnnotated(), _Copied(), _Uncached()
+            part.node,
+            _Unwrapped(),
+            _Undecorated(),
+            _OnAnyDevice(),
+            _InAnyPrecision(),
+            _PlainlyAnnotated(),
+            _Copied(),
+            _Uncached(),
         )
     root = parts.root
     assert root.cls is not None
@@ -226,11 +235,8 @@ class _OnAnyDevice(cst.CSTTransformer):
         self.given: list[str] = []
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        """The first argument that is used as a tensor is one; a constructor has none."""
-        names = [one.name.value for one in node.params.params if _may_be_tensor(one)]
-        asked = {chain(one.value) for one in walk(node.body) if isinstance(one, cst.Attribute)}
-        tensors = [name for name in names if name in asked]  # of a number nothing is asked
-        self.given.append(tensors[0] if tensors and node.name.value != "__init__" else "")
+        """The first argument that is used as a tensor is one."""
+        self.given.append(_first_tensor(node))
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
         """Its argument is gone."""
@@ -285,6 +291,64 @@ class _OnAnyDevice(cst.CSTTransformer):
         if given:
             given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated_node.with_changes(args=given)
+
+
+class _InAnyPrecision(cst.CSTTransformer):
+    """In the precision of what a function receives, where authors cast to the half precision that their model has."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.halves: list[list[str]] = []  # arguments that are half precision by default
+        self.kept = ""
+        self.changed = False
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
+        """A function in another one has the outer one's."""
+        self.halves.append([one.name.value for one in (*node.params.params, *node.params.kwonly_params)
+                            if one.default is not None and IS_HALF.match(code(one.default))])  # fmt: skip
+        if not self.given:
+            self.kept = next(name for name in _DTYPES if name not in names_used(node))
+        self.given.append(self.given[0] if self.given else _first_tensor(node))
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        """Keep the precision from before the argument changes."""
+        first = self.given.pop()
+        self.halves.pop()
+        if self.given or not self.changed:
+            return updated_node
+        self.changed = False
+        body = body_of(updated_node)
+        at = after_docstring(body)
+        kept = statement(f"{self.kept} = {first}.dtype")
+        return updated_node.with_changes(body=cst.IndentedBlock([*body[:at], kept, *body[at:]]))
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """`x.half()`, and `x.to(torch.bfloat16)`."""
+        func = updated_node.func
+        if not self.given or not self.given[0] or not isinstance(func, cst.Attribute):
+            return updated_node
+        name, args = func.attr.value, updated_node.args
+        if name in HALVES and not args:
+            self.changed = True
+            return expression(f"{code(func.value)}.to({self.kept})")
+        halves = {half for names in self.halves for half in names}
+        texts = [code(one.value) for one in args] if name in ("to", "type") else []
+        own = [bool(IS_HALF.match(text)) or text in halves for text in texts]
+        if not any(own):
+            return updated_node
+        self.changed = True
+        given = [
+            one.with_changes(value=cst.Name(self.kept)) if half else one for one, half in zip(args, own, strict=True)
+        ]
+        return updated_node.with_changes(func=func.with_changes(attr=cst.Name("to")), args=given)
+
+
+def _first_tensor(node: cst.FunctionDef) -> str:
+    """Return the first argument of a function that is used as a tensor; a constructor has none."""
+    names = [one.name.value for one in node.params.params if _may_be_tensor(one)]
+    asked = {chain(one.value) for one in walk(node.body) if isinstance(one, cst.Attribute)}
+    tensors = [name for name in names if name in asked]  # of a number nothing is asked
+    return tensors[0] if tensors and node.name.value != "__init__" else ""
 
 
 def _conjuncts(node: cst.BaseExpression) -> list[cst.BaseExpression]:

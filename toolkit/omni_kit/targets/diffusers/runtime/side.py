@@ -21,6 +21,7 @@ from omni_kit.targets.references.repositories import WEIGHTS, in_dtype
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import unfreeze
 
 _NAMES = "_arguments"  # of the config: what the authors call an argument of forward -> what it is called here
 _PUBLISHED = "diffusers"
@@ -76,7 +77,7 @@ class ConvertedBuilder:
             what, names = ("misses", missing) if missing else ("makes unknown tensors", unexpected)
             raise BadInput(f"the conversion {what} ({len(names)}): {', '.join(names[:4])}")
         self._loaded = self._placement(checkpoint)
-        return in_dtype(model, dtype).train().to(self._device)
+        return in_dtype(unfreeze(model), dtype).train().to(self._device)
 
     def blank(self, checkpoint: Path) -> nn.Module:
         """See `Blank`."""

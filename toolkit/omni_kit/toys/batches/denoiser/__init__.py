@@ -5,7 +5,8 @@ resolution and length, and wrappers take them one at a time. In files a sample's
 
 The rooms: `arguments` (names of tensors, and the arguments that they stand for), `samples` (batches and losses),
 `layouts` (of noisy latents), `roles` (what an argument may be, by its name; each sort has a room of its own), `trial`
-(which of it the model takes), `inputs` (all of it together).
+(which of it the model takes), `forward_code`, `failing_line` and `provenance` (what code and errors say of an
+argument), `inputs` (all of it together).
 """
 
 from omni_kit.renamed import old_names

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.batches.denoiser.arguments import SHAPES
+from omni_kit.toys.batches.denoiser.arguments import SHAPES, ask
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs, searched_inputs
 from omni_kit.toys.batches.denoiser.samples import PREDICTION, different_samples, samples_of
-from omni_kit.toys.batches.denoiser.trial import Chosen
+from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen
 from omni_kit.toys.batches.protocol import Batch, CallScenario, Run
 from omni_kit.toys.tensors import Tensors
 
@@ -28,25 +28,38 @@ class DenoiserBatchBuilder:
     def __init__(self) -> None:
         self._most = math.inf
         self._first: Chosen | None = None
+        self._refused: tuple[Any, BadInput] | None = None
 
     def batch(self, model: Any, run: Run) -> Tensors:
-        """Return two samples of different sizes; see `searched_inputs`."""
-        return self._searched(model, self._most)
+        """Return two samples of different sizes; see `searched_inputs`.
 
-    def refusal(self, model: Any, most: float, start: Chosen | None = None) -> BadInput | None:
+        A model that writes into its own weights as it runs, to normalise them, gets the first one alone: gradients do
+        not go back through two such calls.
+        """
+        found = self._searched(model, self._most)
+        return found if not _writes(model, found) else {name: one for name, one in found.items() if name[:2] == "0."}
+
+    def refusal(
+        self, model: Any, most: float, start: Chosen | None = None, seconds: float = LONGEST
+    ) -> BadInput | None:
         """Return why a model takes none of as many inputs as are tried at most; None if it takes one.
 
         Args:
             start: what is tried first.
+            seconds: of the processor, after which no more are tried.
         """
         try:
-            self._searched(model, min(most, self._most), start)
+            self._searched(model, min(most, self._most), start, seconds)
         except BadInput as error:
+            if most == math.inf:
+                self._refused = model, error
             return error
         return None
 
-    def _searched(self, model: Any, most: float, start: Chosen | None = None) -> Tensors:
-        found = searched_inputs(model, most, self._first or start)
+    def _searched(self, model: Any, most: float, start: Chosen | None = None, seconds: float = LONGEST) -> Tensors:
+        if self._refused is not None and self._refused[0] is model:  # all that there is was tried
+            raise self._refused[1]
+        found = searched_inputs(model, most, self._first or start, seconds)
         if self._first is None:
             self._first, self._most = found.chosen, max(found.tried, _LEAST_TRIED)
         return found.inputs
@@ -88,6 +101,15 @@ class DenoiserBatchBuilder:
             for name in sorted(self.judged(list(answers)))
         }
         return {name: frame for name, frame in found.items() if frame is not None}
+
+
+def _writes(model: Any, inputs: Tensors) -> bool:
+    """Return whether a model changes its weights in a call."""
+    weights = [*model.parameters()]
+    before = [one._version for one in weights]
+    with torch.no_grad():
+        ask(model, samples_of(inputs)[0])
+    return before != [one._version for one in weights]
 
 
 def _frame(sample: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor | None:

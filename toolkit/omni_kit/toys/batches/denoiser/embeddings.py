@@ -9,6 +9,8 @@ import torch
 from omni_kit.toys.batches.denoiser.argument_names import spelled
 from omni_kit.toys.batches.denoiser.masks import masked
 from omni_kit.toys.batches.denoiser.options import (
+    LATENTS,
+    PICTURE,
     Argument,
     LikeLatents,
     Option,
@@ -48,6 +50,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from (option(fill, 1, 1, width) for width in widths)
     yield from lists
     yield LikeLatents(argument.name)
+    yield from (option(fill, 1, width, *size) for size in (PICTURE, LATENTS) for width in widths)
     yield option(numbers, 1, text)  # the model has an embedding of its own
     yield option(fill, 1)  # one number, as a second time is
 

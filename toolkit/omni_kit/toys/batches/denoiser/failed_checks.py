@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 _EQUAL = re.compile(r"asserted (\d+) == (\d+)")
+_SHAPES = re.compile(r"asserted shape \[([\d, ]+)\] == \[([\d, ]+)\]")
 _LISTED = re.compile(r"asserted (\d+) in \[([\d, ]+)\]")
 _DIVIDED = re.compile(r"asserted (\d+) % (\d+) == 0")
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.NotIn: ast.In}
@@ -99,9 +100,24 @@ def _said(test: ast.expr, frame: FrameType) -> str:
         return f"asserted {one} in {sizes}" if sizes and one not in other else ""
     if not isinstance(test.ops[0], ast.Eq):
         return ""
+    if _is_shape(one) and _is_shape(other) and len(one) != len(other):
+        return f"asserted shape {list(one)} == {list(other)}"
+    one, other = (tuple(side) if _is_shape(side) else side for side in (one, other))
     pairs = zip(one, other, strict=False) if isinstance(one, tuple) and isinstance(other, tuple) else [(one, other)]
     one, other = next(((a, b) for a, b in pairs if a != b), (None, None))
     return f"asserted {one} == {other}" if _is_size(one) and _is_size(other) else ""
+
+
+def required_shapes(said: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return a shape and the one that it should have been, either way round, as a check describes them."""
+    if (found := _SHAPES.search(said)) is None:
+        return []
+    one, other = (tuple(map(int, filter(None, part.split(",")))) for part in found.groups())
+    return [(one, other), (other, one)]
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(map(_is_size, value))
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:

@@ -1,10 +1,8 @@
 """Two samples for a diffusion transformer, by the arguments that its forward names."""
 
-import ast
 import inspect
 import math
 import re
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -15,13 +13,14 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
-from omni_kit.pysource.reads import items_read, literal
+from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
+from omni_kit.toys.batches.denoiser.forward_code import dimensions, picked, tree_of
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
-from omni_kit.toys.batches.denoiser.trial import Chosen, Maker, Trial
+from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
@@ -62,12 +61,15 @@ def denoiser_inputs(model: Any) -> Tensors:
     return searched_inputs(model).inputs
 
 
-def searched_inputs(model: Any, most: float = math.inf, start: Chosen | None = None) -> Search:
+def searched_inputs(
+    model: Any, most: float = math.inf, start: Chosen | None = None, seconds: float = LONGEST
+) -> Search:
     """Return two samples for a diffusion transformer of diffusers, by the arguments that its forward names.
 
     Args:
         most: how many inputs are tried before the model is taken to accept none.
         start: what a model of the same class takes, which is tried first.
+        seconds: of the processor, for each sample.
 
     Raises:
         BadInput: forward requires something that there is no rule for.
@@ -76,7 +78,7 @@ def searched_inputs(model: Any, most: float = math.inf, start: Chosen | None = N
     chosen: Chosen | None = None
     tried = 0
     for index in range(_SAMPLES):
-        trial, make = _trial(model, index, most)
+        trial, make = _trial(model, index, most, seconds)
         if chosen is None:
             chosen = trial.settle(start if start and _answers(trial, start) else _taken(model, trial))
         elif not _answers(trial, chosen):
@@ -103,7 +105,7 @@ def long_inputs(model: Any, samples: int, length: int) -> Tensors:
     Raises:
         BadInput: forward takes no inputs of this size.
     """
-    trial, _ = _trial(model, 0, math.inf)
+    trial, _ = _trial(model, 0)
     chosen = trial.settle(_taken(model, trial))
     sizes = Sizes(0, _config(model), widths_of(model))
     latents, choices, _ = _choices(model, sizes)
@@ -122,7 +124,7 @@ def _answers(trial: Trial, chosen: Chosen) -> bool:
     return known and trial.reach(chosen).answer is not None
 
 
-def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:
+def _trial(model: Any, index: int, most: float = math.inf, seconds: float = LONGEST) -> tuple[Trial, Maker]:
     """Return the trial of a sample, and what makes its inputs."""
     sizes = Sizes(index, _config(model), widths_of(model))
     latents, choices, alike = _choices(model, sizes)
@@ -130,7 +132,7 @@ def _trial(model: Any, index: int, most: float) -> tuple[Trial, Maker]:
     def make(chosen: Chosen) -> Tensors:
         return _made(model, sizes, latents, choices, chosen)
 
-    return Trial(model, choices, make, alike, most), make
+    return Trial(model, choices, make, alike, most, seconds), make
 
 
 def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any]], chosen: Chosen) -> Tensors:
@@ -140,7 +142,17 @@ def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any
     laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
     options = ((name, choices[name][at]) for name, at in chosen.items())
     made = {name: option(laid) for name, option in options if option is not None}
+    if layout.rows:
+        rows = laid.noisy[0]
+        made = {name: {where: _repeated(one, rows) for where, one in parts.items()} for name, parts in made.items()}
     return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
+
+
+def _repeated(one: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return a tensor of one row with as many as latents have; what has several values is turned by one in each."""
+    if not one.dim() or len(one) != 1:
+        return one
+    return torch.cat([one if one.dim() == 1 else one.roll(row, -1) for row in range(rows)])
 
 
 def _config(model: Any) -> Mapping[str, Any]:
@@ -159,6 +171,8 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     if reach.answer is None:
         name = type(model).__name__
         refusal = NoInputs(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        if missing := _NOT_INSTALLED.search(reach.error):
+            refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         refusal.far, refusal.chosen = reach.far, chosen
         raise refusal
     return chosen
@@ -172,7 +186,7 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     """
     arguments = _arguments(model)
     latents = next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
-    choices: dict[str, list[Any]] = {latents.name: [*layouts(latents, sizes, [one.name for one in arguments])]}
+    choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments])}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
     for argument in (one for one in arguments if one is not latents):
@@ -218,15 +232,21 @@ def _arguments(model: Any) -> list[Argument]:
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
     shapes = {one.name: _documented(type(model), one.name) for one in parameters}
+    noisy = next((one.name for one in parameters if _NOISY.search(one.name)), parameters[0].name)
+    axes = {size for size in shapes[noisy][1:] if size.isidentifier() and size != shapes[noisy][0]}
     whole = [
         Argument(
             one.name,
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            _expected(type(model), one.name) or len(shapes[one.name]) or _axes(str(one.annotation)),
+            dimensions(type(model), forward, one.name)
+            or _expected(type(model), one.name)
+            or len(shapes[one.name])
+            or _axes(str(one.annotation)),
             {at: int(size) for at, size in enumerate(shapes[one.name]) if size.isdigit()},
-            _picked(forward, one.name),
+            picked(forward, one.name),
+            frozenset(at for at, size in enumerate(shapes[one.name]) if size in axes),
         )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
@@ -238,18 +258,11 @@ def _items(argument: Argument, forward: Any) -> list[Argument]:
     """Return the items of an argument that is a mapping, as forward reads them; the argument itself where it is
     none.
     """
-    tree = ast.parse(textwrap.dedent(inspect.getsource(forward))).body[0]
-    keys = items_read(tree, argument.name) if isinstance(tree, ast.FunctionDef) else {}
+    tree = tree_of(forward)
+    keys = items_read(tree, argument.name) if tree is not None else {}
     if not keys or role_of(argument) in WHOLE:
         return [argument]
     return [Argument(f"{argument.name}{{{key}}}", "", needed, argument.sigmas) for key, needed in keys.items()]
-
-
-def _picked(forward: Any, name: str) -> int:
-    """Return the number of items of an argument that forward picks by literal indices."""
-    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(forward))))
-    items = (one.slice for one in nodes if isinstance(one, ast.Subscript) and ast.unparse(one.value) == name)
-    return len({ast.unparse(one) for one in items if type(literal(one)) is int})
 
 
 def _annotated(one: inspect.Parameter, forward: Any) -> str:
@@ -262,6 +275,7 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
     return said[1] if said else str(one.annotation)
 
 
+_NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
 _NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")

@@ -19,6 +19,7 @@ _PACKED = frozenset({"img_ids", "latent_ids", "height"})  # who says where patch
 _ROW, _PICTURE, _VECTOR = "1nc", "1chw", "1c"
 _FILMS = ("1cfhw", "1fchw", "1fhwc")
 _FRAMES = "fchw"  # frames as a batch
+_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Layout:
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
         coarse: rows and columns divide by 8.
+        rows: every other argument has as many rows, too: as there are frames where those are the batch, or two.
     """
 
     axes: str
@@ -40,12 +42,21 @@ class Layout:
     square: bool = False
     fixed: bool = False
     coarse: bool = False
+    rows: bool = False
 
     def __call__(self, sizes: Sizes) -> Tensors:
         """Return the latents of a sample."""
         frames, rows, columns = sizes.latents
         pictures = sum(math.prod(size) for size in sizes.pictures)
-        known = {"1": 1, "c": self.channels, "f": frames, "h": rows, "w": columns, "n": sizes.tokens, "p": pictures}
+        known = {
+            "1": _ROWS if self.rows else 1,
+            "c": self.channels,
+            "f": frames,
+            "h": rows,
+            "w": columns,
+            "n": sizes.tokens,
+            "p": pictures,
+        }
         return {self.inside: sizes.values("latents", [known[axis] for axis in self.axes])}
 
 
@@ -65,6 +76,7 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
     shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
     shapes += [{}, {"square": True}, {"coarse": True}]
+    shapes += [{"rows": True}, {"rows": True, "coarse": True}]
     return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
+from omni_kit.toys.batches.denoiser.failed_checks import required_shapes, required_sizes
 from omni_kit.toys.batches.denoiser.options import Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
@@ -49,6 +49,20 @@ class Resized:
         return one.index_select(self.axis, torch.arange(self.size) % one.shape[self.axis])
 
 
+@dataclass(frozen=True)
+class Reshaped(Resized):
+    """Another option of another shape.
+
+    Attributes:
+        shape: of its tensor.
+    """
+
+    shape: tuple[int, ...] = ()
+
+    def _changed(self, sizes: Sizes, where: str, one: torch.Tensor) -> torch.Tensor:
+        return sizes.values(self.name + where, self.shape).to(one.dtype) if one.is_floating_point() else one
+
+
 def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterator[Resized]:
     """Yield an argument with each size of an axis by which the two sizes in an error may become one.
 
@@ -61,6 +75,8 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     if not shape.numel():
         return
     yield from _with_area(name, option, shape, error)
+    yield from (Reshaped(option, name, -1, 0, new) for old, new in required_shapes(error)
+                if old == tuple(shape) and new[0] == old[0] and math.prod(new) <= _MOST)  # fmt: skip
     for axis, size in [*enumerate(shape)][1:]:
         for new in dict.fromkeys(other for change in changes for other in changed(size, *change)):
             if 0 < new <= _LARGEST and new != size and shape.numel() // size * new <= _MOST:

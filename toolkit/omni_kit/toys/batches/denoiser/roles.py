@@ -24,6 +24,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"guidance$", scalars.guidance),
         (r"^encodings_and_masks$", embeddings.texts_and_masks),
         (r"(original|target|meta)_size$|crop_coords$", scalars.pair),
+        (r"^((img|image|latent|spatial)_)?(size|hw|resolution)$", scalars.sides),
         (r"image_sizes$", image_conditions.places),
         (r"pixel_values$", image_conditions.pixels),
         (r"(^|_)(cos|sin)(_|$)", positions.rope_part),
@@ -43,6 +44,9 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
 WHOLE = (scalars.added, scalars.nothing)
 """Roles of mappings that are made as a whole."""
 
+# Roles that a number cannot have: `num_cond_latents: int`.
+_OF_TENSORS = (image_conditions.latents, masks.mask, positions.ids, positions.indices, positions.rope)
+_NUMBER = re.compile(r"(<class ')?(int|bool|float|str)('>)?( \| None)?")
 # Numbers, pairs of them by default, and switches, of which those that are data have roles.
 _PLAIN = re.compile(r"(<class ')?(int|bool|float|str|tuple)('>)?( \| None)?")
 
@@ -51,7 +55,7 @@ def role_of(argument: Argument) -> Role | None:
     """Return the role of an argument; embedding for unknown names; None if it is not data."""
     for pattern, role in _ROLES:
         if pattern.search(argument.own_name):
-            return role
+            return None if role in _OF_TENSORS and _NUMBER.fullmatch(argument.annotation) else role
     if argument.is_whole:
         return scalars.tokens
     return None if _PLAIN.fullmatch(argument.annotation) else embeddings.embedding
@@ -80,4 +84,7 @@ def _as_documented(option: Option | None, argument: Argument, sizes: Sizes) -> b
     if [*made] != [""]:
         return True
     shape = made[""].shape
-    return len(shape) == argument.rank and all(shape[at] == size for at, size in argument.lengths.items())
+    if len(shape) != argument.rank or any(shape[at] != size for at, size in argument.lengths.items()):
+        return False
+    own = {sizes.tokens, *sizes.latents}
+    return all(at >= len(shape) or shape[at] in own for at in argument.along)

@@ -1,7 +1,7 @@
 """Single numbers: times, strengths, classes, sizes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -68,6 +68,18 @@ def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
     yield option(pairs, 1, 2)
     yield option(pairs, 1, 6)
+    yield option(pairs, 1, 1, 2)
+
+
+def sides(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Yield rows and columns of patches, or of the latents: for each picture of a sample, or for the only one."""
+    for made in (lambda sizes: sizes.grid[1:], lambda sizes: sizes.latents[1:]):
+        for shape in ((1, 1, 2), (1, 2), (2,)):
+            yield _reshaped(made, shape)
+
+
+def _reshaped(made: Callable[[Sizes], tuple[int, int]], shape: tuple[int, ...]) -> Option:
+    return lambda sizes: {"": torch.tensor(made(sizes)).reshape(shape)}
 
 
 def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:

@@ -7,17 +7,12 @@ wrong width fails at the first layer that sees it, so of several choices for one
 whatever is wrong with the others. Operations alone would not do: how many there are may depend on the sizes.
 """
 
-import ast
-import inspect
 import math
 import re
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import islice
-from types import CodeType
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,7 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
 from omni_kit.toys.batches.denoiser.failed_checks import asserted
+from omni_kit.toys.batches.denoiser.failing_line import guards, lines_of, read_at
+from omni_kit.toys.batches.denoiser.layouts import Layout
 from omni_kit.toys.batches.denoiser.options import LikeLatents
+from omni_kit.toys.batches.denoiser.provenance import Provenance
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
@@ -34,7 +32,9 @@ from omni_kit.toys.width_errors import WIDTHS
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
-_LONGEST = 80.0  # seconds of the processor, so that a busy machine finds the same
+LONGEST = 80.0
+"""Seconds of the processor, so that a busy machine finds the same."""
+_BUSY = 2.0  # times as long as that by the clock
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -47,6 +47,8 @@ _DIMENSIONS = re.compile(
     r"|asserted (?P<received>[1-6]) == (?P<expected>[1-6])\b"
 )
 
+# What follows where code squeezes a batch of one away.
+_LOST_AXIS = re.compile(r"too many indices for tensor|Dimension out of range|not enough values to unpack")
 _UNSET = re.compile(r"cannot access local variable '(\w+)'")
 
 Choices = Mapping[str, list[Any]]
@@ -86,6 +88,7 @@ class Trial:
         make: the inputs of a sample, of what was chosen.
         alike: arguments that have one role, where there are several.
         most: how many inputs are tried before the model is taken to accept none.
+        seconds: of the processor, after which it is taken to accept none, too.
     """
 
     model: Any
@@ -93,9 +96,10 @@ class Trial:
     make: Maker
     alike: Sequence[Sequence[str]] = ()
     most: float = math.inf
+    seconds: float = LONGEST
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _any_shape: bool = False
-    _ends: float = math.inf
+    _ends: tuple[float, float] = (math.inf, math.inf)
 
     def reach(self, chosen: Chosen) -> Reach:
         """Return the progress of the model's forward with a choice."""
@@ -114,7 +118,7 @@ class Trial:
         latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
         process would be ended before it has been called with all, the search returns the furthest.
         """
-        self._ends = time.process_time() + _LONGEST
+        self._ends = time.process_time() + self.seconds, time.monotonic() + _BUSY * self.seconds
         try:
             return self._searched()
         except _Exhausted:
@@ -177,7 +181,7 @@ class Trial:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
-                if reach.far > found[1].far:
+                if _further(reach, found[1]):
                     found = tried, reach
         return found
 
@@ -200,34 +204,73 @@ class Trial:
         return (at for at, one in enumerate(self.choices[name]) if isinstance(one, LikeLatents))
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
-        """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `_LONGEST`."""
-        if self.tried >= self.most or (self.tried and time.process_time() > self._ends):
+        """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `seconds`."""
+        late = time.process_time() > self._ends[0] or time.monotonic() > self._ends[1]
+        if self.tried >= self.most or (self.tried and late):
             raise _Exhausted
         return self.reach(chosen)
 
     def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
-        What the failing statement depends on comes first, and of that what has as many dimensions as the error asks
-        for, then the likeliest choices.
+        What the failing operation computes with comes first, then what its statement depends on; and of that what is
+        as wide as the weights there, or has as many dimensions as the error asks for, then the likeliest choices.
         """
         unset = _UNSET.search(best.error)
-        read = _read_at(self.model, best.far[:2])
-        inner = _read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
-        ranked = self._with_other_dimensions(chosen, best.error, inner or read)
-        phases = [ranked, *(self._changes(chosen, most, names) for names in (inner, read, None)
-                            for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
+        read = read_at(self.model, best.far[:2])
+        inner = read_at(self.model, best.far[:2] if unset else best.far[1:2], unset[1] if unset else "")
+        computed = set() if unset else self._computed_with(chosen)
+        if unset:
+            ranked = self._with_dimensions(chosen, guards(self.model, best.far[:2], unset[1]))
+        else:
+            ranked = self._with_other_dimensions(chosen, best.error, computed or inner or read)
+        more = self._with_more_rows(chosen) if _LOST_AXIS.search(best.error) else iter(())
+        phases = [self._as_wide(chosen, best.error, computed), ranked, more,
+                  *(self._changes(chosen, most, names) for names in (computed, inner, read, None)
+                    for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
         for phase in phases:
             found = chosen, best
             for tried in phase:
                 reach = self._within_bounds(tried)
                 if reach.answer is not None:
                     return tried, reach
-                if reach.far > found[1].far:
+                if _further(reach, found[1]):
                     found = tried, reach
-            if found[1].far > best.far:
+            if found[0] != chosen:
                 break
         return found
+
+    def _computed_with(self, chosen: Chosen) -> set[str]:
+        """Return the arguments from which the operands of the failing operation were computed."""
+        try:
+            sample = self.make(chosen)
+        except Exception:  # as in `how_far`
+            return set()
+        noted = Provenance(sample)
+        with suppress(Exception), torch.no_grad(), noted:
+            ask_again(self.model, sample)
+        return {re.split(r"\W", name)[0] for name in noted.names}
+
+    def _as_wide(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
+        """Of an argument that the failing layer takes, the choices that differ in one width alone; new ones where there
+        are none.
+        """
+        said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
+        if said is None:
+            return
+        for name in (name for name in chosen if re.split(r"\W", name)[0] in names):
+            shape, came, wants = self._shape(chosen, name), int(said["came"]), int(said["wants"])
+            wanted = {(*shape[:at], wants, *shape[at + 1 :]) for at, size in enumerate(shape) if size == came}
+            every = ({**chosen, name: index} for index in range(len(self.choices[name])) if wanted)
+            alike = [tried for tried in every if self._shape(tried, name) in wanted]
+            new = self._resized(chosen, name) if not alike and len(names) == 1 else ()
+            yield from alike or (tried for tried in new if self._has_other_channels(tried, name))
+
+    def _has_other_channels(self, chosen: Chosen, name: str) -> bool:
+        """Return whether a new choice changes channels, and not the places of latents."""
+        option = self.choices[name][chosen[name]]
+        axes = getattr(option, "axes", "")
+        return not axes or axes[option.axis] == "c"
 
     def _with_other_dimensions(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
         """Of one argument that a failing statement reads, the choices with as many dimensions more as it expects."""
@@ -236,20 +279,35 @@ class Trial:
             return
         numbers = [int(one) for one in said.groups() if one is not None]
         expected, received = reversed(numbers) if said["expected"] else numbers
-        for name in (name for name in chosen if re.split(r"\W", name)[0] in names):
-            now = self._dimensions(chosen, name)
-            for index in range(len(self.choices[name])) if now else ():
+        now = {name: self._dimensions(chosen, name) for name in chosen if re.split(r"\W", name)[0] in names}
+        yield from self._with_dimensions(chosen, {name: one + expected - received for name, one in now.items() if one})
+
+    def _with_more_rows(self, chosen: Chosen) -> Iterator[Chosen]:
+        """Yield the latents as they are, with several samples."""
+        latents, layouts = next(iter(self.choices.items()))
+        now = layouts[chosen[latents]]
+        if isinstance(now, Layout) and (other := replace(now, rows=True)) in layouts:
+            yield {**chosen, latents: layouts.index(other)}
+
+    def _with_dimensions(self, chosen: Chosen, wanted: Mapping[str, int]) -> Iterator[Chosen]:
+        """Yield of one argument the choices with as many dimensions as wanted."""
+        for name in (name for name in wanted if name in chosen):
+            for index in range(len(self.choices[name])):
                 tried = {**chosen, name: index}
-                if self._dimensions(tried, name) == now + expected - received:
+                if self._dimensions(tried, name) == wanted[name]:
                     yield tried
 
     def _dimensions(self, chosen: Chosen, name: str) -> int:
         """Return the number of dimensions of an argument; 0 if it is not a single tensor."""
+        return len(self._shape(chosen, name))
+
+    def _shape(self, chosen: Chosen, name: str) -> tuple[int, ...]:
+        """Return the shape of an argument; empty if it is not a single tensor."""
         try:
             made = self.make(chosen).get(name)
         except Exception:  # as in `how_far`
-            return 0
-        return made.dim() if made is not None else 0
+            return ()
+        return tuple(made.shape) if made is not None else ()
 
     def _changes(self, chosen: Chosen, most: int | None, names: set[str] | None) -> Iterator[Chosen]:
         """Of one argument, or of all that have the same role: what fits one fits the others, too."""
@@ -303,6 +361,11 @@ class Trial:
         return absent if without.answer is not None else chosen
 
 
+def _further(one: Reach, other: Reach) -> bool:
+    """Return whether a forward came further than another: more operations before the same error at one line do not."""
+    return one.far > other.far and (one.far[:2] != other.far[:2] or one.error != other.error)
+
+
 def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int, int, int]]:
     return found[1].answer is not None, found[1].far
 
@@ -323,7 +386,7 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
             answer = ask_again(model, sample)
     except Exception as error:
         said = " ".join(filter(None, (str(error), asserted(error))))
-        far = (*_lines(model, error), counter.count, _nearness(said))
+        far = (*lines_of(model, error), counter.count, _nearness(said))
         return Reach(far, error=f"{type(error).__name__}: {said}")
     done = (_END, 0, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
@@ -335,79 +398,12 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
 
 
-def _read_at(model: Any, lines: tuple[int, ...], only: str = "") -> set[str]:
-    """Return what the statements at the lines of a model's methods read, and what that was computed from.
-
-    Args:
-        only: the one name that they read which counts.
-    """
-    functions = [*_methods(model).values()]
-    found: set[str] = set()
-    for line in filter(None, lines):
-        around = (one for one in functions if one.co_firstlineno <= line)
-        code = max(around, key=lambda one: one.co_firstlineno, default=None)
-        found |= _read_in(code, line, only) if code is not None else set()
-    return found
-
-
-def _read_in(code: CodeType, line: int, only: str) -> set[str]:
-    lines, first = inspect.getsourcelines(code)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    statements = [one for one in ast.walk(tree) if isinstance(one, ast.stmt)]
-    there = [one for one in statements if one.lineno <= line - first + 1 <= (one.end_lineno or 0)]
-    inner = min(there, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
-    read = {only} if only else _names(inner, ast.Load) if inner is not None else set()
-    before = [one for one in statements if inner is not None and one.lineno < inner.lineno]
-    for one in sorted(before, key=lambda one: -one.lineno):
-        if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign) and _names(one, ast.Store) & read:
-            read |= _names(one, ast.Load)
-    return read
-
-
-def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
-
-
 def _nearness(error: str) -> int:
     """Return how near the sizes in torch's error are: those of a layer and of its input, or of joined tensors."""
     if said := _JOINED.search(error):
         return int(said[1]) - _MOST_JOINED
     said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
     return -abs(int(said["wants"]) - int(said["came"])) - _MOST_JOINED if said else -_END
-
-
-def _lines(model: Any, error: BaseException) -> tuple[int, int]:
-    """Return the line of the model's own forward up to which it was read when an error came, 0 where it was not begun;
-    and that of the method of the model that it called there, 0 where it called none.
-
-    Of a call over several lines that is its last one: what computes its arguments stands before.
-    """
-    methods = _methods(model)
-    found: list[int] = []
-    place = error.__traceback__
-    while place is not None:
-        code = place.tb_frame.f_code
-        if methods.get(code.co_name) is code and (found or code is methods["forward"]):
-            _, last, _, _ = next(islice(code.co_positions(), place.tb_lasti // 2, None))
-            found.append(last or place.tb_lineno)
-        place = place.tb_next
-    forward, inner, *_ = (*found, 0, 0)
-    return forward, inner
-
-
-def _methods(model: Any) -> dict[str, CodeType]:
-    cls: Any = type(model)
-    return _methods_of(cls)
-
-
-@lru_cache(maxsize=8)
-def _methods_of(cls: Any) -> dict[str, CodeType]:
-    """Return the methods of a model's class that stand in the file of its forward, by their names."""
-    forward = inspect.unwrap(cls.forward).__code__
-    names = (name for name in dir(cls) if not name.startswith("__"))
-    codes = (getattr(inspect.unwrap(one), "__code__", None) for name in names if (one := getattr(cls, name)))
-    own = {one.co_name: one for one in codes if one is not None and one.co_filename == forward.co_filename}
-    return {**own, "forward": forward}
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
