@@ -20,8 +20,10 @@ def without_foreign_types(parts: Parts) -> None:
         names = at_top | inside
         if names and any(isinstance(one, cst.Name) and one.value in names for one in walk(part.node)):
             node = visited(part.node, _Decided(names))
-            read = visited(node, WithoutImports(inside))
-            used = {one.value for one in walk(read) if isinstance(one, cst.Name)}
+            read = [visited(node, WithoutImports(inside))]
+            if not isinstance(node, cst.FunctionDef | cst.ClassDef):  # a `try` binds names for the whole file
+                read += [other.node for other in parts.parts if other is not part]
+            used = {one.value for each in read for one in walk(each) if isinstance(one, cst.Name)}
             part.node = visited(node, WithoutImports(inside - used))
 
 
