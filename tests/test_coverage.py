@@ -138,6 +138,14 @@ def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
     assert row == r"| m | llm | fault | A \| B (site-packages/torch/nn.py:3) |"
 
 
+def test_the_page_of_ports_names_files_from_the_repositorys_root() -> None:
+    commit = "c" * 40
+    row = ports.page(
+        [Ported(Repository("a/b", commit, "m.py::A"), "refused", reason=f"no: {commit}/nets/m.py:3 /a/x.py:1")]
+    )
+    assert "| refused: no: nets/m.py:3 x.py:1 |" in row
+
+
 def test_rows_of_a_page_are_renewed_by_repository_and_model() -> None:
     first = Repository("a/b", "c" * 40, "m.py::A")
     page = ports.page([

@@ -210,11 +210,12 @@ def _cells(one: Ported) -> Sequence[str]:
     given = one.repository
     link = f"[{given.name}]({_HOST}{given.name}/tree/{given.commit})"
     model = given.model.rpartition("::")[2]
-    why = f"{one.verdict}: {_shown(one.reason)}" if one.reason else one.verdict
+    reason = one.reason.replace(f"{given.commit}/", "")  # that the folder of its files is called after
+    why = f"{one.verdict}: {_shown(reason)}" if reason else one.verdict
     return link, model, f"{one.seconds:.0f}", str(one.todo), one.parity, one.pipeline, one.tests, why
 
 
 def _shown(reason: str) -> str:
     """Return one cell, without the places of the machine that it was found on."""
-    text = re.sub(r"(/[\w.+-]+)+/", "", reason).replace("|", "\\|")
+    text = re.sub(r"(?<![\w.+-])(/[\w.+-]+)+/", "", reason).replace("|", "\\|")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

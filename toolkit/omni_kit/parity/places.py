@@ -31,7 +31,7 @@ class Places:
         """Return where a hook that is wrong raised, made the wrong value, or is defined."""
         from omni_kit.parity.processes.steps.locating import PlaceOfHook
 
-        return self._asked(PlaceOfHook(self._case.pair.checkpoint, hook, said))
+        return self._asked(PlaceOfHook(self._case.pair.checkpoint, self._case.pair.inputs_file, hook, said))
 
     def of_keys(self, found: Comparison) -> str:
         """Return which line made the first tensor of another name or shape, or should have made a missing one."""

@@ -273,8 +273,12 @@ class Branching(Builder, Protocol):
 class Hooked(Builder, Protocol):
     """A side whose framework asks more of a model than its answers."""
 
-    def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
-        """Return the hooks that were called on a model without storage; and of those that are wrong, which and why."""
+    def hooks(self, checkpoint: Path, inputs: Tensors) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return the hooks that were called; and of those that are wrong, which and why.
+
+        Args:
+            inputs: the batch of the comparison, for hooks that call the model.
+        """
 
 
 @runtime_checkable

@@ -71,10 +71,12 @@ class Pair(SideResults):
         self.imported()
         self.described()
         out = self.folder(REFERENCE)
-        self._reference.ask(Run(self._inputs, out))
-        self._reference.ask(Trace(self._inputs, out / "trace"))
+        self._reference.ask(Run(self.inputs_file, out))
+        self._reference.ask(Trace(self.inputs_file, out / "trace"))
         state, outputs = self.where / "state.safetensors", out / "outputs.safetensors"
-        return self._other.ask(Derive(self.checkpoint, state, self._inputs, out / "trace", outputs, function, seconds))
+        return self._other.ask(
+            Derive(self.checkpoint, state, self.inputs_file, out / "trace", outputs, function, seconds)
+        )
 
     def runs_upstream(self, dtypes: Sequence[str]) -> list[str]:
         """Run both sides in each dtype; answers those in which upstream itself can run, and notes the others.
@@ -103,7 +105,12 @@ class Pair(SideResults):
         """
         steps = [
             RunAs(
-                self.checkpoint, dtype, self._inputs, self._script(side), self.folder(side) / dtype, self._pairs(side)
+                self.checkpoint,
+                dtype,
+                self.inputs_file,
+                self._script(side),
+                self.folder(side) / dtype,
+                self._pairs(side),
             )
             for side in (REFERENCE, CANDIDATE)
         ]
@@ -129,7 +136,7 @@ class Pair(SideResults):
         Its results are those of the side "candidate/SLOT/KERNEL".
         """
         out = self.where / CANDIDATE / slot / kernel
-        return self._other.ask(RunWith(self.checkpoint, slot, kernel, dtype, self._inputs, out))
+        return self._other.ask(RunWith(self.checkpoint, slot, kernel, dtype, self.inputs_file, out))
 
     def enlarged(self) -> Iterator[tuple[str, Comparison]]:
         """Models of more layers and experts, by their names alone: what comes of a published checkpoint."""
@@ -143,7 +150,7 @@ class Pair(SideResults):
     def lost_arguments(self) -> list[str]:
         """Return the arguments of a training step that do not arrive where the candidate needs them."""
         self.loaded()
-        return self._other.ask(LostArguments(self.checkpoint, self._inputs))
+        return self._other.ask(LostArguments(self.checkpoint, self.inputs_file))
 
     def trained(self, level: str) -> list[Trained] | str:
         """Return one step on each mesh of a level of several processes, or why the level makes no sense here."""
@@ -163,7 +170,7 @@ class Pair(SideResults):
 
     def _batches(self, parts: int, place: Path) -> list[str]:
         """Batches for several processes, made by upstream's side: what each is about."""
-        return self._reference.ask(MakeBatches(self._inputs, parts, place))
+        return self._reference.ask(MakeBatches(self.inputs_file, parts, place))
 
     def training_runs(self) -> tuple[list[TrainingRun], list[str]]:
         """The runs of the framework's own trainer on the integration's training files, and what is wrong with those."""
@@ -235,19 +242,21 @@ class Pair(SideResults):
     def places(self) -> list[dict[str, Any]]:
         """Return the places for faults in the candidate."""
         self.loaded()
-        return self._other.ask(Places(self._inputs))
+        return self._other.ask(Places(self.inputs_file))
 
     def run_planted(self, number: int, out: Path) -> dict[str, bool]:
         """The candidate has run with a fault in that place, and once more fed as upstream was; says what came of it."""
-        return self._other.ask(RunWithFault(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
+        return self._other.ask(
+            RunWithFault(number, self.inputs_file, self._script(CANDIDATE), out, self._pairs(CANDIDATE))
+        )
 
     def run_noisy(self, number: int, out: Path) -> bool:
         """The candidate has run with noise in that place; returns whether the place has values that noise changes."""
-        return self._other.ask(RunWithNoise(number, self._inputs, out))
+        return self._other.ask(RunWithNoise(number, self.inputs_file, out))
 
     def completed_planted(self, number: int, out: Path) -> Recording:
         """Return the recording of `completed` with a fault in that place."""
-        self._other.ask(CompleteFaults(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
+        self._other.ask(CompleteFaults(number, self.inputs_file, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
     def branches(self) -> dict[str, str]:
@@ -276,7 +285,7 @@ class Pair(SideResults):
         config = self.where / "noise"
         if not write_with_noise(self.checkpoint, config):
             return {}, {}
-        step = Drop(config, self._inputs)
+        step = Drop(config, self.inputs_file)
         return self._reference.ask(step), self._other.ask(step)
 
     def variants(self, extent: Extent = Extent.apart) -> Iterator[tuple[str, "Pair | StepError"]]:
@@ -324,9 +333,9 @@ class Pair(SideResults):
     def mistakes(self) -> list[StageFault]:
         """Return the mistakes that the candidate's stages can make on purpose."""
         self.loaded()
-        said = self._other.ask(Mistakes(self._inputs))
+        said = self._other.ask(Mistakes(self.inputs_file))
         return [StageFault(fault["kind"], fault["what"], tuple(fault["stages"])) for fault in said]
 
     def run_mistaken(self, kind: str, out: Path) -> None:
         """The candidate has run while its stages made a mistake."""
-        self._other.ask(RunMistaken(kind, self._inputs, out))
+        self._other.ask(RunMistaken(kind, self.inputs_file, out))

@@ -83,7 +83,7 @@ class SideResults:
         self.device = device
         self._shared = Shared()
         self._reference, self._other = workers[0], Watched(workers[1], self._shared, device)
-        self._inputs = where / "inputs.safetensors"
+        self.inputs_file = where / "inputs.safetensors"
         self._hidden = hidden
         # All are asked at once, so that they import their libraries at the same time.
         self.measured = measured
@@ -119,7 +119,7 @@ class SideResults:
             said = self._reference.ask(OpenCheckpoint(self.given, self.where))
         else:
             said = self._reference.ask(MakeToy(self.candidate.source, self.where, self._layout))
-        self._shared.add(self.checkpoint, self._inputs, self.where / "state.safetensors")
+        self._shared.add(self.checkpoint, self.inputs_file, self.where / "state.safetensors")
         return said
 
     @once
@@ -139,7 +139,7 @@ class SideResults:
         """The hooks of the candidate's framework have been called: which ones, and what is wrong with which."""
         self.imported()
         self.described()
-        called, wrong = self._other.ask(CallHooks(self.checkpoint))
+        called, wrong = self._other.ask(CallHooks(self.checkpoint, self.inputs_file))
         return called, [(hook, said) for hook, said in wrong]
 
     @once
@@ -147,7 +147,7 @@ class SideResults:
         """The candidate's framework has trained adapters on it: what was done, and what is wrong."""
         self.imported()
         self.described()
-        said, wrong = self._other.ask(Adapt(self.checkpoint, self._inputs, self.where / CANDIDATE / "adapters"))
+        said, wrong = self._other.ask(Adapt(self.checkpoint, self.inputs_file, self.where / CANDIDATE / "adapters"))
         return said, wrong
 
     @once
@@ -201,11 +201,11 @@ class SideResults:
     def ran(self) -> list[str]:
         """Both sides have run; answers the names of the reference's parameters."""
         self.loaded()
-        steps = [Run(self._inputs, self.folder(side)) for side in (REFERENCE, CANDIDATE)]
+        steps = [Run(self.inputs_file, self.folder(side)) for side in (REFERENCE, CANDIDATE)]
         self._reference.send(steps[0])
         self._other.send(steps[1])
         reference, other = self._reference.receive(steps[0]), self._other.receive(steps[1])
-        self._reference.ask(RunNudged(self._inputs, self.folder(NUDGED)))
+        self._reference.ask(RunNudged(self.inputs_file, self.folder(NUDGED)))
         for line in (*reference["notes"], *other["notes"]):
             self._note(line)
         return reference["parameters"]
@@ -216,14 +216,14 @@ class SideResults:
         self.ran()
         folders = [self.folder(f"{NUDGED}/{number}") for number in range(1, _MORE_NUDGES + 1)]
         for number, folder in enumerate(folders, start=1):
-            self._reference.ask(RunNudged(self._inputs, folder, number))
+            self._reference.ask(RunNudged(self.inputs_file, folder, number))
         return folders
 
     @once
     def recordings(self) -> tuple[Recording, Recording]:
         """Return the inputs and outputs of every module of the reference and of the candidate, each in a free run."""
         self.loaded()
-        steps = [Trace(self._inputs, self.folder(side) / "trace") for side in (REFERENCE, CANDIDATE)]
+        steps = [Trace(self.inputs_file, self.folder(side) / "trace") for side in (REFERENCE, CANDIDATE)]
         self._reference.send(steps[0])
         self._other.send(steps[1])
         self._reference.receive(steps[0])
@@ -243,14 +243,14 @@ class SideResults:
     def replayed(self) -> Recording:
         """Return the recording of the candidate's modules, each fed the reference's inputs."""
         out = self.where / CANDIDATE / "replay"
-        self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
+        self._other.ask(Replay(self.inputs_file, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
     @once
     def completed(self) -> Recording:
         """Return the recording of `replayed`, each module also given upstream's arguments that it was not passed."""
         out = self.where / CANDIDATE / "completed"
-        self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE), complete=True))
+        self._other.ask(Replay(self.inputs_file, self._script(CANDIDATE), out, self._pairs(CANDIDATE), complete=True))
         return Recording.load(out)
 
     @once
@@ -281,12 +281,12 @@ class SideResults:
         """Both sides have taken steps with an optimizer, from the checkpoint."""
         self.loaded()
         places = [self.folder(f"{side}/steps") for side in (REFERENCE, CANDIDATE)]
-        steps = [TakeSteps(self.checkpoint, self._inputs, place) for place in places]
+        steps = [TakeSteps(self.checkpoint, self.inputs_file, place) for place in places]
         self._reference.send(steps[0])
         self._other.send(steps[1])
         lost_upstream, lost = self._reference.receive(steps[0]), self._other.receive(steps[1])
         nudged = self.folder(f"{NUDGED}/steps")
-        self._reference.ask(TakeSteps(self.checkpoint, self._inputs, nudged, nudged=True))
+        self._reference.ask(TakeSteps(self.checkpoint, self.inputs_file, nudged, nudged=True))
         taken = [load_tensors(place / "outputs.safetensors") for place in (*places, nudged)]
         return Stepped(taken[0], taken[1], taken[2], lost_upstream, lost)
 
@@ -320,7 +320,7 @@ class SideResults:
     def inputs(self) -> Tensors:
         """Return the batch that both sides are fed."""
         self.described()
-        return load_tensors(self._inputs)
+        return load_tensors(self.inputs_file)
 
     def state(self) -> Tensors:
         """Return the tensors of upstream's model."""

@@ -97,8 +97,8 @@ class Repository(Library):
     def _projects(self) -> dict[str, Path]:
         """Packages of projects within the repository -> their folders; none of those that stand in several."""
         found: dict[str, set[Path]] = {}
-        for name in _OF_PROJECTS:
-            for file in files_matching(self.root, f"*/**/{name}")[:_MOST_FILES]:
+        for file in self._everything:
+            if file.name in _OF_PROJECTS and file.parent != self.root:
                 for package in (*file.parent.glob("*/__init__.py"), *file.parent.glob("src/*/__init__.py")):
                     found.setdefault(package.parent.name, set()).add(package.parent)
         return {name: places.pop() for name, places in found.items() if len(places) == 1}
@@ -107,7 +107,7 @@ class Repository(Library):
     def extensions(self) -> dict[str, str]:
         """Modules in C++ or CUDA that a project in the repository compiles when it is installed -> file:line."""
         found: dict[str, str] = {}
-        for file in files_matching(self.root, f"**/{_OF_PROJECTS[0]}")[:_MOST_FILES]:
+        for file in [one for one in self.files if one.name == _OF_PROJECTS[0]]:
             with suppress(OSError, SyntaxError, UnicodeDecodeError):
                 for call in ast.walk(parse_file(file)[1]):
                     if isinstance(call, ast.Call) and (dotted(call.func) or "").endswith(_EXTENSIONS):

@@ -178,10 +178,11 @@ class CallHooks(Step[tuple[list[str], list[tuple[str, str]]]]):
     """Calls the hooks of the side's framework; answers as `Hooked.hooks`."""
 
     checkpoint: Path
+    inputs: Path
 
     def take(self, side: Side) -> tuple[list[str], list[tuple[str, str]]]:
         """See `Step.take`."""
-        return side.hooked.hooks(self.checkpoint)
+        return side.hooked.hooks(self.checkpoint, load_tensors(self.inputs))
 
 
 @dataclass(frozen=True)

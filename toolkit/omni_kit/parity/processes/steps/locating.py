@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.processes.code_places import OwnCode, making, returns_of
 from omni_kit.parity.processes.side import Pairs, Side
@@ -23,13 +24,14 @@ class PlaceOfHook(Step[str]):
     """Calls the hooks again; answers where the wrong one raised, made what is wrong, or is defined."""
 
     checkpoint: Path
+    inputs: Path
     hook: str
     said: str
 
     def take(self, side: Side) -> str:
         """See `Step.take`."""
         with returns_of(_code(side)) as returns:
-            side.hooked.hooks(self.checkpoint)
+            side.hooked.hooks(self.checkpoint, load_tensors(self.inputs))
         return returns.raising(self.said) or returns.mentioned(self.said) or _code(side).of_definition(self.hook)
 
 

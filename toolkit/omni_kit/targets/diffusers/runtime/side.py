@@ -19,7 +19,6 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.runtime.attention_backends import exercised
 from omni_kit.targets.references.repositories import WEIGHTS, in_dtype
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
-from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import unfreeze
 
@@ -102,10 +101,10 @@ class ConvertedBuilder:
         cast_ = {name: t.to(model.dtype) if t.is_floating_point() else t for name, t in inputs.items()}
         return denoised(samples_of(cast_), lambda sample: ask(model, self._named(sample)))
 
-    def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
+    def hooks(self, checkpoint: Path, inputs: Tensors) -> tuple[list[str], list[tuple[str, str]]]:
         """See `Hooked`: what diffusers does with the attention of a model."""
         model = self.load(checkpoint)
-        sample = samples_of(denoiser_inputs(model))[0]
+        sample = self._named({name: tensor.to(self._device) for name, tensor in samples_of(inputs)[0].items()})
         with torch.no_grad():
             return exercised(model, lambda: ask(model, sample))
 

@@ -91,7 +91,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
                 raise MissingRequirement(f"upstream's checkpointed call of a block leaves out {lost}")
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
-    def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
+    def hooks(self, checkpoint: Path, inputs: Tensors) -> tuple[list[str], list[Fault]]:
         """Return the kernel of attention; then the model of conditions, on a small pipeline, and the wrapper on what
         that passes on.
 

@@ -207,8 +207,8 @@ class VeOmniBuilder:
         with assumed(registered(self._build(checkpoint, None, "meta")), branch):
             return self.load(checkpoint)
 
-    def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
-        """Return the hooks that VeOmni looks up on a model."""
+    def hooks(self, checkpoint: Path, inputs: Tensors) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return the hooks that VeOmni looks up on a model; they call no model with storage."""
         model = self._build(checkpoint, None, "meta")
         called, wrong = faults_of(model, checkpoint)
         heads = head_faults(model, checkpoint, lambda place: self._build(place, None, self._device, "float32"))
