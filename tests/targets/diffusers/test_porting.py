@@ -314,6 +314,28 @@ def test_branches_that_depend_on_the_input_or_call_one_kernel_are_kept(test: str
     assert "if " in found.text.partition("__call__")[2].partition("class ")[0]
 
 
+PACKAGES = """if self.sparse and x.shape[1] > 3:
+    y = sparse_attention(q, k, v)
+elif self.third:
+    from flash_attn_interface import flash_attn_func
+    y = flash_attn_func(q.mT, k, v)
+elif self.second:
+    from {package} import flash_attn_func
+    y = flash_attn_func(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2)
+else:
+    raise RuntimeError
+return self.o(y.transpose(1, 2).flatten(2))"""
+
+
+@pytest.mark.parametrize(("package", "chosen"), [("flash_attn", True), ("flash_attn_interface", False)])
+def test_kernels_of_one_name_are_told_apart_by_their_packages(package: str, chosen: bool, tmp_path: Path) -> None:
+    flags = "".join(f"self.{name} = False\n" for name in ("sparse", "third", "second"))
+    own = attention(f"{SPLIT}\n{flags}", f"{HEADS}{PACKAGES.format(package=package)}")
+    text = ported(tmp_path, f"def sparse_attention(q, k, v):\n    return q\n\n\n{own}").text
+    assert ("raise RuntimeError" not in text and "import flash_attn_func" not in text) is chosen
+    assert ("dispatch_attention_fn(" in text) is chosen
+
+
 TWO_VERSIONS = """MODE = None
 try:
     try:

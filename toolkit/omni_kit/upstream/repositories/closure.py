@@ -61,6 +61,23 @@ def _add(one: Defined, found: Closure) -> None:
     found.definitions.append(one)
 
 
+def completed(closure: Closure, one: Defined) -> None:
+    """Add to a closure what one of its definitions needs since its text was changed.
+
+    A name that several imports inside functions bound meant nothing; of one that was left, it means what that imports.
+    """
+    for written in dict.fromkeys(names_in(one.node)):
+        name, meant = _meaning(one, written)
+        if isinstance(meant, Defined) and meant != one and not {written, name} & closure.uses[one].keys():
+            inner = closure_of(meant)
+            new = [each for each in inner.definitions if each not in closure.uses]
+            closure.uses |= {each: inner.uses[each] for each in new}
+            closure.foreign |= {each: inner.foreign[each] for each in new}
+            closure.uses[one][name] = meant
+            at = closure.definitions.index(one)
+            closure.definitions[at:at] = new
+
+
 def _meaning(one: Defined, name: str) -> tuple[str, Defined | str | None]:
     """Return the part of a dotted name that the authors, or a stand-in, define, and what it is: `ops.Mask` of
     `ops.Mask.of`.

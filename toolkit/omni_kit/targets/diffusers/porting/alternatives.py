@@ -9,9 +9,10 @@ from functools import partial
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
+from omni_kit.standins import stand_ins
 from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
 from omni_kit.upstream.repositories.attention import SDPA, functions_in
-from omni_kit.upstream.repositories.closure import Closure, bound_in, names_in
+from omni_kit.upstream.repositories.closure import Closure, bound_in, completed, names_in
 from omni_kit.upstream.repositories.names import Defined, resolve
 
 _KERNEL = re.compile(r"attention|attn")
@@ -33,7 +34,12 @@ def chosen(closure: Closure) -> Closure:
                 functions.append(ast.fix_missing_locations(function))
         if functions:
             changed[one] = rewritten(one, functions)
-    return reached(closure, changed) if changed else closure
+    if not changed:
+        return closure
+    found = reached(closure, changed)
+    for one in [one for one in changed.values() if one in found.uses]:
+        completed(found, one)
+    return found
 
 
 def reached(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
@@ -69,7 +75,9 @@ class _Choice(ast.NodeTransformer):
         self.done = False
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Return the branch that runs: as the code says; else the one that calls torch's kernel; else the first."""
+        """Return the branch that runs: as the code says; else one that calls torch's kernel or a known one; else the
+        first.
+        """
         branches = _branches(node)
         attending = [body for _, body in branches if _kernels(body)]
         apart = len({*map(_kernels, attending)}) == len(attending) > 1
@@ -81,7 +89,8 @@ class _Choice(ast.NodeTransformer):
         if not known or not flags or any(not _kernels(body) and not _refuses(body) for _, body in branches):
             return self.generic_visit(node)
         self.done = True
-        body = runs or next((one for one in attending if SDPA in _text(one)), attending[0])
+        known_here = (one for one in attending if _packages(one) & stand_ins())
+        body = runs or next((one for one in attending if SDPA in _text(one)), next(known_here, attending[0]))
         return [inner for one in body for inner in _listed(self.visit(one))]
 
     def _that_runs(self, branches: list[tuple[ast.expr | None, list[ast.stmt]]]) -> list[ast.stmt] | None:
@@ -113,15 +122,24 @@ def _text(body: list[ast.stmt]) -> str:
 
 
 def _kernels(body: list[ast.stmt]) -> frozenset[str]:
-    """Return the attention kernels of statements: by name, or "own" if attention is written out."""
-    calls = [node for one in body for node in ast.walk(one) if isinstance(node, ast.Call)]
-    names = [ast.unparse(call.func) for call in calls]
-    found = {name for name in names if not name.startswith("self.") and _KERNEL.search(name.lower())}
+    """Return the attention kernels of statements: by name, absolute where one of them imports it; "own" if attention is
+    written out.
+    """
+    nodes = [node for one in body for node in ast.walk(one)]
+    names = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+    imported = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in nodes
+                if isinstance(node, ast.ImportFrom) for alias in node.names}  # fmt: skip
+    plain = (name for name in names if "(" not in name and not name.startswith("self."))
+    found = {imported.get(name, name) for name in plain if _KERNEL.search(name.lower())}
     products = sum(name.rpartition(".")[2] in _PRODUCTS for name in names)
-    products += sum(isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
-                    for one in body for node in ast.walk(one))  # fmt: skip
+    products += sum(isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes)
     weighed = any(name.rpartition(".")[2] == "softmax" for name in names)
     return frozenset(found | ({"own"} if weighed and products >= 2 else set()))
+
+
+def _packages(body: list[ast.stmt]) -> set[str]:
+    """Return the packages of the kernels that statements call by absolute names."""
+    return {name.partition(".")[0] for name in _kernels(body) if "." in name}
 
 
 def _is_flag(test: ast.expr, home: Defined, function: ast.FunctionDef) -> bool:
