@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -214,7 +215,8 @@ class Trial:
         """With one change: the first with which the model answers, or else the one that comes furthest.
 
         What the failing operation computes with comes first, then what its statement depends on; and of that what is
-        as wide as the weights there, or has as many dimensions as the error asks for, then the likeliest choices.
+        as wide as the weights there, or has as many dimensions as the error asks for, then the likeliest choices, and
+        last new ones of that width.
         """
         unset = _UNSET.search(best.error)
         read = read_at(self.model, best.far[:2])
@@ -225,9 +227,10 @@ class Trial:
         else:
             ranked = self._with_other_dimensions(chosen, best.error, computed or inner or read)
         more = self._with_more_rows(chosen) if _LOST_AXIS.search(best.error) else iter(())
-        phases = [self._as_wide(chosen, best.error, computed), ranked, more,
-                  *(self._changes(chosen, most, names) for names in (computed, inner, read, None)
-                    for most in (_LIKELY, None) if names is None or names)]  # fmt: skip
+        changes = [[self._changes(chosen, most, names) for most in (_LIKELY, None)] if names is None or names else []
+                   for names in (computed, inner, read, None)]  # fmt: skip
+        phases = [self._as_wide(chosen, best.error, computed), ranked, more, *changes[0],
+                  self._widened(chosen, best.error, computed), *chain(*changes[1:])]  # fmt: skip
         for phase in phases:
             found = chosen, best
             for tried in phase:
@@ -252,19 +255,20 @@ class Trial:
         return {re.split(r"\W", name)[0] for name in noted.names}
 
     def _as_wide(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
-        """Of an argument that the failing layer takes, the choices that differ in one width alone; new ones where there
-        are none.
-        """
+        """Of an argument that the failing layer takes, the choices that differ in one width alone."""
         said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
-        if said is None:
-            return
-        for name in (name for name in chosen if re.split(r"\W", name)[0] in names):
-            shape, came, wants = self._shape(chosen, name), int(said["came"]), int(said["wants"])
-            wanted = {(*shape[:at], wants, *shape[at + 1 :]) for at, size in enumerate(shape) if size == came}
-            every = ({**chosen, name: index} for index in range(len(self.choices[name])) if wanted)
-            alike = [tried for tried in every if self._shape(tried, name) in wanted]
-            new = self._resized(chosen, name) if not alike and len(names) == 1 else ()
-            yield from alike or (tried for tried in new if self._has_other_channels(tried, name))
+        for name in chosen if said is not None else ():
+            if said is not None and re.split(r"\W", name)[0] in names:
+                shape, came, wants = self._shape(chosen, name), int(said["came"]), int(said["wants"])
+                wanted = {(*shape[:at], wants, *shape[at + 1 :]) for at, size in enumerate(shape) if size == came}
+                every = ({**chosen, name: index} for index in range(len(self.choices[name])) if wanted)
+                yield from (tried for tried in every if self._shape(tried, name) in wanted)
+
+    def _widened(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
+        """Of the one argument that the failing layer takes, new choices as wide as its weights."""
+        if len(names) == 1 and any(pattern.search(error) for pattern in WIDTHS):
+            for name in (name for name in [*chosen] if re.split(r"\W", name)[0] in names):
+                yield from (tried for tried in self._resized(chosen, name) if self._has_other_channels(tried, name))
 
     def _has_other_channels(self, chosen: Chosen, name: str) -> bool:
         """Return whether a new choice changes channels, and not the places of latents."""
