@@ -17,8 +17,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# One more than a small machine has cores: a test waits for the processes that it starts.
-PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 unit: $(READY)
 	$(PYTEST)

@@ -652,6 +652,24 @@ def test_first_values_are_left_out_and_what_is_computed_stays(tmp_path: Path) ->
     assert "self.to_q = nn.Linear" in found.text  # nobody asks for the layers by name any more
 
 
+@pytest.mark.parametrize(("value", "first"), [
+    ("None", 'self.register_buffer("table", None)'), ("dim", "self.table = dim"),
+])  # fmt: skip
+def test_what_is_none_before_it_is_a_buffer_is_one_at_once(value: str, first: str, tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace("depth)])\n", f"depth)])\n        self.table = {value}\n{FIRST}{METHODS}", 1)
+    assert f"{first}\n" in ported(tmp_path, text).text
+
+
+@pytest.mark.parametrize(("read", "stays"), [("pass", False), ("self.more = more", True)])
+def test_arguments_in_a_star_that_nothing_reads_are_left_out(read: str, stays: bool, tmp_path: Path) -> None:
+    text = (
+        attention(SPLIT, ASKED)
+        .replace("depth=2):", "depth=2, *more, **rest):")
+        .replace("self.blocks = nn", f"{read}\n        self.blocks = nn")
+    )
+    assert ("*more" in ported(tmp_path, text).text) is stays
+
+
 def test_a_method_that_computes_more_than_first_values_stays(tmp_path: Path) -> None:
     more = METHODS.replace("made = torch", "self.kept = torch")
     text = attention(SPLIT, ASKED).replace("depth)])\n", f"depth)])\n{FIRST}{more}", 1)
@@ -688,6 +706,8 @@ def test_a_cast_to_half_precision_is_one_to_that_of_the_input(cast: str, stays: 
 @pytest.mark.parametrize(("given", "called"), [
     ("(x, t), self.parameters(), True", "block(hidden_states, timestep)"),
     ("(x,), (), self.training", "block(hidden_states)"),
+    ("self.given, self.parameters(), True", "block(*self.given)"),
+    ("self.given, x, t", "block(self.given, hidden_states, timestep)"),
     ("inputs=(x, t), params=self.parameters(), flag=True", "block(hidden_states, timestep)"),
     ("(x, t), x, t", "block((hidden_states, timestep), hidden_states, timestep)"),
 ])  # fmt: skip

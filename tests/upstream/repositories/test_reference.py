@@ -236,3 +236,15 @@ def test_a_schedule_that_tells_its_numbers_can_be_copied(body: str, alone: bool,
     assert found.schedule is not None
     assert (found.schedule.made is not None) == alone
     assert dict(found.schedule.given) == {"power": "2"}
+
+
+@pytest.mark.parametrize(("base", "known"), [("ModelMixin", True), ("ConfigMixin", False)])
+def test_a_base_that_is_imported_from_one_of_two_places_is_known(base: str, known: bool, tmp_path: Path) -> None:
+    places = [f"    from diffusers.{place} import {base}" for place in ("models.modeling_utils", "modeling_utils")]
+    tried = "\n".join(["try:", places[0], "except:", places[1]])
+    write(tmp_path, m=f"{tried}\n\nclass Net({base}):\n    def forward(self, x): ...\n")
+    if known:
+        assert find_reference(f"{tmp_path}/m.py::Net").class_name == "Net"
+        return
+    with pytest.raises(BadInput, match="not an nn"):
+        find_reference(f"{tmp_path}/m.py::Net")

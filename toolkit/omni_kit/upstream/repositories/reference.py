@@ -2,7 +2,7 @@
 
 import ast
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -294,5 +294,15 @@ def is_module(cls: ClassRef) -> bool:
 def _derives_from(cls: ClassRef, roots: tuple[str, ...]) -> bool:
     """Return whether a base of a class, or of its bases, resolves to one of these names of another library."""
     found = ((entry, base) for entry in cls.mro if isinstance(entry, ClassRef) for base in entry.node.bases)
-    meanings = (resolve(entry.source, dotted(base) or "") for entry, base in found)
-    return any(isinstance(meant, str) and meant.endswith(roots) for meant in meanings)
+    meanings = ((resolve(entry.source, name), name) for entry, base in found if (name := dotted(base)))
+    return any(one.endswith(roots) for meant, name in meanings for one in _imported_as(meant, name))
+
+
+def _imported_as(meant: Defined | str | None, name: str) -> Iterator[str]:
+    """Yield the absolute names that a name may have; several where a `try` imports it from one of several places."""
+    if isinstance(meant, str):
+        yield meant
+    elif meant is not None and isinstance(meant.node, ast.Try | ast.If):
+        for node in ast.walk(meant.node):
+            if isinstance(node, ast.ImportFrom):
+                yield from (f"{node.module}.{one.name}" for one in node.names if (one.asname or one.name) == name)

@@ -244,6 +244,11 @@ def _spelled_out(
     """Without `**kwargs`: what the authors' own config has for the classes within is named, and passed on by name."""
     named = [_parameter(one) for one in reference.handed_on.values()]
     given = init.params
+    if isinstance(given.star_arg, cst.Param) and not any(
+        isinstance(one, cst.Name) and one.value == given.star_arg.name.value for part in body for one in walk(part)
+    ):  # `*args` that nothing reads
+        star = cst.ParamStar() if given.kwonly_params else cst.MaybeSentinel.DEFAULT
+        given = given.with_changes(star_arg=star)
     plain = not given.kwonly_params and isinstance(given.star_arg, cst.MaybeSentinel)
     ordered = sorted([*given.params, *named], key=lambda one: one.default is not None)
     more = {"params": ordered} if plain else {"kwonly_params": [*given.kwonly_params, *named]}

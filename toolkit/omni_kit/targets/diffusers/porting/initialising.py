@@ -1,7 +1,7 @@
 """Without the authors' initial weights: a checkpoint gives every parameter. What is computed and stored stays."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import libcst as cst
 
@@ -147,6 +147,13 @@ def _computed(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
 class _Stored(cst.CSTTransformer):
     """Parameters that are never trained are buffers; those whose first values are gone begin with zeros."""
 
+    def __init__(self) -> None:
+        self.buffers: set[str] = set()
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        """Make what is None before it becomes a buffer one from the beginning: a plain attribute cannot become one."""
+        return visited(updated_node, _NoneFirst(self.buffers)) if self.buffers else updated_node
+
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement:
@@ -159,6 +166,7 @@ class _Stored(cst.CSTTransformer):
         fixed = "requires_grad" in given and code(given["requires_grad"]) == "False"
         if chain(call.func) != "nn.Parameter" or not fixed or not re.fullmatch(r"self\.\w+", target):
             return updated_node
+        self.buffers.add(target)
         value = given.get("data") or call.args[0].value
         made = statement(f'self.register_buffer("{target.removeprefix("self.")}", {code(value)}, persistent=True)')
         return made.with_changes(leading_lines=updated_node.leading_lines)
@@ -172,6 +180,24 @@ class _Stored(cst.CSTTransformer):
             return updated_node
         zeros = inner.with_changes(func=expression("torch.zeros"))
         return updated_node.with_changes(args=[updated_node.args[0].with_changes(value=zeros), *updated_node.args[1:]])
+
+
+class _NoneFirst(cst.CSTTransformer):
+    def __init__(self, buffers: Collection[str]) -> None:
+        self.buffers = buffers
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement:
+        """`self.x = None`."""
+        small = updated_node.body[0]
+        if not isinstance(small, cst.Assign) or code(small.value) != "None":
+            return updated_node
+        target = chain(small.targets[0].target)
+        if target not in self.buffers:
+            return updated_node
+        made = statement(f'self.register_buffer("{target.removeprefix("self.")}", None)')
+        return made.with_changes(leading_lines=updated_node.leading_lines)
 
 
 def _without_unused(node: cst.ClassDef, parts: Parts) -> cst.ClassDef:

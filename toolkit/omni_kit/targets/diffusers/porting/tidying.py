@@ -116,8 +116,12 @@ class _Unwrapped(cst.CSTTransformer):
             return updated_node
         own = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug")
         given = [one for one in rest if one.keyword is None or one.keyword.value not in own]
-        if len(given) == 3 and isinstance(given[0].value, cst.Tuple) and _PARAMETERS.search(code(given[1].value)):
-            given = [cst.Arg(one.value) for one in given[0].value.elements]
+        if len(given) == 3 and _PARAMETERS.search(code(given[1].value)):
+            inputs = given[0].value
+            if isinstance(inputs, cst.Tuple):
+                given = [cst.Arg(one.value) for one in inputs.elements]
+            else:
+                given = [cst.Arg(inputs, star="*")]
         return cst.Call(called, [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in given])
 
 
