@@ -94,8 +94,8 @@ def _edit(file: Path, change: str | tuple[str, str] | None) -> None:
 
 
 def asked(request: pytest.FixtureRequest) -> list[tuple[str, int]]:
-    """Return the tests of this session that take the fixture which asks, each by its name and its `number`."""
-    tests = [one for one in request.session.items if isinstance(one, pytest.Function)]
+    """Return the tests of this file that take the fixture which asks, each by its name and its `number`."""
+    tests = [one for one in request.session.items if isinstance(one, pytest.Function) and one.path == request.path]
     takers = [one for one in tests if request.fixturename in one.fixturenames]
     numbers = [(one.originalname, one.callspec.params["number"]) for one in takers]
     return [(name, number) for name, number in numbers if isinstance(number, int)]

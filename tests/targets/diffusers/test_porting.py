@@ -202,18 +202,18 @@ def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:
     assert all("TODO(omni-kit)" in marked[line - 1] for line, _ in found.todo)
 
 
-@pytest.mark.parametrize(("imported", "call"), [
+@pytest.mark.parametrize(("line", "call"), [
     ("import flash_attn", "flash_attn.go"), ("from flash_attn_interface import go as went", "went"),
 ])  # fmt: skip
-def test_flags_of_packages_that_may_not_be_there_come_along(imported: str, call: str, tmp_path: Path) -> None:
-    guard = f"try:\n    {imported}\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n\n\n"
+def test_flags_of_packages_that_may_not_be_there_come_along(line: str, call: str, tmp_path: Path) -> None:
+    guard = f"try:\n    {line}\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n\n\n"
     helper = (
         f"def attend(q, k, v):\n    if FLASH:\n        return {call}(q, k, v)\n"
         "    return F.scaled_dot_product_attention(q, k, v)\n\n\n"
     )
     text = helper + attention(SPLIT, ASKED.replace("F.scaled_dot_product_attention", "attend"))
     found = ported(tmp_path, text, HEAD + guard)
-    kept = f"try:\n    {imported}\n\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n"
+    kept = f"try:\n    {line}\n\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n"
     assert kept in found.text  # a blank line is ruff's
 
 
