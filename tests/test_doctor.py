@@ -15,7 +15,7 @@ from tests.conftest import run_cli
 
 @pytest.fixture(scope="module")
 def examined() -> list[doctor.Component]:
-    """What is said of this environment, with everything imported."""
+    """The components of this environment, all imported."""
     return doctor.examine("veomni")
 
 

@@ -32,18 +32,18 @@ def test_cycles_are_freed_in_a_process_that_reads_again_and_again() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("name", "says", "told"), [
+@pytest.mark.parametrize(("name", "says", "newer"), [
     ("pyproject.toml", 'requires-python = ">=3.99"', True),
     ("setup.py", 'setup(python_requires=">=3.99")', True),
     ("pyproject.toml", 'requires-python = ">=3.8"', False),
     ("notes.txt", 'requires-python = ">=3.99"', False),
 ])  # fmt: skip
 def test_syntax_of_a_later_python_is_reported_with_that_python(
-    name: str, says: str, told: bool, tmp_path: Path
+    name: str, says: str, newer: bool, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(says)
     (tmp_path / "m.py").write_text("type of nothing\n")
     with pytest.raises(BadInput) as caught:
         read_source(Repository("repository", tmp_path), tmp_path / "m.py")
-    assert ("requires Python 3.99" in caught.value.message) is told
-    assert bool(caught.value.hint) is told
+    assert ("requires Python 3.99" in caught.value.message) is newer
+    assert bool(caught.value.hint) is newer

@@ -88,7 +88,7 @@ def test_a_width_that_forward_finds_fixed_is_tried_after_each_of_the_others(tmp_
     tried = []
     for values in small_arguments(reference, {"dim": 80, "text_dim": 28}, refused):
         tried.append(values)
-        cannot = "dim is no multiple of 32" if values["dim"] == 80 else "cannot be multiplied (9x28 and 512x64)"
+        cannot = "dim is not a multiple of 32" if values["dim"] == 80 else "cannot be multiplied (9x28 and 512x64)"
         refused.append((values, cannot))
     first = next(at for at, one in enumerate(tried) if one["dim"] == 64)
     assert tried[first + 1] == {"dim": 64, "text_dim": 512}

@@ -150,7 +150,7 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
                 top = owner is not None or function.name in tops
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
                 if schedule is not None and schedule.argument:
-                    roles = {}  # it is told levels, and no number of steps
+                    roles = {}  # its levels are passed, and no number of steps
                 named = owner.name if owner is not None else function.name
                 fits = _fits(source, function, loop, reference, Defined(source, named, function) in made)
                 moves = told[-1] if told else None

@@ -1,4 +1,4 @@
-"""The code of a forward: what it says of an argument before it computes with it."""
+"""Reads from the code of a forward how many axes and items an argument must have."""
 
 import ast
 import inspect

@@ -10,7 +10,7 @@ whatever is wrong with the others. Operations alone would not do: how many there
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -257,17 +257,18 @@ class Trial:
     def _as_wide(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
         """Of an argument that the failing layer takes, the choices that differ in one width alone."""
         said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
-        for name in chosen if said is not None else ():
-            if said is not None and re.split(r"\W", name)[0] in names:
-                shape, came, wants = self._shape(chosen, name), int(said["came"]), int(said["wants"])
-                wanted = {(*shape[:at], wants, *shape[at + 1 :]) for at, size in enumerate(shape) if size == came}
-                every = ({**chosen, name: index} for index in range(len(self.choices[name])) if wanted)
-                yield from (tried for tried in every if self._shape(tried, name) in wanted)
+        if said is None:
+            return
+        for name in _within(chosen, names):
+            shape, came, wants = self._shape(chosen, name), int(said["came"]), int(said["wants"])
+            wanted = {(*shape[:at], wants, *shape[at + 1 :]) for at, size in enumerate(shape) if size == came}
+            every = ({**chosen, name: index} for index in range(len(self.choices[name])) if wanted)
+            yield from (tried for tried in every if self._shape(tried, name) in wanted)
 
     def _widened(self, chosen: Chosen, error: str, names: set[str]) -> Iterator[Chosen]:
         """Of the one argument that the failing layer takes, new choices as wide as its weights."""
         if len(names) == 1 and any(pattern.search(error) for pattern in WIDTHS):
-            for name in (name for name in [*chosen] if re.split(r"\W", name)[0] in names):
+            for name in _within(chosen, names):
                 yield from (tried for tried in self._resized(chosen, name) if self._has_other_channels(tried, name))
 
     def _has_other_channels(self, chosen: Chosen, name: str) -> bool:
@@ -283,7 +284,7 @@ class Trial:
             return
         numbers = [int(one) for one in said.groups() if one is not None]
         expected, received = reversed(numbers) if said["expected"] else numbers
-        now = {name: self._dimensions(chosen, name) for name in chosen if re.split(r"\W", name)[0] in names}
+        now = {name: self._dimensions(chosen, name) for name in _within(chosen, names)}
         yield from self._with_dimensions(chosen, {name: one + expected - received for name, one in now.items() if one})
 
     def _with_more_rows(self, chosen: Chosen) -> Iterator[Chosen]:
@@ -363,6 +364,11 @@ class Trial:
             if idle == _IDLE:  # the model takes it, and does nothing with it
                 break
         return absent if without.answer is not None else chosen
+
+
+def _within(chosen: Chosen, names: Collection[str]) -> list[str]:
+    """Return the arguments, and the entries of arguments, that belong to arguments of these names."""
+    return [name for name in chosen if re.split(r"\W", name)[0] in names]
 
 
 def _further(one: Reach, other: Reach) -> bool:
