@@ -5,7 +5,7 @@ from torch import nn
 
 
 class LayerScale(nn.Module):
-    """A factor for each channel."""
+    """Scales each channel by a factor."""
 
     def __init__(self, dim: int, init_values: float = 1e-5, inplace: bool = False) -> None:
         super().__init__()

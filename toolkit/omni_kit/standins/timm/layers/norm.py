@@ -19,7 +19,7 @@ class RmsNorm(nn.Module):
 
 
 class LayerNorm2d(nn.LayerNorm):
-    """Norm over the channels of pictures."""
+    """Normalises over the channels of pictures."""
 
     def __init__(self, num_channels: int, eps: float = 1e-6, affine: bool = True) -> None:
         super().__init__(num_channels, eps=eps, elementwise_affine=affine)

@@ -1,4 +1,4 @@
-"""How weights begin."""
+"""Initial values of weights."""
 
 import torch
 
