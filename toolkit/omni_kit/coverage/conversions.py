@@ -1,4 +1,4 @@
-"""Derived conversions of authors' checkpoints compared with diffusers' own, for models that diffusers has ported itself."""
+"""Derived conversions of authors' checkpoints compared with those that diffusers itself has."""
 
 import ast
 import copy

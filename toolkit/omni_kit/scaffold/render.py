@@ -1,6 +1,7 @@
 """Renders planned files from the templates of a target's kind."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -36,8 +37,23 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
     """
     if file.template is None:
         return file.text
+    try:
+        text = (
+            _environment(templates, (templates / file.template).parent).get_template(file.template).render(file.context)
+        )
+    except jinja2.TemplateNotFound as error:
+        raise BadInput(f"{templates} has no template {error.name}", "reinstall the package that provides it") from error
+    except jinja2.TemplateError as error:
+        line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+        raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "fix the template") from error
+    return format_python(text, Path(file.path).name, rules) if file.path.endswith(".py") else text
+
+
+@cache
+def _environment(*folders: Path) -> jinja2.Environment:
+    """What holds the compiled templates of folders: all files of a scaffold share macros."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([templates, (templates / file.template).parent]),
+        loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -45,14 +61,7 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
         autoescape=False,
     )
     environment.filters["yaml"] = yaml_scalar
-    try:
-        text = environment.get_template(file.template).render(file.context)
-    except jinja2.TemplateNotFound as error:
-        raise BadInput(f"{templates} has no template {error.name}", "reinstall the package that provides it") from error
-    except jinja2.TemplateError as error:
-        line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-        raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "fix the template") from error
-    return format_python(text, Path(file.path).name, rules) if file.path.endswith(".py") else text
+    return environment
 
 
 def with_marks(files: Mapping[str, str], todo: Sequence[Todo]) -> dict[str, str]:

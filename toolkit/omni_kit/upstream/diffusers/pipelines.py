@@ -143,10 +143,12 @@ class Pipeline:
 
     def _with_config_read(self, name: str, classes: list[str]) -> str:
         """Return the first of several classes whose config has every value that the pipeline's code reads of it."""
+        if len(classes) == 1:
+            return classes[0]
         prefix = f"self.{name}.config."
         whole = (dotted(node) or "" for node in ast.walk(self.cls.node) if isinstance(node, ast.Attribute))
         read = {text.removeprefix(prefix).partition(".")[0] for text in whole if text.startswith(prefix)}
-        for one in classes if len(classes) > 1 and read else ():
+        for one in classes if read else ():
             found = find_class(self.library, one)
             if found is not None and read <= set(arguments(found)):
                 return one

@@ -306,13 +306,13 @@ def _is_logits(value: Any) -> bool:
 
 def _within(value: Any) -> Iterator[Any]:
     """Yield a value, and all that it is made of."""
-    yield value
-    inner: Sequence[Any] = ()
-    if isinstance(value, Term):
-        inner = value.parts
-    elif isinstance(value, list | tuple):
-        inner = value
-    elif isinstance(value, dict):
-        inner = list(value.values())
-    for one in inner:
-        yield from _within(one)
+    left = [value]
+    while left:
+        one = left.pop()
+        yield one
+        if isinstance(one, Term):
+            left += reversed(one.parts)
+        elif isinstance(one, list | tuple):
+            left += reversed(one)
+        elif isinstance(one, dict):
+            left += reversed(one.values())
