@@ -22,12 +22,14 @@ def test_a_conversion_is_compared_with_diffusers_own() -> None:
     found = conversions.own_conversion(authors)
     assert found is not None
     assert (found.class_name, found.numbers) == ("LTXVideoTransformer3DModel", "")
-    assert conversions.compared(theirs, found.tensors) == conversions.Difference(len(theirs), [], [], [])
+    assert conversions.compared(theirs, found.tensors) == conversions.Difference(len(theirs), [], [], [], [])
     lamps = {name: tensor for name, tensor in theirs.items() if name != "proj_in.weight"}
     lamps["lamp.weight"] = theirs["proj_in.weight"]
     lamps["proj_in.bias"] = theirs["proj_in.bias"] + 1
+    lamps["scale_shift_table"] = theirs["scale_shift_table"].flip(0)
     difference = conversions.compared(lamps, found.tensors)
     assert difference.renamed == [("lamp.weight", "proj_in.weight")]
+    assert difference.shared == ["scale_shift_table"]
     assert (difference.ours, difference.theirs) == (["proj_in.bias"], ["proj_in.bias"])
 
 

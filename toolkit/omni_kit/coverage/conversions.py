@@ -1,9 +1,10 @@
-"""Derived conversions of authors' checkpoints compared with those that diffusers itself has."""
+"""Comparison of derived conversions of authors' checkpoints with diffusers' own."""
 
 import ast
 import copy
 import importlib
 import inspect
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -55,11 +56,13 @@ class Difference:
     Attributes:
         same: the number of tensors that have the same name and the same values.
         renamed: pairs of names, ours and diffusers', of the same values.
-        ours, theirs: names of tensors whose values the other does not have.
+        shared: names of ours whose rows diffusers has in several tensors, or in another order.
+        ours, theirs: names of tensors with rows that the other does not have.
     """
 
     same: int
     renamed: Sequence[tuple[str, str]]
+    shared: Sequence[str]
     ours: Sequence[str]
     theirs: Sequence[str]
 
@@ -120,13 +123,17 @@ def compared(ours: Tensors, theirs: Tensors) -> Difference:
         if name not in same:
             places.setdefault(_key(tensor), []).append(name)
     pairs = [(name, found.pop(0)) for name in ours if name not in same and (found := places.get(_key(ours[name])))]
-    told = {name for name, _ in pairs}
-    return Difference(
-        len(same),
-        pairs,
-        [name for name in ours if name not in same | told],
-        sorted(name for names in places.values() for name in names),
-    )
+    told = {*same, *(name for name, _ in pairs)}
+    left = {name: _rows(tensor) for name, tensor in ours.items() if name not in told}
+    others = {name: _rows(theirs[name]) for names in places.values() for name in sorted(names)}
+    rows, their_rows = frozenset().union(*left.values()), frozenset().union(*others.values())
+    shared = [name for name, own in left.items() if own <= their_rows]
+    alone = [name for name in left if name not in shared]
+    return Difference(len(same), pairs, shared, alone, sorted(name for name, own in others.items() if not own <= rows))
+
+
+def _rows(tensor: "torch.Tensor") -> frozenset[bytes]:
+    return frozenset(row.detach().float().contiguous().numpy().tobytes() for row in tensor)
 
 
 def _key(tensor: "torch.Tensor") -> object:
@@ -164,13 +171,14 @@ def cover(wanted: Sequence[Repository]) -> Iterator[Sequence[str]]:
 
 
 def _row(repository: Repository, own: Own, difference: Difference) -> Sequence[str]:
-    examples = [f"`{one}` is `{other}`" for one, other in difference.renamed[:_SHOWN]]
-    examples += [f"`{name}` is ours alone" for name in difference.ours[:_SHOWN]]
-    examples += [f"`{name}` is theirs alone" for name in difference.theirs[:_SHOWN]]
-    counts = difference.same, len(difference.renamed), len(difference.ours), len(difference.theirs)
+    patterns = {re.sub(r"\d+", "N", one): re.sub(r"\d+", "N", other) for one, other in difference.renamed}
+    examples = [f"`{one}` is `{other}`" for one, other in patterns.items() if one.endswith("weight")][:_SHOWN]
+    for names, what in ((difference.shared, "shared out"), (difference.ours, "ours"), (difference.theirs, "theirs")):
+        examples += [f"`{name}`: {what}" for name in names if name.endswith("weight")][:1]
+    counts = [len(one) for one in (difference.renamed, difference.shared, difference.ours, difference.theirs)]
     function = f"`{own.function}`" + (f", {own.numbers}" if own.numbers else "")
     model = repository.model.rpartition("::")[2]
-    return repository.name, model, own.class_name, function, *map(str, counts), "; ".join(examples)
+    return repository.name, model, own.class_name, function, *map(str, [difference.same, *counts]), "; ".join(examples)
 
 
 def page(rows: Sequence[Sequence[str]]) -> str:
@@ -181,7 +189,7 @@ def page(rows: Sequence[Sequence[str]]) -> str:
     """
     if not rows:
         raise BadInput("diffusers loads the model of none of these repositories from the authors' file")
-    equal = sum(row[5:8] == ("0", "0", "0") for row in rows)
+    equal = sum({*row[5:9]} == {"0"} for row in rows)
     return "\n".join(
         [
             "# Conversions of authors' checkpoints, compared with diffusers' own",
@@ -189,7 +197,8 @@ def page(rows: Sequence[Sequence[str]]) -> str:
             "Made by `make coverage-conversions`: a toy checkpoint of the authors' class goes through the conversion",
             "that `new-model` has derived, and through the function of the installed diffusers that reads the authors'",
             "file. Numbers that a function says of the published model are replaced by those of the toy. Tensors are",
-            f"compared value by value. Of {len(rows)} models {equal} have every tensor under diffusers' own name.",
+            "compared value by value, and what differs row by row: a fused layer that one side splits, halves in",
+            f"another order. Of {len(rows)} models {equal} have every tensor under diffusers' own name.",
             "",
             "| repository | model | class of diffusers | its function | same name and values | same values, other name"
             " | ours alone | theirs alone | examples |",

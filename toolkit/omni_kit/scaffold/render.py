@@ -51,7 +51,7 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
 
 @cache
 def _environment(*folders: Path) -> jinja2.Environment:
-    """What holds the compiled templates of folders: all files of a scaffold share macros."""
+    """Return the compiled templates of folders: all files of a scaffold share macros."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
