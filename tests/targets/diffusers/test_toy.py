@@ -177,3 +177,33 @@ def test_one_of_the_switches_without_which_code_raises_is_on(last: str, on: list
     taken["mode"] = Argument("mode", "plain", False, "str", "")
     toy, _ = toy_of(taken, {}, [ast.parse(WAYS.format(last=last))])
     assert [name for name in names if toy[name]] == on
+
+
+BY_USE = """
+def __init__(self, c, c_cond, c_in, freqs, nhead, steps):
+    self.come = nn.Conv2d(c_in, c, 1)
+    self.cond = nn.Linear(c_cond, c)
+    self.blocks = [Block(c, nhead) for _ in range(2)]
+    self.steps = Table({steps})
+"""
+
+
+@pytest.mark.parametrize(("steps", "whole"), [("steps", True), ("freqs", True), ("steps", False)])
+def test_sizes_whose_names_say_nothing_are_small_where_layers_are_made_with_them(steps: str, whole: bool) -> None:
+    sizes = {"c": 1536, "c_cond": 1024, "c_in": 16, "nhead": 24, "freqs": 100, "steps": 1000}
+    sizes |= {} if whole else {"hidden_size": 1152}
+    taken = {name: Argument(name, size, False, "", "") for name, size in sizes.items()}
+    toy, _ = toy_of(taken, {}, [ast.parse(BY_USE.format(steps=steps))])
+    assert (toy["c"] == toy["nhead"] * 20) == whole
+    assert 0 < toy["c"] < 128 > toy["c_cond"] != toy["c"]
+    assert toy["c_in"] < 32  # as few channels as latents have
+    assert (toy["freqs"], toy["steps"]) == (100, 1000)
+
+
+@pytest.mark.parametrize(("few", "out"), [(4, 4), (512, 512)])
+def test_channels_of_latents_have_other_names_too_where_they_are_few(few: int, out: int) -> None:
+    taken = {
+        name: Argument(name, size, False, "", "") for name, size in [("in_dim", few), ("dim", 512), ("out_dim", out)]
+    }
+    toy, _ = toy_of(taken, {}, [])
+    assert (toy["in_dim"] == toy["out_dim"] < 32) == (few < 32)

@@ -18,6 +18,7 @@ from omni_kit.toys.configs.denoiser import (
     IS_HEAD_CHANNELS,
     IS_HEADS,
     IS_LAYERS,
+    WHOLE,
     as_wide,
     toy_denoiser,
 )
@@ -29,6 +30,15 @@ _WHOLE = re.compile(
 )
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
+# Channels of the latents by other names, where they are as few as latents have.
+_FEW_CHANNELS = re.compile(r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$")
+_MOST_CHANNELS = 32
+# Sizes that are no widths, whatever takes them.
+_IS_NO_WIDTH = re.compile(
+    r"step|time|pos|max|min|len|resolution|size|period|theta|freq|seed|scale|sigma|every|class|vocab|temp|base|factor"
+    r"|token|num_|^n_|kernel|group|rate|iter|window|frame|height|width"
+)
+_WIDE = 64
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
@@ -64,7 +74,7 @@ def toy_of(
         published: values from a config of the authors, which come before defaults.
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
-    aliases = _aliases(list(arguments), code)
+    aliases = _aliases({name: published.get(name, one.default) for name, one in arguments.items()}, code)
     given, unknown, listed = dict[str, Any](), list[str](), list[str]()
     for name, one in arguments.items():
         value = _as_list(published[name], one) if _fits(published.get(name), one) else _value(one)
@@ -257,9 +267,14 @@ def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
     return math.lcm(*(2 * one for one in groups if isinstance(one, int) and one > 0))
 
 
-def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
-    """Return names in the words that toys are made by."""
+def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, str]:
+    """Return names in the words that toys are made by.
+
+    Args:
+        values: as published, or by default.
+    """
     found: dict[str, str] = {}
+    names = list(values)
     if not any(map(IS_HEADS.search, names)):  # a count that the width of the whole is divided by is that of heads
         divided = {ast.unparse(one.right).rpartition(".")[2] for part in code for one in ast.walk(part)
                    if isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv)}  # fmt: skip
@@ -268,9 +283,31 @@ def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
         names = [name for name in names if name not in found]
     for name in names:
         alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
+        if (few := _FEW_CHANNELS.match(name)) and _is_number(values[name]) and 0 < values[name] <= _MOST_CHANNELS:
+            alias = f"{few[2]}_channels"
         taken = alias in names or alias in found.values()
         found[name] = name if taken else alias
-    return found
+    return found | _widths_by_use(values, found, code)
+
+
+def _widths_by_use(values: Mapping[str, Any], known: Mapping[str, str], code: Sequence[ast.AST]) -> dict[str, str]:
+    """Return the words for sizes whose names say nothing, and that the constructor makes layers with: `c`, `nf`.
+
+    Where no name says which is the width of the whole it is the one that the constructor uses most.
+    """
+    large = {name: value for name, value in values.items() if _is_number(value) and value >= _WIDE
+             and known[name] == name and not _IS_NO_WIDTH.search(name)
+             and toy_denoiser({name: value}) == {name: value}}  # fmt: skip
+    inits = [
+        one for part in code for one in ast.walk(part) if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+    ]
+    given = [ast.unparse(part).rpartition(".")[2] for init in inits for call in calls(init)
+             for one in (*call.args, *(word.value for word in call.keywords)) for part in ast.walk(one)
+             if isinstance(part, ast.Name | ast.Attribute)]  # fmt: skip
+    used = {name: count for name in large if (count := given.count(name))}
+    whole = {"hidden_size", *WHOLE} & {*known, *known.values()}
+    first = max(used, key=lambda name: used[name], default="") if not whole else ""
+    return {name: "hidden_size" if name == first else f"{name}_dim" for name in used}
 
 
 def _value(one: Argument) -> Any:

@@ -25,7 +25,7 @@ from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, 
 from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
-from omni_kit.toys.batches.denoiser.trial import LONGEST
+from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
@@ -39,7 +39,7 @@ from omni_kit.upstream.repositories.traits import foreign
 _LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is looked for, and inputs for it
 # Inputs for each set of arguments, and before those for which an error names an argument; the one that comes furthest
 # is then called with all.
-_FEW_TRIED, _FEWER = 200, 40
+_FEW_TRIED, _FEWER, _FEWEST = 200, 40, 8
 WEIGHTS = "model.safetensors"
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
@@ -75,6 +75,7 @@ class RepositoryBuilder:
         self._told = ""
         self._authors: Authors | None = None
         self._started = 0.0
+        self._chosen: Chosen | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Say the version of torch: the authors' code has none.
@@ -137,7 +138,7 @@ class RepositoryBuilder:
         reference, given = self._read(Path(source))
         # What samples from a model calls it with such inputs, too.
         builder = batch_builder if isinstance(batch_builder, DenoiserBatchBuilder) else DenoiserBatchBuilder()
-        self._started = time.monotonic()
+        self._started, self._chosen = time.monotonic(), None
         best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
@@ -174,10 +175,16 @@ class RepositoryBuilder:
             fill(model)
         except (BadInput, ValueError) as error:  # more weights than there are different numbers
             return error if isinstance(error, BadInput) else BadInput(str(error))
-        why = builder.refusal(model, _FEWER, seconds=self._left)
-        if why is not None and not [*with_fixed_widths(reference, [(values, why.message)])]:
-            why = builder.refusal(model, most, seconds=self._left)
-        return model if why is None else _Tried(dict(values), model, why)
+        why: BadInput | None = None
+        for few in (_FEWEST, _FEWER, most):  # a model of other widths costs less than all inputs for this one
+            why = builder.refusal(model, few, self._chosen, self._left)
+            if why is None:
+                return model
+            if few < most and [*with_fixed_widths(reference, [(values, why.message)])]:
+                break
+        self._chosen = getattr(why, "chosen", None)
+        assert why is not None
+        return _Tried(dict(values), model, why)
 
     @property
     def _left(self) -> float:

@@ -48,6 +48,7 @@ from omni_kit.targets.diffusers.porting.tidying import tidied
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.timestep import step_of
 
 _EINOPS = "einops"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
@@ -117,7 +118,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     labels = labels_of(reference)
     worded = any(map(TEXT_WIDTH.search, reference.arguments))
     told = labels.argument if labels is not None else ""
-    forward = port_forward(parts, reference.forward, blocks, told, worded)
+    forward = port_forward(parts, reference.forward, blocks, told, worded, step_of(reference)[0])
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None and labels is not None:  # a pipeline guides

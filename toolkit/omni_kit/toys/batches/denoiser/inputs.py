@@ -19,12 +19,15 @@ from omni_kit.toys.batches.denoiser.forward_code import dimensions, picked, tree
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
+from omni_kit.toys.batches.denoiser.scalars import time
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
 _SAMPLES = 2
+PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
+_LATENTS, _TIME = "hidden_states", "timestep"
 STATED = "_inputs"  # of the config: argument of forward -> what a person says that it is
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 
@@ -77,12 +80,20 @@ def searched_inputs(
     inputs: Tensors = {}
     chosen: Chosen | None = None
     tried = 0
+    before: Trial | None = None
     for index in range(_SAMPLES):
         trial, make = _trial(model, index, most, seconds)
+        if before is not None:
+            _add_found(trial, before)
         if chosen is None:
             chosen = trial.settle(start if start and _answers(trial, start) else _taken(model, trial))
-        elif not _answers(trial, chosen):
-            chosen = trial.settle(_taken(model, trial))
+        else:
+            alike = (one for one in trial.of_other_places(chosen) if _answers(trial, one))
+            if (other := next(alike, None)) is None:
+                chosen = trial.settle(_taken(model, trial))
+            else:
+                chosen = other
+        before = trial
         answer = trial.reach(chosen).answer
         if answer is None:
             raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
@@ -91,6 +102,14 @@ def searched_inputs(
         inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
         tried = max(tried, trial.tried)
     return Search(inputs, chosen or {}, tried)
+
+
+def _add_found(trial: Trial, before: Trial) -> None:
+    """Add to the options of a sample those of other sizes that the search for the sample before has found."""
+    for name, options in before.choices.items():
+        own = trial.choices[name]
+        if len(own) == before.offered[name]:
+            own += options[len(own) :]
 
 
 def long_inputs(model: Any, samples: int, length: int) -> Tensors:
@@ -139,6 +158,7 @@ def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any
     """Return the inputs of a sample, of what was chosen."""
     layout: Layout = choices[latents][chosen[latents]]
     laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed, coarse=layout.coarse)
+    laid = replace(laid, row="n" in layout.axes)
     laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
     options = ((name, choices[name][at]) for name, at in chosen.items())
     made = {name: option(laid) for name, option in options if option is not None}
@@ -185,7 +205,9 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
         BadInput: an argument must be given and is no data.
     """
     arguments = _arguments(model)
-    latents = next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
+    ported = sizes.config.get(PORTED, {})
+    latents = next((one for one in arguments if ported.get(one.name) == _LATENTS), None)
+    latents = latents or next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
     choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments])}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
@@ -193,7 +215,7 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
         if argument.name in stated:
             choices[argument.name] = [stated_option(argument.name, stated[argument.name])]
             continue
-        role = role_of(argument)
+        role = time if ported.get(argument.name) == _TIME else role_of(argument)
         if role is not None:
             choices[argument.name] = options_of(role, argument, sizes)
             if _axes(argument.annotation) and argument.annotation == latents.annotation:

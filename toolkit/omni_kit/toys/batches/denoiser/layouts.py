@@ -31,7 +31,7 @@ class Layout:
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
-        coarse: rows and columns divide by 8.
+        coarse: rows and columns, or the length of a row, divide by 8.
         rows: every other argument has as many rows, too: as there are frames where those are the batch, or two.
     """
 
@@ -69,6 +69,7 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     ways = list(dict.fromkeys(_ways(argument, is_film(sizes.config), names)))
     if argument.rank is not None and SHAPES not in names:
         ways.sort(key=lambda way: len(way.axes) != argument.rank)
+        ways = [way for way in ways if way.axes != _VECTOR or argument.rank == len(_VECTOR)]
     named = [value for key, value in sizes.config.items() if _CHANNELS.search(key) and isinstance(value, int)]
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]

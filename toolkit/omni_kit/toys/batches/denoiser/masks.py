@@ -46,8 +46,8 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(masked(kind), 1, *LATENTS)
     for span, kind in product(spans, _KINDS):
         yield option(masked(kind), 1, span, span)
-    for kind in _KINDS:
-        yield option(masked(kind), 1, 1, text)
+    for span, kind in product((text, patches), _KINDS):
+        yield option(masked(kind), 1, 1, span)
 
 
 def dropped(argument: Argument, sizes: Sizes) -> Iterator[Option]:
