@@ -207,3 +207,14 @@ def test_channels_of_latents_have_other_names_too_where_they_are_few(few: int, o
     }
     toy, _ = toy_of(taken, {}, [])
     assert (toy["in_dim"] == toy["out_dim"] < 32) == (few < 32)
+
+
+@pytest.mark.parametrize(("code", "null"), [
+    ("if axes_dim is None:\n    axes_dim = [head_dim]", True),
+    ("axes = [head_dim] if self.axes_dim is None else self.axes_dim", True),
+    ("rope = Rope(axes_dim)", False),
+])  # fmt: skip
+def test_axes_stay_null_where_code_works_them_out(code: str, null: bool) -> None:
+    taken = {**ARGUMENTS, "axes_dim": Argument("axes_dim", None, False, "", "")}
+    toy, _ = toy_of(taken, {}, [ast.parse(code)])
+    assert (toy["axes_dim"] is None) == null

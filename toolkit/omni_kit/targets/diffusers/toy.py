@@ -11,6 +11,7 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
 from omni_kit.standins import stand_ins
+from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.toys.configs.denoiser import (
     HEAD_DIM,
     HEADS,
@@ -98,6 +99,8 @@ def toy_of(
         given[_OUTPUT] = given.get(_INPUT)
     given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
+    small |= {alias: None for name, alias in aliases.items() if given.get(alias, 0) is None and IS_AXES.search(alias)
+              and _takes_null(name, code)}  # fmt: skip
     counts = itertools.count(_FEWEST, _APART)
     small |= {alias: next(counts) for name, alias in aliases.items() if _IS_COUNT.search(name)
               and name not in published and given.get(alias) == small.get(alias) == _ANY_WIDTH}  # fmt: skip
@@ -149,6 +152,13 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
     tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
     return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
+
+
+def _takes_null(name: str, code: Sequence[ast.AST]) -> bool:
+    """Return whether code works out a value of its own where a name is null."""
+    tests = [one.test for part in code for one in ast.walk(part) if isinstance(one, ast.If | ast.IfExp)]
+    return any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Is) and literal(one.comparators[0]) is None
+               and ast.unparse(one.left).rpartition(".")[2] == name for one in tests)  # fmt: skip
 
 
 def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:

@@ -18,6 +18,7 @@ from torch import nn
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
+from omni_kit.plurals import counted
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
@@ -161,7 +162,8 @@ class RepositoryBuilder:
                 break
         if best is None:
             assert first is not None
-            raise first
+            tried = f"{counted(len(refused), 'set')} of sizes tried in {time.monotonic() - self._started:.0f} s"
+            raise type(first)(first.message, "; ".join(filter(None, (first.hint, tried)))) from first
         return self._longer_tried(reference, best, builder) or best.model
 
     def _tried(
@@ -188,8 +190,8 @@ class RepositoryBuilder:
 
     @property
     def _left(self) -> float:
-        """The seconds of the processor for one search: the whole of it ends in time."""
-        return min(LONGEST, self._started + _WHOLE - time.monotonic())
+        """Return the seconds of the processor for one search, which may take twice as long: all of it ends in time."""
+        return min(LONGEST, (self._started + _WHOLE - time.monotonic()) / 2)
 
     def _longer_tried(self, reference: Reference, one: _Tried, builder: DenoiserBatchBuilder) -> nn.Module | None:
         """Return the model that came furthest, if it takes any inputs; or with a size that a check in its forward

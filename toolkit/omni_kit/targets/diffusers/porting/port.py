@@ -18,6 +18,7 @@ from omni_kit.targets.diffusers.porting.constructor import (
     port_constructor,
     without_modules_of_arguments,
 )
+from omni_kit.targets.diffusers.porting.devices import without_extensions
 from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
@@ -105,7 +106,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         Refusal: something cannot be extracted from its file.
     """
     name = f"{prefix}Transformer2DModel"
-    closure = as_calls(with_bases(chosen(reference.closure)))
+    closure = as_calls(with_bases(chosen(without_extensions(reference.closure))))
     parts = collect(closure, prefix, name)
     without_foreign_types(parts)
     tidied(parts, _methods(library))

@@ -15,7 +15,7 @@ from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
 from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
-from omni_kit.toys.batches.denoiser.forward_code import dimensions, picked, tree_of
+from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
@@ -164,7 +164,9 @@ def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any
     made = {name: option(laid) for name, option in options if option is not None}
     if layout.rows:
         rows = laid.noisy[0]
-        made = {name: {where: _repeated(one, rows) for where, one in parts.items()} for name, parts in made.items()}
+        kept = {name for name, at in chosen.items() if getattr(choices[name][at], "one_row", False)}
+        made = {name: parts if name in kept else {where: _repeated(one, rows) for where, one in parts.items()}
+                for name, parts in made.items()}  # fmt: skip
     return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
 
 
@@ -208,7 +210,9 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     ported = sizes.config.get(PORTED, {})
     latents = next((one for one in arguments if ported.get(one.name) == _LATENTS), None)
     latents = latents or next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
-    choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments])}
+    beside = joined(inspect.unwrap(type(model).forward), latents.name) & {one.name for one in arguments if one.required}
+    parts = 1 + len(beside)
+    choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments], parts)}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
     for argument in (one for one in arguments if one is not latents):
@@ -218,7 +222,8 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
         role = time if ported.get(argument.name) == _TIME else role_of(argument)
         if role is not None:
             choices[argument.name] = options_of(role, argument, sizes)
-            if _axes(argument.annotation) and argument.annotation == latents.annotation:
+            alike = _axes(argument.annotation) and argument.annotation == latents.annotation
+            if alike or argument.name in beside:
                 choices[argument.name].insert(0, LikeLatents(argument.name))
             roles.setdefault(role, []).append(argument.name)
         elif argument.required:
@@ -290,13 +295,14 @@ def _items(argument: Argument, forward: Any) -> list[Argument]:
 def _annotated(one: inspect.Parameter, forward: Any) -> str:
     """Return the annotation; without one the type of a plain default, or what the documentation says."""
     if one.annotation is not one.empty:
-        return str(one.annotation)
+        return _OPTIONAL.sub(r"\1 | None", str(one.annotation))
     if isinstance(one.default, (bool, int, float, str, tuple)):
         return type(one.default).__name__
     said = re.search(rf"^ *{one.name} \(`?([\w.\[\], ]+)", inspect.getdoc(forward) or "", re.MULTILINE)
     return said[1] if said else str(one.annotation)
 
 
+_OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(\w+)\]$")
 _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
 _NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)

@@ -388,7 +388,7 @@ class Trial:
 def _laid(layout: Any, **flags: Any) -> Any:
     """Return latents of other places: a layout, or one of another size, with these flags."""
     if isinstance(layout, Layout):
-        return replace(layout, square=False, fixed=False, coarse=False, **flags)
+        return replace(layout, **{"square": False, "fixed": False, "coarse": False, **flags})
     return replace(layout, option=_laid(layout.option, **flags))
 
 
