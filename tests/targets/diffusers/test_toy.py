@@ -200,6 +200,22 @@ def test_sizes_whose_names_say_nothing_are_small_where_layers_are_made_with_them
     assert (toy["freqs"], toy["steps"]) == (100, 1000)
 
 
+LEVELS = """
+def __init__(self, c_hidden, blocks, resolutions):
+    self.come = nn.Conv2d(4, c_hidden[0], 1)
+    self.levels = [Block(c_hidden[i], blocks[i]) for i in range(3)]
+"""
+
+
+def test_widths_of_levels_are_small_whatever_they_are_called() -> None:
+    sizes = {"c_hidden": [320, 640, 1280], "blocks": [4, 14, 4], "resolutions": [512, 256]}
+    taken = {name: Argument(name, size, False, "", "") for name, size in sizes.items()}
+    toy, _ = toy_of(taken, {}, [ast.parse(LEVELS)])
+    assert toy["c_hidden"] == [64, 128, 128]
+    assert toy["blocks"] == [2, 2, 2]
+    assert toy["resolutions"] == [512, 256]
+
+
 @pytest.mark.parametrize(("few", "out"), [(4, 4), (512, 512)])
 def test_channels_of_latents_have_other_names_too_where_they_are_few(few: int, out: int) -> None:
     taken = {

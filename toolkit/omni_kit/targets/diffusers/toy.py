@@ -32,7 +32,9 @@ _WHOLE = re.compile(
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
 # Channels of the latents by other names, where they are as few as latents have.
-_FEW_CHANNELS = re.compile(r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$")
+_FEW_CHANNELS = re.compile(
+    r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^(num|n|img|image|latent)_(channels|chans|ch)$"
+)
 _MOST_CHANNELS = 32
 # Sizes that are no widths, whatever takes them.
 _IS_NO_WIDTH = re.compile(
@@ -294,7 +296,7 @@ def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, st
     for name in names:
         alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
         if (few := _FEW_CHANNELS.match(name)) and _is_number(values[name]) and 0 < values[name] <= _MOST_CHANNELS:
-            alias = f"{few[2]}_channels"
+            alias = f"{few[2] or 'in'}_channels"
         taken = alias in names or alias in found.values()
         found[name] = name if taken else alias
     return found | _widths_by_use(values, found, code)
@@ -317,7 +319,11 @@ def _widths_by_use(values: Mapping[str, Any], known: Mapping[str, str], code: Se
     used = {name: count for name in large if (count := given.count(name))}
     whole = {"hidden_size", *WHOLE} & {*known, *known.values()}
     first = max(used, key=lambda name: used[name], default="") if not whole else ""
-    return {name: "hidden_size" if name == first else f"{name}_dim" for name in used}
+    levels = [name for name, value in values.items() if isinstance(value, list | tuple) and len(value) > 1
+              and all(_is_number(one) and one >= _WIDE for one in value) and known[name] == name
+              and not _IS_NO_WIDTH.search(name) and name in given]  # fmt: skip
+    widths = {name: "hidden_size" if name == first else f"{name}_dim" for name in used}
+    return widths | {name: f"{name}_channels" for name in levels}
 
 
 def _value(one: Argument) -> Any:
