@@ -34,7 +34,7 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize(("code", "without"), [
-    ("if x.device.type == 'cpu':\n        out = scaled_native(x)\n    else:\n        out = Compiled().apply(x)\n    return out", True),
+    ("if x.device.type == 'cpu':\n        x = scaled_native(x)\n    else: x = Compiled().apply(x)\n    return x", True),
     ("if not x.is_cuda:\n        return scaled_native(x)\n    return Compiled().apply(x)", True),
     ("return Compiled().apply(x) if x.device.type == 'cuda' else scaled_native(x)", True),
     ("if x.device.type != 'cpu':\n        return Compiled().apply(x)\n    return scaled_native(x)", True),

@@ -111,7 +111,7 @@ class _Watch(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _library(self) -> str:
-        """Return the library whose own module calls attention now; empty where the model's file does."""
+        """Return the library whose own module calls attention now; empty if the model's file does."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.file:
             package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
