@@ -234,3 +234,11 @@ def test_axes_stay_null_where_code_works_them_out(code: str, null: bool) -> None
     taken = {**ARGUMENTS, "axes_dim": Argument("axes_dim", None, False, "", "")}
     toy, _ = toy_of(taken, {}, [ast.parse(code)])
     assert (toy["axes_dim"] is None) == null
+
+
+@pytest.mark.parametrize(("name", "off"), [
+    ("use_checkpoint", True), ("gradient_checkpointing", True), ("use_fp16", True), ("use_spatial_transformer", False),
+])  # fmt: skip
+def test_toys_do_not_compute_twice(name: str, off: bool) -> None:
+    toy, _ = toy_of({name: Argument(name, False, False, "", "")}, {name: True}, [])
+    assert toy[name] is not off

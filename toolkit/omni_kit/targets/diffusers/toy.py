@@ -46,6 +46,7 @@ _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
 _IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models of diffusers are cast once made
+_RECOMPUTES = re.compile(r"checkpoint(ing)?$|^(use|enable|with)_(\w+_)?checkpoint")  # memory that no toy lacks
 _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed")
@@ -94,7 +95,8 @@ def toy_of(
               if type(given.get(alias)) is int and _is_container(name, code)}  # fmt: skip
     given |= {alias: [1] * count for name, alias in aliases.items()
               if given.get(alias, 0) is None and (count := _entries_read(name, code))}  # fmt: skip
-    given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}
+    given |= {name: False for name, value in given.items()
+              if value is True and (_IS_HALF.search(name) or _RECOMPUTES.search(name))}  # fmt: skip
     given |= {aliases[name]: True for name in _to_switch_on(given, aliases, code)}
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):

@@ -155,7 +155,7 @@ class Authors(importlib.abc.MetaPathFinder):
     def instead(self, error: Exception, module: str, name: str = "") -> Any:
         """Return what stands for something that could not be imported."""
         package = module.partition(".")[0]
-        if package in stand_ins() and _not_installed(package):
+        if package in stand_ins() and (name or _not_installed(package)):
             with suppress(ImportError, AttributeError):
                 found: Any = importlib.import_module(f"{_STAND_INS}.{module}")
                 if name:

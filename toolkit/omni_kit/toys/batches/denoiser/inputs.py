@@ -267,13 +267,14 @@ def _arguments(model: Any) -> list[Argument]:
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            dimensions(type(model), forward, one.name)
+            (exact := dimensions(type(model), forward, one.name))
             or _expected(type(model), one.name)
             or len(shapes[one.name])
             or _axes(str(one.annotation)),
             {at: int(size) for at, size in enumerate(shapes[one.name]) if size.isdigit()},
             picked(forward, one.name),
             frozenset(at for at, size in enumerate(shapes[one.name]) if size in axes),
+            exact is not None,
         )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)

@@ -72,6 +72,8 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int =
     if argument.rank is not None and SHAPES not in names:
         ways.sort(key=lambda way: len(way.axes) != argument.rank)
         ways = [way for way in ways if way.axes != _VECTOR or argument.rank == len(_VECTOR)]
+        as_read = [way for way in ways if len(way.axes) == argument.rank and not way.inside]
+        ways = as_read if argument.exact and as_read else ways
     named = [value for key, value in sizes.config.items() if _CHANNELS.search(key) and isinstance(value, int)]
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]

@@ -70,7 +70,8 @@ def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | No
     """
     found = list(role(argument, sizes))
     if argument.rank is not None and role is not scalars.time:
-        found.sort(key=lambda one: not _as_documented(one, argument, sizes))
+        alike = [one for one in found if _as_documented(one, argument, sizes)]
+        found = alike if argument.exact and alike else [*alike, *(one for one in found if one not in alike)]
     return found if argument.required or None in found else [*found, None]
 
 

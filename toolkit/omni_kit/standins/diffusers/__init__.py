@@ -1,0 +1,1 @@
+"""What earlier versions of diffusers had, and the installed one has not."""
