@@ -1264,3 +1264,30 @@ def test_a_forward_returns_the_sample(returned: str, written: str, left: int, tm
     assert written in found.text
     assert "Transformer2DModelOutput(sample=hidden_states)" in found.text
     assert sum("output class of its own" in what for _, what in found.todo) == left
+
+
+TABLE = """
+
+def small(**kwargs):
+    return Net(depth=2, **kwargs)
+
+
+NETS = {{"small": {small}}}
+
+
+class Wrapped(nn.Module):
+    def __init__(self, kind="small", dim=8):
+        super().__init__()
+        self.model = NETS[kind](dim=dim)
+
+    def forward(self, x, t, context):
+        return self.model(x, t, context)
+"""
+
+
+@pytest.mark.parametrize(("small", "known"), [("small", True), ("Net", True), ("compute()", False)])
+def test_a_table_of_functions_that_make_a_class_says_where_it_stands(tmp_path: Path, small: str, known: bool) -> None:
+    head = HEAD + "def compute():\n    return None\n\n\n"
+    found = ported(tmp_path, attention(SPLIT, ASKED) + TABLE.format(small=small), head, name="Wrapped")
+    patterns = [row.pattern for row in found.rows]
+    assert any(one.startswith(r"model\.blocks\.(\d+)") for one in patterns) is known
