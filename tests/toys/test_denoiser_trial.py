@@ -1,6 +1,7 @@
 """The trial that finds out which inputs a model takes, on models of a few lines."""
 
 import math
+import re
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -549,8 +550,9 @@ def test_a_model_that_was_searched_to_the_end_is_refused_at_once() -> None:
 def test_a_size_that_no_input_can_have_is_an_error() -> None:
     model = Positions()
     model.more = torch.nn.Parameter(torch.randn(1, 40, 28))
-    with pytest.raises(BadInput, match="accepts no inputs"):
+    with pytest.raises(BadInput, match="accepts no inputs") as raised:
         denoiser_inputs(model)
+    assert re.search(r"the furthest of \d+ inputs: x \[1, 6, ", raised.value.hint)
 
 
 class Unpacks(Small):

@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import re
 import time
 import traceback
 from collections.abc import Mapping
@@ -42,6 +43,7 @@ _LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is 
 # is then called with all.
 _FEW_TRIED, _FEWER, _FEWEST = 200, 40, 8
 WEIGHTS = "model.safetensors"
+_HUB = re.compile(r"huggingface\.co|\bHub\b|from_pretrained|local_files_only")  # what is not there, and not fetched
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
 
@@ -292,6 +294,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         hints = {
             f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
             f"its authors require {pinned}: compare in an environment with that version": pinned,
+            "its constructor loads a model by name: pass a class that is made from sizes alone": _HUB.search(said),
         }
         hint = "; ".join(text for text, what in hints.items() if what)
         raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})", hint) from error

@@ -13,6 +13,7 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
+from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
@@ -192,12 +193,22 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     chosen, reach = trial.run()
     if reach.answer is None:
         name = type(model).__name__
-        refusal = NoInputs(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        furthest = f"the furthest of {counted(trial.tried, 'input')}: {_shown(trial, chosen)}"
+        what = f"{name}.forward accepts no inputs that could be derived: {reach.error}"
+        refusal = NoInputs(what, f"{_HINT}; {furthest}")
         if missing := _NOT_INSTALLED.search(reach.error):
             refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         refusal.far, refusal.chosen = reach.far, chosen
         raise refusal
     return chosen
+
+
+def _shown(trial: Trial, chosen: Chosen) -> str:
+    """Return the shapes of the inputs of a choice."""
+    try:
+        return ", ".join(f"{name} {list(one.shape)}" for name, one in trial.make(chosen).items())
+    except Exception as error:  # as in a trial: whatever is wrong with the choice
+        return one_line(error)
 
 
 def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[list[str]]]:
