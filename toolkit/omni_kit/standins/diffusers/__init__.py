@@ -1,1 +1,1 @@
-"""What earlier versions of diffusers had, and the installed one has not."""
+"""Layers that earlier versions of diffusers had and the installed one lacks."""
