@@ -242,3 +242,12 @@ def test_axes_stay_null_where_code_works_them_out(code: str, null: bool) -> None
 def test_toys_do_not_compute_twice(name: str, off: bool) -> None:
     toy, _ = toy_of({name: Argument(name, False, False, "", "")}, {name: True}, [])
     assert toy[name] is not off
+
+
+@pytest.mark.parametrize("levels", [True, False])
+def test_heads_divide_every_level_of_a_unet(levels: bool) -> None:
+    sizes: dict[str, Any] = {"attention_head_dim": 8, "hidden_size": 320}
+    sizes |= {"block_out_channels": (320, 640, 1280)} if levels else {}
+    toy, _ = toy_of({name: Argument(name, size, False, "", "") for name, size in sizes.items()}, {}, [])
+    assert toy["attention_head_dim"] == (2 if levels else 20)
+    assert all(width % toy["attention_head_dim"] == 0 for width in toy.get("block_out_channels", ()))

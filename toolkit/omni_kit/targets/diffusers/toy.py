@@ -63,6 +63,7 @@ _NEVER_NONE: Mapping[str, int] = {
     "patch_size_t": 1,
 }
 _INPUT, _OUTPUT = "in_channels", "out_channels"
+_HEADS_OF_LEVELS = 2  # divides every level of a U-Net, whether it counts heads or is their width
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _IS_NAME_OF_PLACE = re.compile(r"(_dir|_path|_file|_root|pretrained|checkpoint|ckpt)$")
@@ -105,6 +106,10 @@ def toy_of(
     small = toy_denoiser(given)
     small |= {alias: None for name, alias in aliases.items() if given.get(alias, 0) is None and IS_AXES.search(alias)
               and _takes_null(name, code)}  # fmt: skip
+    levels = [width for name, value in small.items() if name.endswith("channels") and isinstance(value, list | tuple)
+              for width in value if _is_number(width) and width >= _WIDE]  # fmt: skip
+    small |= {name: _HEADS_OF_LEVELS for name, value in small.items() if _IS_HEAD.search(name) and _is_number(value)
+              and value > 0 and any(width % value for width in levels)}  # fmt: skip
     counts = itertools.count(_FEWEST, _APART)
     small |= {alias: next(counts) for name, alias in aliases.items() if _IS_COUNT.search(name)
               and name not in published and given.get(alias) == small.get(alias) == _ANY_WIDTH}  # fmt: skip
