@@ -1291,3 +1291,26 @@ def test_a_table_of_functions_that_make_a_class_says_where_it_stands(tmp_path: P
     found = ported(tmp_path, attention(SPLIT, ASKED) + TABLE.format(small=small), head, name="Wrapped")
     patterns = [row.pattern for row in found.rows]
     assert any(one.startswith(r"model\.blocks\.(\d+)") for one in patterns) is known
+
+
+TESTED = """
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+
+    def forward(self, x, t, y=None):
+        if "text" in y.keys():
+            x = x + y["text"]
+        if "mask" not in y:
+            y["mask"] = torch.ones_like(x)
+        return self.layer(x * y["mask"])
+"""
+
+
+def test_tests_whether_a_mapping_has_an_item_become_tests_of_an_argument(tmp_path: Path) -> None:
+    text = ported(tmp_path, TESTED).text
+    assert "if encoder_hidden_states is not None:" in text
+    assert "if encoder_attention_mask is None:" in text
+    assert "encoder_attention_mask = torch.ones_like(hidden_states)" in text
+    assert "y[" not in text

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from omni_kit.pysource.reads import item_tested
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
@@ -161,6 +162,16 @@ class _Items(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`cond.get("text")`."""
         return self._read(updated_node)
+
+    def leave_Comparison(  # noqa: N802
+        self, original_node: cst.Comparison, updated_node: cst.Comparison
+    ) -> cst.BaseExpression:
+        """`"text" in cond`."""
+        test = ast.parse(f"({code(updated_node)})", mode="eval").body
+        for (holder, key), name in self.names.items():
+            if item_tested(test, holder) == key and isinstance(test, ast.Compare):
+                return expression(f"{name} is {'not ' if isinstance(test.ops[0], ast.In) else ''}None")
+        return updated_node
 
 
 def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
