@@ -790,3 +790,20 @@ def test_frames_as_a_batch_have_their_number_and_one_row_of_flags() -> None:
         assert int(sample["num_video_frames#"]) == count
         assert sample["image_only_indicator"].shape == (1, count)
         assert len(sample["timesteps"]) in (1, count)
+
+
+class Encoders(Small):
+    """Takes the text and the mask of each of its encoders, of which there is one."""
+
+    def forward(
+        self, x: torch.Tensor, sigma: torch.Tensor, y_feat: list[torch.Tensor], y_mask: list[torch.Tensor]
+    ) -> torch.Tensor:
+        (_, words, _), (_, places) = y_feat[0].shape, y_mask[0].shape
+        assert words == places
+        return self.mixed(x, self.text(y_feat[0]) * y_mask[0][..., None]) * sigma
+
+
+def test_a_list_holds_a_text_and_a_list_its_mask() -> None:
+    sample = samples_of(searched_inputs(Encoders()).inputs)[0]
+    assert sample["y_feat[0]"].shape == (1, 9, 28)
+    assert sample["y_mask[0]"].shape == (1, 9)

@@ -1314,3 +1314,31 @@ def test_tests_whether_a_mapping_has_an_item_become_tests_of_an_argument(tmp_pat
     assert "if encoder_attention_mask is None:" in text
     assert "encoder_attention_mask = torch.ones_like(hidden_states)" in text
     assert "y[" not in text
+
+
+DATA = """
+def conv(width):
+    layer = nn.Conv2d(width, width, 1)
+    layer.weight.data = torch.zeros(layer.weight.shape)
+    return layer
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, more=True):
+        super().__init__()
+        self.layer = conv(dim)
+        self.table = nn.Parameter(torch.zeros(dim))
+        self.table.data = torch.ones(dim)
+        if more:
+            self.layer.bias.data = torch.ones(dim)
+
+    def forward(self, x, t):
+        return self.layer(x) * self.table
+"""
+
+
+def test_data_of_weights_is_not_set_while_they_are_made(tmp_path: Path) -> None:
+    text = ported(tmp_path, DATA).text
+    assert ".weight.data" not in text
+    assert ".bias.data" not in text
+    assert "table.data = torch.ones(dim)" in text

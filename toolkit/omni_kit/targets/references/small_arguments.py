@@ -118,20 +118,16 @@ def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator
 
 
 def _in_compared_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield each of the other texts that the authors' code compares an argument with, or looks up in a table by it; of
-    a table the last one first, as authors begin with the largest.
+    """Yield each of the other texts that the authors' code compares an argument with, or of a table that
+    has it; of a table the last one first, as authors begin with the largest.
     """
     nodes = [node for one in reference.closure.definitions for node in ast.walk(one.node)]
     compared = [node for node in nodes if isinstance(node, ast.Compare) and len(node.ops) == 1]
-    tables = {one.name: [*map(literal, one.node.value.keys)] for one in reference.closure.definitions
-              if isinstance(one.node, ast.Assign) and isinstance(one.node.value, ast.Dict)}  # fmt: skip
-    looked_up = [(dotted(node.value) or "", dotted(node.slice) or "") for node in nodes
-                 if isinstance(node, ast.Subscript)]  # fmt: skip
+    tables = [[*map(literal, filter(None, node.keys))] for node in nodes if isinstance(node, ast.Dict)]
     for name in (name for name, value in values.items() if isinstance(value, str)):
         own = (one for one in compared if (dotted(one.left) or "").rpartition(".")[2] == name)
         said = (node.value for one in own for node in ast.walk(one.comparators[0]) if isinstance(node, ast.Constant))
-        keys = (key for table, by in looked_up if by.rpartition(".")[2] == name
-                for key in reversed(tables.get(table.rpartition(".")[2], [])))  # fmt: skip
+        keys = (key for table in tables if values[name] in table for key in reversed(table))
         words = dict.fromkeys(word for word in (*said, *keys) if isinstance(word, str) and word != values[name])
         yield from ({**values, name: word} for word in words)
 

@@ -41,6 +41,8 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Masks of bools, whole numbers and floats; of rows, of latents, of squares, then of a text for all queries."""
     text = words(argument.name)
     spans: tuple[Dim, ...] = (text, patches, plus(text, patches), plus(text, patches, 1))
+    if argument.is_list or argument.picked:
+        yield from (option(masked(kind), 1, text, where="[0]") for kind in _KINDS)
     for span, kind in product(spans, _KINDS):
         yield option(masked(kind), 1, span)
     for kind in _KINDS:
