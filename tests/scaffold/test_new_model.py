@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.documents import read_yaml
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import write_atomic
 from omni_kit.patchgen import run_config
 from omni_kit.record import is_written
@@ -279,6 +279,33 @@ def test_unknown_things(source: str, target: str, says: str, tmp_path: Path) -> 
 def test_kind_is_checked(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="of kind 'moe', not 'llm'"):
         new_model("m", "olmoe", target="veomni", into=tmp_path, kind="llm")
+
+
+NO_TIME = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width: int = 64):
+        super().__init__()
+        self.layer = nn.Linear(4, width)
+
+    def forward(self, x, labels):
+        return self.layer(x)
+"""
+
+
+def test_a_person_may_say_that_an_authors_class_denoises(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(NO_TIME)
+    source = f"{tmp_path}/model.py::Net"
+    with pytest.raises(Refusal, match="of kind 'other'") as refused:
+        new_model("m", source, target="diffusers", into=tmp_path / "out")
+    assert "(x, labels)" in refused.value.hint
+    assert "--kind dit" in refused.value.hint
+    made = new_model("m", source, target="diffusers", into=tmp_path / "out", kind="dit", dry_run=True)
+    assert any(file.path.endswith("transformer_m.py") for file in made.plan.files)
+    with pytest.raises(Refusal, match="not 'moe'"):
+        new_model("m", source, target="diffusers", into=tmp_path / "out", kind="moe")
 
 
 def test_into_a_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from diffusers.models.attention_processor import Attention
 from torch import nn
 
 from omni_kit.standins import ROOT, einx, stand_ins
@@ -157,3 +158,23 @@ def test_axes_are_aligned_by_their_names() -> None:
     torch.testing.assert_close(einx.subtract("n b, n -> b n", x.T, y[:, 0]), x - y[:, 0])
     with pytest.raises(ValueError, match="install einx"):
         einx.multiply("b ..., b -> b ...", x, y)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_attention_of_earlier_versions_computes_as_that_of_today(text: bool) -> None:
+    earlier = importlib.import_module("omni_kit.standins.diffusers.models.attention").CrossAttention
+    sizes = {"query_dim": 12, "cross_attention_dim": 6 if text else None, "heads": 2, "dim_head": 4, "bias": True}
+    today = Attention(**sizes)
+    ours = earlier(**sizes)
+    assert ours.load_state_dict(today.state_dict())
+    x, condition = torch.randn(2, 5, 12), torch.randn(2, 3, 6) if text else None
+    torch.testing.assert_close(ours(x, condition), today(x, condition))
+    mask = torch.full((2, 1, 5), -1e4)
+    mask[..., 0] = 0.0
+    if not text:  # a mask over queries alone, as these versions have it
+        torch.testing.assert_close(ours(x, None, mask), today(x, None, mask))
+
+
+def test_an_installed_package_lends_only_what_it_lacks() -> None:
+    assert in_stand_ins("diffusers.models.attention.CrossAttention") is not None
+    assert in_stand_ins("diffusers.models.attention.FeedForward") is None

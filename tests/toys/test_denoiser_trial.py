@@ -1,10 +1,11 @@
 """The trial that finds out which inputs a model takes, on models of a few lines."""
 
 import math
+import re
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
-from omni_kit.toys.batches.denoiser.forward_code import dimensions
+from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined
 from omni_kit.toys.batches.denoiser.inputs import searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.provenance import Provenance
@@ -549,8 +550,9 @@ def test_a_model_that_was_searched_to_the_end_is_refused_at_once() -> None:
 def test_a_size_that_no_input_can_have_is_an_error() -> None:
     model = Positions()
     model.more = torch.nn.Parameter(torch.randn(1, 40, 28))
-    with pytest.raises(BadInput, match="accepts no inputs"):
+    with pytest.raises(BadInput, match="accepts no inputs") as raised:
         denoiser_inputs(model)
+    assert re.search(r"the furthest of \d+ inputs: x \[1, 6, ", raised.value.hint)
 
 
 class Unpacks(Small):
@@ -714,3 +716,94 @@ class Imports(Small):
 def test_a_package_that_is_missing_is_no_matter_of_inputs() -> None:
     with pytest.raises(BadInput, match=r"^Imports\.forward imports no_such_kernels, which is not installed"):
         denoiser_inputs(Imports())
+
+
+class Halved(torch.nn.Module):
+    """A model of sounds [1, 3, length] that it joins with their condition, and halves once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = {"in_channels": 6, "width": 8}
+        self.come = torch.nn.Conv1d(6, 8, 1)
+        self.go = torch.nn.Conv1d(8, 3, 1)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, mu: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """Predict.
+
+        Args:
+            x (torch.Tensor): shape (batch_size, in_channels, time)
+            mask (torch.Tensor): shape (batch_size, 1, time)
+        """
+        joined = torch.cat([x, mu], dim=1)
+        come = self.come(joined * mask)
+        up = torch.nn.functional.max_pool1d(come, 2).repeat_interleave(2, dim=-1)
+        sound: torch.Tensor = self.go(come + up)
+        return sound * t
+
+
+def test_a_sound_that_is_joined_with_a_condition_has_a_length_that_can_be_halved() -> None:
+    found = searched_inputs(Halved())
+    assert found.tried < 400
+    for sample in samples_of(found.inputs):
+        assert sample["x"].shape == sample["mu"].shape
+        assert sample["x"].shape[1] == 3
+        assert sample["mask"].shape[1] == 1
+        assert sample["x"].shape[2] % 2 == 0
+
+
+@pytest.mark.parametrize(("code", "names"), [
+    ("x = torch.cat([x, y], dim=1)", {"y"}),
+    ("x, _ = pack([x, y, z], 'b * t')", {"y", "z"}),
+    ("x = torch.cat([y, z])", set()),
+    ("x = x + y", set()),
+])  # fmt: skip
+def test_what_is_joined_with_latents_is_read_from_the_code(tmp_path: Path, code: str, names: set[str]) -> None:
+    file = tmp_path / "joins.py"
+    file.write_text(
+        f"def forward(self, x, y, z=None):\n    {code}\n    if z is not None:\n        x = torch.cat([x, z])\n"
+    )
+    scope: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    assert joined(scope["forward"], "x") == names
+
+
+class Frames(torch.nn.Module):
+    """A model of films whose frames are the batch, with a flag for each frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = {"in_channels": 6, "num_frames_of_all": 0}
+        self.come = torch.nn.Conv2d(6, 6, 1)
+
+    def forward(
+        self, x: torch.Tensor, timesteps: torch.Tensor, num_video_frames: Optional[int] = None,  # noqa: UP045
+        image_only_indicator: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        film = self.come(x * timesteps.view(-1, 1, 1, 1)).reshape(-1, num_video_frames, *x.shape[1:])  # type: ignore[arg-type]
+        mixed: torch.Tensor = torch.where(image_only_indicator.bool()[:, :, None, None, None], film, film.mean(1, True))  # type: ignore[union-attr]
+        return mixed.flatten(0, 1)
+
+
+def test_frames_as_a_batch_have_their_number_and_one_row_of_flags() -> None:
+    for sample, count in zip(samples_of(searched_inputs(Frames()).inputs), (3, 2), strict=True):
+        assert sample["x"].shape[:2] == (count, 6)
+        assert int(sample["num_video_frames#"]) == count
+        assert sample["image_only_indicator"].shape == (1, count)
+        assert len(sample["timesteps"]) in (1, count)
+
+
+class Encoders(Small):
+    """Takes the text and the mask of each of its encoders, of which there is one."""
+
+    def forward(
+        self, x: torch.Tensor, sigma: torch.Tensor, y_feat: list[torch.Tensor], y_mask: list[torch.Tensor]
+    ) -> torch.Tensor:
+        (_, words, _), (_, places) = y_feat[0].shape, y_mask[0].shape
+        assert words == places
+        return self.mixed(x, self.text(y_feat[0]) * y_mask[0][..., None]) * sigma
+
+
+def test_a_list_holds_a_text_and_a_list_its_mask() -> None:
+    sample = samples_of(searched_inputs(Encoders()).inputs)[0]
+    assert sample["y_feat[0]"].shape == (1, 9, 28)
+    assert sample["y_mask[0]"].shape == (1, 9)

@@ -22,3 +22,21 @@ def test_models_that_are_tried_one_after_the_other_do_not_add_up() -> None:
         for _ in range(3):
             another_model()
             half_of_the_limit()
+
+
+class Connector(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(half_of_the_limit(), half_of_the_limit())
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.connector = Connector()
+
+
+def test_the_part_that_is_made_is_named_with_the_line_of_the_model_that_makes_it() -> None:
+    line = Whole.__init__.__code__.co_firstlineno + 2
+    with pytest.raises(BadInput, match=rf"parameters at Connector \(test_size.py:{line}\)$"), of_toy_size("toy"):
+        Whole()

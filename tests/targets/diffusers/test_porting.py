@@ -1294,3 +1294,81 @@ def test_a_forward_returns_the_sample(returned: str, written: str, left: int, tm
     assert written in found.text
     assert "Transformer2DModelOutput(sample=hidden_states)" in found.text
     assert sum("output class of its own" in what for _, what in found.todo) == left
+
+
+TABLE = """
+
+def small(**kwargs):
+    return Net(depth=2, **kwargs)
+
+
+NETS = {{"small": {small}}}
+
+
+class Wrapped(nn.Module):
+    def __init__(self, kind="small", dim=8):
+        super().__init__()
+        self.model = NETS[kind](dim=dim)
+
+    def forward(self, x, t, context):
+        return self.model(x, t, context)
+"""
+
+
+@pytest.mark.parametrize(("small", "known"), [("small", True), ("Net", True), ("compute()", False)])
+def test_a_table_of_functions_that_make_a_class_says_where_it_stands(tmp_path: Path, small: str, known: bool) -> None:
+    head = HEAD + "def compute():\n    return None\n\n\n"
+    found = ported(tmp_path, attention(SPLIT, ASKED) + TABLE.format(small=small), head, name="Wrapped")
+    patterns = [row.pattern for row in found.rows]
+    assert any(one.startswith(r"model\.blocks\.(\d+)") for one in patterns) is known
+
+
+TESTED = """
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+
+    def forward(self, x, t, y=None):
+        if "text" in y.keys():
+            x = x + y["text"]
+        if "mask" not in y:
+            y["mask"] = torch.ones_like(x)
+        return self.layer(x * y["mask"])
+"""
+
+
+def test_tests_whether_a_mapping_has_an_item_become_tests_of_an_argument(tmp_path: Path) -> None:
+    text = ported(tmp_path, TESTED).text
+    assert "if encoder_hidden_states is not None:" in text
+    assert "if encoder_attention_mask is None:" in text
+    assert "encoder_attention_mask = torch.ones_like(hidden_states)" in text
+    assert "y[" not in text
+
+
+DATA = """
+def conv(width):
+    layer = nn.Conv2d(width, width, 1)
+    layer.weight.data = torch.zeros(layer.weight.shape)
+    return layer
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, more=True):
+        super().__init__()
+        self.layer = conv(dim)
+        self.table = nn.Parameter(torch.zeros(dim))
+        self.table.data = torch.ones(dim)
+        if more:
+            self.layer.bias.data = torch.ones(dim)
+
+    def forward(self, x, t):
+        return self.layer(x) * self.table
+"""
+
+
+def test_data_of_weights_is_not_set_while_they_are_made(tmp_path: Path) -> None:
+    text = ported(tmp_path, DATA).text
+    assert ".weight.data" not in text
+    assert ".bias.data" not in text
+    assert "table.data = torch.ones(dim)" in text

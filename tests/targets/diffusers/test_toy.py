@@ -177,3 +177,77 @@ def test_one_of_the_switches_without_which_code_raises_is_on(last: str, on: list
     taken["mode"] = Argument("mode", "plain", False, "str", "")
     toy, _ = toy_of(taken, {}, [ast.parse(WAYS.format(last=last))])
     assert [name for name in names if toy[name]] == on
+
+
+BY_USE = """
+def __init__(self, c, c_cond, c_in, freqs, nhead, steps):
+    self.come = nn.Conv2d(c_in, c, 1)
+    self.cond = nn.Linear(c_cond, c)
+    self.blocks = [Block(c, nhead) for _ in range(2)]
+    self.steps = Table({steps})
+"""
+
+
+@pytest.mark.parametrize(("steps", "whole"), [("steps", True), ("freqs", True), ("steps", False)])
+def test_sizes_whose_names_say_nothing_are_small_where_layers_are_made_with_them(steps: str, whole: bool) -> None:
+    sizes = {"c": 1536, "c_cond": 1024, "c_in": 16, "nhead": 24, "freqs": 100, "steps": 1000}
+    sizes |= {} if whole else {"hidden_size": 1152}
+    taken = {name: Argument(name, size, False, "", "") for name, size in sizes.items()}
+    toy, _ = toy_of(taken, {}, [ast.parse(BY_USE.format(steps=steps))])
+    assert (toy["c"] == toy["nhead"] * 20) == whole
+    assert 0 < toy["c"] < 128 > toy["c_cond"] != toy["c"]
+    assert toy["c_in"] < 32  # as few channels as latents have
+    assert (toy["freqs"], toy["steps"]) == (100, 1000)
+
+
+LEVELS = """
+def __init__(self, c_hidden, blocks, resolutions):
+    self.come = nn.Conv2d(4, c_hidden[0], 1)
+    self.levels = [Block(c_hidden[i], blocks[i]) for i in range(3)]
+"""
+
+
+def test_widths_of_levels_are_small_whatever_they_are_called() -> None:
+    sizes = {"c_hidden": [320, 640, 1280], "blocks": [4, 14, 4], "resolutions": [512, 256]}
+    taken = {name: Argument(name, size, False, "", "") for name, size in sizes.items()}
+    toy, _ = toy_of(taken, {}, [ast.parse(LEVELS)])
+    assert toy["c_hidden"] == [64, 128, 128]
+    assert toy["blocks"] == [2, 2, 2]
+    assert toy["resolutions"] == [512, 256]
+
+
+@pytest.mark.parametrize(("few", "out"), [(4, 4), (512, 512)])
+def test_channels_of_latents_have_other_names_too_where_they_are_few(few: int, out: int) -> None:
+    taken = {
+        name: Argument(name, size, False, "", "") for name, size in [("in_dim", few), ("dim", 512), ("out_dim", out)]
+    }
+    toy, _ = toy_of(taken, {}, [])
+    assert (toy["in_dim"] == toy["out_dim"] < 32) == (few < 32)
+
+
+@pytest.mark.parametrize(("code", "null"), [
+    ("if axes_dim is None:\n    axes_dim = [head_dim]", True),
+    ("axes = [head_dim] if self.axes_dim is None else self.axes_dim", True),
+    ("rope = Rope(axes_dim)", False),
+])  # fmt: skip
+def test_axes_stay_null_where_code_works_them_out(code: str, null: bool) -> None:
+    taken = {**ARGUMENTS, "axes_dim": Argument("axes_dim", None, False, "", "")}
+    toy, _ = toy_of(taken, {}, [ast.parse(code)])
+    assert (toy["axes_dim"] is None) == null
+
+
+@pytest.mark.parametrize(("name", "off"), [
+    ("use_checkpoint", True), ("gradient_checkpointing", True), ("use_fp16", True), ("use_spatial_transformer", False),
+])  # fmt: skip
+def test_toys_do_not_compute_twice(name: str, off: bool) -> None:
+    toy, _ = toy_of({name: Argument(name, False, False, "", "")}, {name: True}, [])
+    assert toy[name] is not off
+
+
+@pytest.mark.parametrize("levels", [True, False])
+def test_heads_divide_every_level_of_a_unet(levels: bool) -> None:
+    sizes: dict[str, Any] = {"attention_head_dim": 8, "hidden_size": 320}
+    sizes |= {"block_out_channels": (320, 640, 1280)} if levels else {}
+    toy, _ = toy_of({name: Argument(name, size, False, "", "") for name, size in sizes.items()}, {}, [])
+    assert toy["attention_head_dim"] == (2 if levels else 20)
+    assert all(width % toy["attention_head_dim"] == 0 for width in toy.get("block_out_channels", ()))

@@ -146,6 +146,29 @@ def test_a_model_with_empty_weights_is_not_made(tmp_path: Path) -> None:
         build(reference, {"dim": 8, "size": 9}, Authors(reference))
 
 
+@pytest.mark.parametrize(("error", "loads"), [
+    ("OSError(\"We couldn't connect to 'https://huggingface.co'\")", True), ("ValueError('odd')", False),
+])  # fmt: skip
+def test_a_constructor_that_loads_a_model_by_name_is_told_apart(tmp_path: Path, error: str, loads: bool) -> None:
+    text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, dim=8):\n        raise "
+    (tmp_path / "net_of_hubs.py").write_text(f"{text}{error}\n\n    def forward(self, x, t):\n        return x\n")
+    reference = find_reference(f"{tmp_path}/net_of_hubs.py::Net")
+    with pytest.raises(BrokenReference) as raised:
+        build(reference, {}, Authors(reference))
+    assert ("loads a model by name" in raised.value.hint) is loads
+
+
+def test_an_extension_is_not_compiled_and_cannot_be_called() -> None:
+    from torch.utils import cpp_extension
+
+    from omni_kit.targets.references.on_cpu import stay_on_cpu
+
+    stay_on_cpu()
+    made = cpp_extension.load("upsampled", sources=["no_such_file.cu"])
+    with pytest.raises(NotImplementedError, match=r"upsampled.run is compiled for a GPU"):
+        made.run(1)
+
+
 def test_a_kernel_that_authors_choose_gives_way_to_one_of_the_cpu() -> None:
     import torch
     from torch.nn.functional import scaled_dot_product_attention

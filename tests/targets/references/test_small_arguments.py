@@ -93,3 +93,31 @@ def test_a_width_that_forward_finds_fixed_is_tried_after_each_of_the_others(tmp_
     first = next(at for at, one in enumerate(tried) if one["dim"] == 64)
     assert tried[first + 1] == {"dim": 64, "text_dim": 512}
     assert tried.index({"dim": 80, "text_dim": 512}) > first  # the published sizes come last
+
+
+TABLE = """
+from torch import nn
+
+
+def wide(width):
+    return nn.Linear(width, width)
+
+
+class Net(nn.Module):
+    KINDS = {{"large": wide, "small": {small}}}
+
+    def __init__(self, kind="large", width=8):
+        super().__init__()
+        self.layer = self.KINDS[kind](width)
+
+    def forward(self, x, t):
+        return self.layer(x)
+"""
+
+
+def test_other_entries_of_a_table_are_tried(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(TABLE.format(small="nn.Identity"))
+    kinds = [one["kind"] for one in small_arguments(find_reference(f"{tmp_path}/model.py::Net"), {"kind": "large"})]
+    assert kinds[:2] == ["large", "small"]
+    kinds = [one["kind"] for one in small_arguments(find_reference(f"{tmp_path}/model.py::Net"), {"kind": "other"})]
+    assert {*kinds} == {"other"}

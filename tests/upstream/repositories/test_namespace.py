@@ -135,3 +135,41 @@ def test_fields_in_sections_are_arguments(tmp_path: Path) -> None:
 def test_sections_that_no_flat_object_can_stand_for_stay(tmp_path: Path, more: str) -> None:
     (tmp_path / "model.py").write_text(NESTED.replace("{more}", more))
     assert find_reference(f"{tmp_path}/model.py::Net").namespace is None
+
+
+IN_FUNCTION = """
+from torch import nn
+
+
+def width_of(config):
+    return config.model.width
+
+
+class Part(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.width = {inner}
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.proj = nn.Linear(config.data.size, width_of(config))
+        {more}
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_functions_read_fields_in_sections(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(IN_FUNCTION.format(inner="config.width", more="pass"))
+    found = find_reference(f"{tmp_path}/model.py::Net").namespace
+    assert found is not None
+    assert {*found.fields} == {"size", "width"}
+    assert found.readers == {("width_of", "config")}
+
+
+def test_other_classes_read_no_sections(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(IN_FUNCTION.format(inner="config.model.width", more="self.part = Part(config)"))
+    assert find_reference(f"{tmp_path}/model.py::Net").namespace is None

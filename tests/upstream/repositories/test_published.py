@@ -120,3 +120,38 @@ def test_numbers_are_worked_out(tmp_path: Path) -> None:
     found = find_reference(written(tmp_path, ", qk_norm=False")).published
     assert found is not None
     assert found.values == {"depth": 7, "hidden_size": [16.0, 32.0, 48.0, 64.0], "qk_norm": True}
+
+
+BASE = """
+def get_base():
+    config = ConfigDict()
+    config.model = model = ConfigDict()
+    model.depth = 12
+    model.heads = 16
+    return config
+"""
+SET = """
+from base import get_base
+
+
+def get_config():
+    config = get_base()
+    model = config.model
+    model.depth = 28
+    model.hidden_size = 1152
+    model.name = compute()
+    return config
+"""
+
+
+def test_fields_that_are_set_say_it_over_those_of_the_config_that_they_begin_with(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text(BASE)
+    (tmp_path / "large.py").write_text(SET)
+    found = find_reference(written(tmp_path)).published
+    assert found is not None
+    assert found.values == {"depth": 28, "hidden_size": 1152, "heads": 16}
+
+
+def test_fields_that_others_set_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "large.py").write_text(SET.replace("depth", "steps").replace("hidden_size", "lr"))
+    assert find_reference(written(tmp_path)).published is None

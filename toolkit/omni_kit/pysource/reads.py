@@ -1,7 +1,7 @@
 """Values that code states directly: literals, and attributes read from or set on an object of a name."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omni_kit.pysource.eval.values import UNKNOWN
@@ -49,25 +49,50 @@ def field_read(node: ast.AST, holder: str) -> tuple[str, ast.expr | None] | None
 
 
 def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:
-    """Return the literal keys under which a function reads an argument that it uses as a mapping, and in no other way.
+    """Return the literal keys under which a function reads or sets an argument that it uses as a mapping, and in no
+    other way.
 
     Returns:
-        key -> whether the mapping must have it: `get` does without. Empty if the argument is used otherwise.
+        key -> whether the mapping must have it: `get`, a test whether it is there, and what one branch alone reads, do
+        without. Empty if the argument is used otherwise.
     """
     above = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     found: dict[str, bool] = {}
+    tested: set[str] = set()
     for node in ast.walk(function):
         if not isinstance(node, ast.Name) or node.id != argument:
             continue
         parent = above[node]
         read = above[parent] if isinstance(parent, ast.Attribute) else parent
+        if key := item_tested(above.get(read) if isinstance(read, ast.Call) else read, argument):
+            tested.add(key)
+            continue
         field = field_read(read, argument)
         if field is None or isinstance(parent, ast.Call):
             return {}
-        if isinstance(read, ast.Subscript) and not isinstance(read.ctx, ast.Load):
+        if isinstance(read, ast.Subscript) and isinstance(read.ctx, ast.Del):
             return {}
-        found[field[0]] = found.get(field[0], False) or isinstance(read, ast.Subscript)
+        needs = isinstance(read, ast.Subscript) and isinstance(read.ctx, ast.Load) and not _in_branch(read, above)
+        found[field[0]] = found.get(field[0], False) or needs
+    found |= dict.fromkeys(tested, False)
     return found if all(key.isidentifier() for key in found) else {}
+
+
+def _in_branch(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a node runs only if a condition holds."""
+    while (parent := above.get(node)) is not None:
+        if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:
+            return True
+        node = parent
+    return False
+
+
+def item_tested(node: ast.AST | None, holder: str) -> str:
+    """Return the key of a test whether a mapping has it: `"text" in y`, or `y.keys()`; empty for anything else."""
+    match node:
+        case ast.Compare(left=ast.Constant(value=str(key)), ops=[ast.In() | ast.NotIn()], comparators=[held]):
+            return key if ast.unparse(held) in (holder, f"{holder}.keys()") else ""
+    return ""
 
 
 def attributes_set(tree: ast.AST) -> set[str]:

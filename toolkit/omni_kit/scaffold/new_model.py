@@ -5,7 +5,7 @@ import importlib.util
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -251,7 +251,7 @@ def _only_taker(subject: Subject, kind: str | None) -> Target:
         every = {kind: None for target in targets().values() for kind in scaffolded(target)}
         raise Refusal(
             f"{subject.profile.model_type} is of kind '{subject.kind}', which no target scaffolds",
-            f"kinds that one does: {', '.join(every)}",
+            _on_request(subject, every) or f"kinds that one does: {', '.join(every)}",
         )
     if len(takers) > 1:
         raise BadInput(
@@ -265,7 +265,8 @@ def _wanted(target: Target, subject: Subject, kind: str | None) -> list[Kind]:
     """Return the subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its
     way.
     """
-    able = [one for one in subject.kinds if one in scaffolded(target)]
+    every = dict.fromkeys((*subject.kinds, *(one for one in subject.kinds_on_request if one == kind)))
+    able = [one for one in every if one in scaffolded(target)]
     found = [one for one in able if subject.library.name in reads_of(target, one)]
     return [one for one in found if kind in (None, one) or kind in variants_of(target, one)]
 
@@ -283,7 +284,16 @@ def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
     if kind is not None and kind not in subject.kinds:
         raise Refusal(f"{model_type} is of kind '{subject.kind}', not '{kind}'")
     kinds = ", ".join(scaffolded(target)) or "no kind yet"
-    raise Refusal(f"{model_type} is of kind '{subject.kind}'; {target.name} integrations are scaffolded for {kinds}")
+    raise Refusal(
+        f"{model_type} is of kind '{subject.kind}'; {target.name} integrations are scaffolded for {kinds}",
+        _on_request(subject, scaffolded(target)),
+    )
+
+
+def _on_request(subject: Subject, kinds: Collection[Kind]) -> str:
+    """Return what a person may do about a kind that is not recognised; empty if there is nothing."""
+    asked = next((one for one in subject.kinds_on_request if one in kinds), None)
+    return f"{subject.profile.kind_evidence}; pass --kind {asked} if it denoises" if asked is not None else ""
 
 
 def _verdict(subject: Subject) -> LayoutVerdict | None:

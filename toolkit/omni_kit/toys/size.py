@@ -1,8 +1,10 @@
 """Limits on the size of a toy."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -11,6 +13,21 @@ from omni_kit.errors import BadInput
 
 MOST = 100_000_000
 """Parameters of a toy: both sides hold them, with gradients, in float32."""
+
+
+def _part() -> str:
+    """Return the part of a model that is made now, and where its constructor makes it."""
+    makers: list[tuple[nn.Module, FrameType]] = []
+    frame = sys._getframe()
+    while (caller := frame.f_back) is not None:
+        frame = caller
+        if frame.f_code.co_name == "__init__" and isinstance(one := frame.f_locals.get("self"), nn.Module):
+            makers.append((one, frame))
+    inner = [one for one in makers if makers and one[0] is not makers[-1][0]]
+    if not inner:
+        return ""
+    root = next(frame for one, frame in makers if one is makers[-1][0])  # of several constructors that which calls
+    return f"{type(inner[-1][0]).__name__} ({Path(root.f_code.co_filename).name}:{root.f_lineno})"
 
 
 class _Count:
@@ -46,7 +63,8 @@ def of_toy_size(source: str) -> Iterator[None]:
         counted.total += parameter.numel() if parameter is not None else 0
         if counted.total > MOST:
             message = f"{source} is too large for a toy: it has more than {MOST // 1_000_000} million parameters"
-            raise BadInput(message, "write smaller sizes, fewer layers and fewer experts into it")
+            hint = "write smaller sizes, fewer layers and fewer experts into it"
+            raise BadInput(message + (f" at {part}" if (part := _part()) else ""), hint)
 
     if Path(source).is_dir():
         yield

@@ -209,6 +209,11 @@ class Subject:
         """
         return (self.kind, Kind.pipeline, Kind.modular) if self.pipeline is not None else (self.kind,)
 
+    @property
+    def kinds_on_request(self) -> tuple[Kind, ...]:
+        """Kinds that it is not recognised as, and that a person may say it has: a denoiser, of an authors' class."""
+        return (Kind.dit,) if self.reference is not None else ()
+
 
 def open_source(
     given: str,

@@ -11,6 +11,7 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
 from omni_kit.standins import stand_ins
+from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.toys.configs.denoiser import (
     HEAD_DIM,
     HEADS,
@@ -18,6 +19,7 @@ from omni_kit.toys.configs.denoiser import (
     IS_HEAD_CHANNELS,
     IS_HEADS,
     IS_LAYERS,
+    WHOLE,
     as_wide,
     toy_denoiser,
 )
@@ -29,10 +31,22 @@ _WHOLE = re.compile(
 )
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
+# Channels of the latents by other names, where they are as few as latents have.
+_FEW_CHANNELS = re.compile(
+    r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^(num|n|img|image|latent)_(channels|chans|ch)$"
+)
+_MOST_CHANNELS = 32
+# Sizes that are no widths, whatever takes them.
+_IS_NO_WIDTH = re.compile(
+    r"step|time|pos|max|min|len|resolution|size|period|theta|freq|seed|scale|sigma|every|class|vocab|temp|base|factor"
+    r"|token|num_|^n_|kernel|group|rate|iter|window|frame|height|width"
+)
+_WIDE = 64
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
 _IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models of diffusers are cast once made
+_RECOMPUTES = re.compile(r"checkpoint(ing)?$|^(use|enable|with)_(\w+_)?checkpoint")  # memory that no toy lacks
 _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed")
@@ -49,6 +63,7 @@ _NEVER_NONE: Mapping[str, int] = {
     "patch_size_t": 1,
 }
 _INPUT, _OUTPUT = "in_channels", "out_channels"
+_HEADS_OF_LEVELS = 2  # divides every level of a U-Net, whether it counts heads or is their width
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _IS_NAME_OF_PLACE = re.compile(r"(_dir|_path|_file|_root|pretrained|checkpoint|ckpt)$")
@@ -64,7 +79,7 @@ def toy_of(
         published: values from a config of the authors, which come before defaults.
         code: what the model is made of: heads are as wide as it wants them, and what it computes with is no null.
     """
-    aliases = _aliases(list(arguments), code)
+    aliases = _aliases({name: published.get(name, one.default) for name, one in arguments.items()}, code)
     given, unknown, listed = dict[str, Any](), list[str](), list[str]()
     for name, one in arguments.items():
         value = _as_list(published[name], one) if _fits(published.get(name), one) else _value(one)
@@ -81,13 +96,20 @@ def toy_of(
               if type(given.get(alias)) is int and _is_container(name, code)}  # fmt: skip
     given |= {alias: [1] * count for name, alias in aliases.items()
               if given.get(alias, 0) is None and (count := _entries_read(name, code))}  # fmt: skip
-    given |= {name: False for name, value in given.items() if value is True and _IS_HALF.search(name)}
+    given |= {name: False for name, value in given.items()
+              if value is True and (_IS_HALF.search(name) or _RECOMPUTES.search(name))}  # fmt: skip
     given |= {aliases[name]: True for name in _to_switch_on(given, aliases, code)}
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
     given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
+    small |= {alias: None for name, alias in aliases.items() if given.get(alias, 0) is None and IS_AXES.search(alias)
+              and _takes_null(name, code)}  # fmt: skip
+    levels = [width for name, value in small.items() if name.endswith("channels") and isinstance(value, list | tuple)
+              for width in value if _is_number(width) and width >= _WIDE]  # fmt: skip
+    small |= {name: _HEADS_OF_LEVELS for name, value in small.items() if _IS_HEAD.search(name) and _is_number(value)
+              and value > 0 and any(width % value for width in levels)}  # fmt: skip
     counts = itertools.count(_FEWEST, _APART)
     small |= {alias: next(counts) for name, alias in aliases.items() if _IS_COUNT.search(name)
               and name not in published and given.get(alias) == small.get(alias) == _ANY_WIDTH}  # fmt: skip
@@ -139,6 +161,13 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
     tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
     return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
+
+
+def _takes_null(name: str, code: Sequence[ast.AST]) -> bool:
+    """Return whether code works out a value of its own where a name is null."""
+    tests = [one.test for part in code for one in ast.walk(part) if isinstance(one, ast.If | ast.IfExp)]
+    return any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Is) and literal(one.comparators[0]) is None
+               and ast.unparse(one.left).rpartition(".")[2] == name for one in tests)  # fmt: skip
 
 
 def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
@@ -257,9 +286,14 @@ def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
     return math.lcm(*(2 * one for one in groups if isinstance(one, int) and one > 0))
 
 
-def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
-    """Return names in the words that toys are made by."""
+def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, str]:
+    """Return names in the words that toys are made by.
+
+    Args:
+        values: as published, or by default.
+    """
     found: dict[str, str] = {}
+    names = list(values)
     if not any(map(IS_HEADS.search, names)):  # a count that the width of the whole is divided by is that of heads
         divided = {ast.unparse(one.right).rpartition(".")[2] for part in code for one in ast.walk(part)
                    if isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv)}  # fmt: skip
@@ -268,9 +302,35 @@ def _aliases(names: list[str], code: Sequence[ast.AST]) -> dict[str, str]:
         names = [name for name in names if name not in found]
     for name in names:
         alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
+        if (few := _FEW_CHANNELS.match(name)) and _is_number(values[name]) and 0 < values[name] <= _MOST_CHANNELS:
+            alias = f"{few[2] or 'in'}_channels"
         taken = alias in names or alias in found.values()
         found[name] = name if taken else alias
-    return found
+    return found | _widths_by_use(values, found, code)
+
+
+def _widths_by_use(values: Mapping[str, Any], known: Mapping[str, str], code: Sequence[ast.AST]) -> dict[str, str]:
+    """Return the words for sizes whose names say nothing, and that the constructor makes layers with: `c`, `nf`.
+
+    Where no name says which is the width of the whole it is the one that the constructor uses most.
+    """
+    large = {name: value for name, value in values.items() if _is_number(value) and value >= _WIDE
+             and known[name] == name and not _IS_NO_WIDTH.search(name)
+             and toy_denoiser({name: value}) == {name: value}}  # fmt: skip
+    inits = [
+        one for part in code for one in ast.walk(part) if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+    ]
+    given = [ast.unparse(part).rpartition(".")[2] for init in inits for call in calls(init)
+             for one in (*call.args, *(word.value for word in call.keywords)) for part in ast.walk(one)
+             if isinstance(part, ast.Name | ast.Attribute)]  # fmt: skip
+    used = {name: count for name in large if (count := given.count(name))}
+    whole = {"hidden_size", *WHOLE} & {*known, *known.values()}
+    first = max(used, key=lambda name: used[name], default="") if not whole else ""
+    levels = [name for name, value in values.items() if isinstance(value, list | tuple) and len(value) > 1
+              and all(_is_number(one) and one >= _WIDE for one in value) and known[name] == name
+              and not _IS_NO_WIDTH.search(name) and name in given]  # fmt: skip
+    widths = {name: "hidden_size" if name == first else f"{name}_dim" for name in used}
+    return widths | {name: f"{name}_channels" for name in levels}
 
 
 def _value(one: Argument) -> Any:

@@ -24,6 +24,7 @@ from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
 from omni_kit.upstream.repositories.helpers import blanked, helpers_of
 from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
+from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.traits import HALVES, IS_HALF, NEEDS_GPU, foreign
@@ -154,13 +155,16 @@ class Authors(importlib.abc.MetaPathFinder):
     def instead(self, error: Exception, module: str, name: str = "") -> Any:
         """Return what stands for something that could not be imported."""
         package = module.partition(".")[0]
-        if package in stand_ins() and _not_installed(package):
+        if package in stand_ins() and (name or _not_installed(package)):
             with suppress(ImportError, AttributeError):
                 found: Any = importlib.import_module(f"{_STAND_INS}.{module}")
                 if name:
                     found = getattr(found, name)
                 self.used[package] = None
                 return found
+        if name and not _not_installed(package):  # a library moves what it still has
+            with suppress(ImportError, AttributeError):
+                return getattr(importlib.import_module(package), name)
         whole = f"{module}.{name}" if name else module
         self._why.setdefault(whole, f"{type(error).__name__}: {error}")
         return Missing(whole, self)
@@ -178,7 +182,9 @@ class Authors(importlib.abc.MetaPathFinder):
         package = name.partition(".")[0]
         if not package or not _not_installed(package):
             why = next((text for whole, text in self._why.items() if name.startswith(whole)), "")
-            return ImportError(f"{name} cannot be imported: {why}", name=package)
+            pinned = other_versions(self.repository, foreign(self._reference))
+            more = f"; its authors require {pinned}: compare in an environment with that version" if pinned else ""
+            return ImportError(f"{name} cannot be imported: {why}{more}", name=package)
         needed = [one for one in foreign(self._reference) if one not in stand_ins() and _not_installed(one)]
         every = list(dict.fromkeys([package, *needed]))
         return MissingRequirement(

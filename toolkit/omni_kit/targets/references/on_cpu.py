@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.attention
+import torch.utils.cpp_extension
 from torch.overrides import TorchFunctionMode
 
 from omni_kit.targets.replacing import replaced
@@ -58,6 +59,7 @@ def stay_on_cpu() -> None:
         (torch, {"compile": _uncompiled}),
         (torch.backends.cuda, {"sdp_kernel": _any_kernel}),
         (torch.nn.attention, {"sdpa_kernel": _any_kernel}),
+        (torch.utils.cpp_extension, dict.fromkeys(("load", "load_inline"), _Extension)),
     ):
         for name, value in own.items():
             _staying[0].enter_context(replaced(module, name, value))
@@ -71,6 +73,21 @@ def leave_cpu() -> None:
 
 def _replying(reply: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: reply
+
+
+class _Extension:
+    """An extension in C++ or CUDA that is not compiled: it can be imported, and not called."""
+
+    def __init__(self, name: str = "", *args: Any, **kwargs: Any) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a function of the extension."""
+
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError(f"{self.name}.{name} is compiled for a GPU")
+
+        return compiled
 
 
 @contextmanager  # with which torch's own are made, too: its compiler asks for what they wrap

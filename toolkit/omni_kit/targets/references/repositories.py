@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import re
 import time
 import traceback
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from torch import nn
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
+from omni_kit.plurals import counted
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
@@ -25,7 +27,7 @@ from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, 
 from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
-from omni_kit.toys.batches.denoiser.trial import LONGEST
+from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
@@ -39,8 +41,9 @@ from omni_kit.upstream.repositories.traits import foreign
 _LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is looked for, and inputs for it
 # Inputs for each set of arguments, and before those for which an error names an argument; the one that comes furthest
 # is then called with all.
-_FEW_TRIED, _FEWER = 200, 40
+_FEW_TRIED, _FEWER, _FEWEST = 200, 40, 8
 WEIGHTS = "model.safetensors"
+_HUB = re.compile(r"huggingface\.co|\bHub\b|from_pretrained|local_files_only")  # what is not there, and not fetched
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
 
@@ -75,6 +78,7 @@ class RepositoryBuilder:
         self._told = ""
         self._authors: Authors | None = None
         self._started = 0.0
+        self._chosen: Chosen | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Say the version of torch: the authors' code has none.
@@ -137,7 +141,7 @@ class RepositoryBuilder:
         reference, given = self._read(Path(source))
         # What samples from a model calls it with such inputs, too.
         builder = batch_builder if isinstance(batch_builder, DenoiserBatchBuilder) else DenoiserBatchBuilder()
-        self._started = time.monotonic()
+        self._started, self._chosen = time.monotonic(), None
         best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
@@ -160,7 +164,8 @@ class RepositoryBuilder:
                 break
         if best is None:
             assert first is not None
-            raise first
+            tried = f"{counted(len(refused), 'set')} of sizes tried in {time.monotonic() - self._started:.0f} s"
+            raise type(first)(first.message, "; ".join(filter(None, (first.hint, tried)))) from first
         return self._longer_tried(reference, best, builder) or best.model
 
     def _tried(
@@ -174,15 +179,21 @@ class RepositoryBuilder:
             fill(model)
         except (BadInput, ValueError) as error:  # more weights than there are different numbers
             return error if isinstance(error, BadInput) else BadInput(str(error))
-        why = builder.refusal(model, _FEWER, seconds=self._left)
-        if why is not None and not [*with_fixed_widths(reference, [(values, why.message)])]:
-            why = builder.refusal(model, most, seconds=self._left)
-        return model if why is None else _Tried(dict(values), model, why)
+        why: BadInput | None = None
+        for few in (_FEWEST, _FEWER, most):  # a model of other widths costs less than all inputs for this one
+            why = builder.refusal(model, few, self._chosen, self._left)
+            if why is None:
+                return model
+            if few < most and [*with_fixed_widths(reference, [(values, why.message)])]:
+                break
+        self._chosen = getattr(why, "chosen", None)
+        assert why is not None
+        return _Tried(dict(values), model, why)
 
     @property
     def _left(self) -> float:
-        """The seconds of the processor for one search: the whole of it ends in time."""
-        return min(LONGEST, self._started + _WHOLE - time.monotonic())
+        """Return the seconds of the processor for one search, which may take twice as long: all of it ends in time."""
+        return min(LONGEST, (self._started + _WHOLE - time.monotonic()) / 2)
 
     def _longer_tried(self, reference: Reference, one: _Tried, builder: DenoiserBatchBuilder) -> nn.Module | None:
         """Return the model that came furthest, if it takes any inputs; or with a size that a check in its forward
@@ -283,6 +294,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         hints = {
             f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
             f"its authors require {pinned}: compare in an environment with that version": pinned,
+            "its constructor loads a model by name: pass a class that is made from sizes alone": _HUB.search(said),
         }
         hint = "; ".join(text for text, what in hints.items() if what)
         raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})", hint) from error

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
@@ -117,13 +118,17 @@ def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator
 
 
 def _in_compared_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield each of the other texts that the authors' code compares an argument with."""
-    nodes = (node for one in reference.closure.definitions for node in ast.walk(one.node))
+    """Yield each of the other texts that the authors' code compares an argument with, or of a table that
+    has it; of a table the last one first, as authors begin with the largest.
+    """
+    nodes = [node for one in reference.closure.definitions for node in ast.walk(one.node)]
     compared = [node for node in nodes if isinstance(node, ast.Compare) and len(node.ops) == 1]
+    tables = [[*map(literal, filter(None, node.keys))] for node in nodes if isinstance(node, ast.Dict)]
     for name in (name for name, value in values.items() if isinstance(value, str)):
         own = (one for one in compared if (dotted(one.left) or "").rpartition(".")[2] == name)
         said = (node.value for one in own for node in ast.walk(one.comparators[0]) if isinstance(node, ast.Constant))
-        words = dict.fromkeys(word for word in said if isinstance(word, str) and word != values[name])
+        keys = (key for table in tables if values[name] in table for key in reversed(table))
+        words = dict.fromkeys(word for word in (*said, *keys) if isinstance(word, str) and word != values[name])
         yield from ({**values, name: word} for word in words)
 
 

@@ -36,12 +36,14 @@ class Namespace:
         sections: names of parts that hold fields in their turn, as `model` of `config.model.width`; each field has a
             name of its own, so that one flat object can stand for all.
         aliases: variables of the constructor that are a section.
+        readers: other functions that read a section, each with the name that it has for the object.
     """
 
     argument: str
     fields: Mapping[str, Read]
     sections: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
+    readers: frozenset[tuple[str, str]] = frozenset()
 
 
 def namespace_of(cls: ClassRef) -> Namespace | None:
@@ -63,7 +65,8 @@ def namespace_of(cls: ClassRef) -> Namespace | None:
         reader = _Reader(cls)
         plain = reader.follow(_Place(found[0].source, init, cls, found[0]), argument)
         if plain and reader.fields and not reader.fields.keys() & {*names, *reader.sections}:
-            return Namespace(argument, reader.fields, frozenset(reader.sections), frozenset(reader.aliases))
+            sections, aliases = frozenset(reader.sections), frozenset(reader.aliases)
+            return Namespace(argument, reader.fields, sections, aliases, frozenset(reader.readers))
     return None
 
 
@@ -79,12 +82,15 @@ class _Place:
 
 @dataclass
 class _Reader:
-    """Collects the fields that are read of one object, wherever it is passed to; those in sections in `root` alone."""
+    """Collects the fields that are read of one object, wherever it is passed to; those in sections in `root`, and in
+    functions.
+    """
 
     root: ClassRef
     fields: dict[str, Read] = field(default_factory=dict)
     sections: set[str] = field(default_factory=set)
     aliases: set[str] = field(default_factory=set)
+    readers: set[tuple[str, str]] = field(default_factory=set)
     _paths: dict[str, str] = field(default_factory=dict)
     _seen: set[tuple[ast.AST, str]] = field(default_factory=set)
 
@@ -133,8 +139,10 @@ class _Reader:
                 deeper = False
             if deeper or alias:
                 inner = f"{path}.{found[0]}"
-                if not isinstance(read, ast.Attribute) or place.cls is not self.root:
+                in_function = place.cls is None and not alias and "." not in holder
+                if not isinstance(read, ast.Attribute) or not (place.cls is self.root or in_function):
                     return False
+                self.readers |= {(place.function.name, holder)} if in_function else set()
                 self.sections.add(found[0])
                 self.aliases |= {alias} if alias else set()
                 if alias:

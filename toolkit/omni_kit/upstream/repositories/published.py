@@ -15,6 +15,7 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.interpolated import interpolated
+from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.repository import Repository
 
 _MOST_FILES, _MOST_BYTES = 2000, 300_000
@@ -104,7 +105,9 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
             source = read_source(repository, file)
             added: dict[str, Any] = {}
             for node in ast.walk(source.tree):
-                if isinstance(node, ast.Call):
+                if isinstance(node, ast.FunctionDef) and len(values := _set_fields(node, source)) > _FEWEST:
+                    yield Published(values, source.where(node))
+                elif isinstance(node, ast.Call):
                     name = (dotted(node.func) or "").rpartition(".")[2]
                     added |= _argument(node) if name == _ADDS else {}
                     values = _keywords(node) | _computed(node, source, names)
@@ -118,6 +121,22 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
         if _speaks_of(text := _text(file), "", names):
             found = _mappings(_parsed(text, file.suffix), 0)
             yield from (Published(values, repository.show(file)) for values in found)
+
+
+def _set_fields(function: ast.FunctionDef, source: SourceFile, deep: int = _DEEPEST) -> dict[str, Any]:
+    """Return the fields that a function sets of a config: `model.width = 128`, after those of the config that it begins
+    with: `config = get_default_config()`.
+    """
+    found: dict[str, Any] = {}
+    for node in (one for one in function.body if isinstance(one, ast.Assign)):
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and (value := literal(node.value)) is not UNKNOWN:
+            found[target.attr] = value
+        elif isinstance(target, ast.Name) and isinstance(node.value, ast.Call) and not node.value.args and deep:
+            meant = resolve(source, dotted(node.value.func) or "")
+            if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
+                found |= _set_fields(meant.node, meant.source, deep - 1)
+    return found
 
 
 def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:

@@ -5,17 +5,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from omni_kit.upstream.kinds import Signs, derive
+from omni_kit.upstream.kinds import Kind, Signs, derive
 from omni_kit.upstream.profile import ModelProfile, Trait
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import REPOSITORY
-
-# What authors call the step at which a denoiser is asked.
-STEP = re.compile(
-    r"^(t|ts|times?|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label)s?|log_?snr|lambda_?"
-    r"|(diffusion|denois\w+)_?(steps?|times?))$"
-)
+from omni_kit.upstream.repositories.timestep import step_of
 
 # A condition that only tensors on a GPU, or those of the half precision of its kernels, meet.
 NEEDS_GPU = re.compile(
@@ -33,7 +28,11 @@ _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_
 
 def profile(reference: Reference) -> ModelProfile:
     """Return the profile of a class of a repository."""
-    kind, evidence = derive(Signs(denoises=_step(reference)))
+    step, how = step_of(reference)
+    listed = ", ".join(reference.forward)
+    kind, evidence = (
+        derive(Signs(denoises=how)) if step else (Kind.other, f"no argument of forward ({listed}) is a time")
+    )
     return ModelProfile(
         model_type=reference.class_name,
         library=REPOSITORY,
@@ -43,11 +42,6 @@ def profile(reference: Reference) -> ModelProfile:
         kind_evidence=evidence,
         traits=tuple(_traits(reference)),
     )
-
-
-def _step(reference: Reference) -> str:
-    found = (one for name, one in reference.forward.items() if STEP.match(name))
-    return next((f"forward receives the timestep as '{one.name}' ({one.where})" for one in found), "")
 
 
 def _traits(reference: Reference) -> Iterator[Trait]:

@@ -58,6 +58,9 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in MIXINS])
     if (namespace := reference.namespace) is not None:
         node = _without_namespace(node, namespace, reference)
+        for part in parts.parts:
+            held = {name for function, name in namespace.readers if function == part.definition.name}
+            part.node = visited(part.node, _WithoutSections(held, namespace.sections)) if held else part.node
     node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
     stolen = sorted(_assigned(node) & set(taken))
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
@@ -236,6 +239,20 @@ class _Config(cst.CSTTransformer):
         """Return one of them, or a section of one."""
         section = code(updated_node.value) == _REGISTERED and updated_node.attr.value in self.sections
         return expression(_REGISTERED) if section or code(updated_node) in self.kept else updated_node
+
+
+class _WithoutSections(cst.CSTTransformer):
+    """Fields of sections as fields of the config itself: `config.width` for `config.model.width`."""
+
+    def __init__(self, holders: Collection[str], sections: Collection[str]) -> None:
+        self.holders, self.sections = holders, sections
+
+    def leave_Attribute(  # noqa: N802
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
+        """Return the config for one of its sections."""
+        is_section = updated_node.attr.value in self.sections and code(updated_node.value) in self.holders
+        return updated_node.value if is_section else updated_node
 
 
 def _spelled_out(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from omni_kit.pysource.reads import item_tested
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
@@ -23,7 +24,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
-from omni_kit.upstream.repositories.traits import STEP
+from omni_kit.upstream.repositories.timestep import STEP
 
 LATENTS, TIME, TEXT, MASK = "hidden_states", "timestep", "encoder_hidden_states", "encoder_attention_mask"
 LABELS = "class_labels"
@@ -52,15 +53,16 @@ class Forward:
     todo: list[str] = field(default_factory=list)
 
 
-def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = False) -> dict[str, str]:
+def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = False, step: str = "") -> dict[str, str]:
     """Map the authors' argument names to diffusers' names; arguments without one keep theirs.
 
     Args:
+        step: the argument that is the time; without it, the first with the name of one.
         labels: the argument that is a class label; empty without one.
         worded: the model is made with the width of a prompt's embedding: `y` is one, too.
     """
     names = list(taken)
-    step = next((name for name in names if STEP.match(name)), "")
+    step = step or next((name for name in names if STEP.match(name)), "")
     latents = next((name for name in names if name != step), "")
     others = sorted((n for n in names if n not in (step, latents, labels)), key=lambda name: not taken[name].required)
     text = TEXT if TEXT in others else ""
@@ -77,12 +79,17 @@ def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = Fal
 
 
 def port_forward(
-    parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[str, str], labels: str = "", worded: bool = False
+    parts: Parts,
+    taken: Mapping[str, Argument],
+    blocks: Mapping[str, str],
+    labels: str = "",
+    worded: bool = False,
+    step: str = "",
 ) -> Forward:
     """Rewrites the forward of the model's class.
 
     Args:
-        labels, worded: as `roles_of` takes them.
+        labels, worded, step: as `roles_of` takes them.
         blocks: the lists of modules that the model has -> the class of what they hold.
     """
     root = parts.root
@@ -93,7 +100,9 @@ def port_forward(
         done.todo.append("it inherits forward: copy it here, with return_dict and gradient checkpointing")
         return done
     used = names_used(own)
-    done.names = {old: new for old, new in roles_of(taken, labels, worded).items() if old == new or new not in used}
+    done.names = {
+        old: new for old, new in roles_of(taken, labels, worded, step).items() if old == new or new not in used
+    }
     own = _with_items(own, taken, used, done.names)
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
     changed = _answering(visited(own, Renamed(done.names), looped), done)
@@ -153,6 +162,16 @@ class _Items(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`cond.get("text")`."""
         return self._read(updated_node)
+
+    def leave_Comparison(  # noqa: N802
+        self, original_node: cst.Comparison, updated_node: cst.Comparison
+    ) -> cst.BaseExpression:
+        """`"text" in cond`."""
+        test = ast.parse(f"({code(updated_node)})", mode="eval").body
+        for (holder, key), name in self.names.items():
+            if item_tested(test, holder) == key and isinstance(test, ast.Compare):
+                return expression(f"{name} is {'not ' if isinstance(test.ops[0], ast.In) else ''}None")
+        return updated_node
 
 
 def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:

@@ -22,6 +22,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
 
 _INIT = re.compile(r"(^|\.)(init\.\w+_|(trunc_|kaiming_|xavier_|orthogonal_|lecun_)?(normal|uniform|constant)_)$")
 _IN_PLACE = re.compile(r"\.(zero|fill|mul|div|copy|normal|uniform|add|clamp)_$")
+_DATA = re.compile(r"\.(weight|bias)\.data$")
 _APPLY = "self.apply"
 
 
@@ -31,7 +32,10 @@ def without_initial_weights(parts: Parts) -> None:
     """
     for part in parts.parts:
         if part.cls is not None:
-            part.node = visited(_cleaned(part.cls), _Stored())
+            cleaned = with_method(_cleaned(part.cls), "__init__", lambda init: visited(init, _WithoutData()))
+            part.node = visited(cleaned, _Stored())
+        elif isinstance(part.node, cst.FunctionDef) and ".data = " in code(part.node):  # a function that makes layers
+            part.node = visited(part.node, _WithoutData())
     for part in parts.parts:
         if part.cls is not None:
             part.node = _without_unused(part.cls, parts)
@@ -142,6 +146,24 @@ def _computed(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
             kept.insert(0, one)
             needed |= {name.value for name in walk(one) if isinstance(name, cst.Name)}
     return kept
+
+
+class _WithoutData(cst.CSTTransformer):
+    """Without `layer.weight.data = ...`: while weights are loaded, parameters take no data of another device."""
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        """Return the statement, unless it sets the data of a weight or a bias."""
+        small = updated_node.body[0]
+        sets = isinstance(small, cst.Assign) and all(_DATA.search(code(one.target)) for one in small.targets)
+        return cst.RemoveFromParent() if sets else updated_node
+
+    def leave_IndentedBlock(  # noqa: N802
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        """Return the block; with `pass` where nothing is left."""
+        return updated_node if updated_node.body else updated_node.with_changes(body=[statement("pass")])
 
 
 class _Stored(cst.CSTTransformer):

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from omni_kit.errors import Refusal
+from omni_kit.targets.diffusers.porting.devices import compiled_at
 from omni_kit.targets.diffusers.porting.syntax import chain, visited
 from omni_kit.upstream.repositories.closure import Closure
-from omni_kit.upstream.repositories.names import Defined, absolute
+from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.repository import Repository
 
 # How what torch has is written here, longest first.
 _USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
-_COMPILER = "torch.utils.cpp_extension.load"
 _Small = cst.BaseSmallStatement | cst.RemovalSentinel
 _IMPORTS = {"F": "import torch.nn.functional as F", "nn": "import torch.nn as nn", "torch": "import torch"}
 
@@ -76,7 +76,7 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         Refusal: a definition is of a form that cannot be extracted from its file, or an extension in C++ or CUDA.
     """
     built = (_built(one, imported) for one in closure.definitions for imported in closure.foreign[one].values())
-    if compiled := next(filter(None, [*map(_compiled, closure.definitions), *built]), ""):
+    if compiled := next(filter(None, [*map(compiled_at, closure.definitions), *built]), ""):
         needs = f"{closure.definitions[-1].name} needs C++ or CUDA code compiled at {compiled}"
         hint = "write what it computes with PyTorch in a copy of the authors' files, and pass the class there"
         raise Refusal(f"{needs}: only Python is ported", hint)
@@ -92,15 +92,6 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         node = visited(_parsed(one), WithoutImports(inlined), _Written({**written, one.name: names[one]}))
         parts.append(Part(one, names[one], node))
     return Parts(parts, list(imports))
-
-
-def _compiled(one: Defined) -> str:
-    """Return where a top-level assignment compiles an extension in C++ or CUDA; empty for anything else."""
-    if not isinstance(one.node, ast.Assign):
-        return ""
-    calls = [node for node in ast.walk(one.node) if isinstance(node, ast.Call)]
-    found = (call for call in calls if absolute(one.source, call.func).startswith(_COMPILER))
-    return next((one.source.where(call) for call in found), "")
 
 
 def _built(one: Defined, imported: str) -> str:

@@ -54,11 +54,15 @@ def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str
         others: what classes of torch's are called in the file where another stands in their place.
         names: what modules are called here.
     """
-    known = {part.definition.name: part.name for part in parts.parts if part.cls is not None} | dict(others)
+    known = {part.definition.name: [part.name] for part in parts.parts if part.cls is not None}
+    known |= {name: [cls] for name, cls in others.items()}
+    for part in parts.parts:  # each after what it needs
+        known |= {part.definition.name: made} if (made := _makes(part.definition.node, known)) else {}
     held = {part.name: _held(part.definition.node, known) for part in parts.parts if part.cls is not None}
     for part in parts.parts:  # what a base makes, a class has, too
         for base in getattr(part.definition.node, "bases", []):
-            held[part.name] = held.get(known.get(getattr(base, "id", ""), ""), {}) | held[part.name]
+            above = next(iter(known.get(getattr(base, "id", ""), [])), "")
+            held[part.name] = held.get(above, {}) | held[part.name]
     found: dict[str, list[Place]] = {parts.root.name: [Place()]}
     for place, name in _walked(parts.root.name, held, names, Place(), 0):
         found.setdefault(name, []).append(place)
@@ -75,7 +79,17 @@ def _walked(
             yield from _walked(cls, held, names, inner, depth + 1)
 
 
-def _held(node: ast.stmt, names: Mapping[str, str]) -> _Held:
+def _makes(node: ast.stmt, known: Mapping[str, list[str]]) -> list[str]:
+    """Return the classes of which a function returns modules, or a table of classes and such functions leads to."""
+    if isinstance(node, ast.FunctionDef):
+        returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
+        return list(dict.fromkeys(cls for value in returned for cls in _made(value, known)))
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+        return list(dict.fromkeys(cls for value in node.value.values for cls in known.get(_last(value), [])))
+    return []
+
+
+def _held(node: ast.stmt, names: Mapping[str, list[str]]) -> _Held:
     """Return the attributes of a class that hold modules of the file, with what stands between, and the classes."""
     found: _Held = {}
     local = _local(node, names)
@@ -102,14 +116,15 @@ def _inside(value: ast.expr) -> str:
     return "".join(_NAME if kind == "ModuleDict" else _NUMBER for kind in within)
 
 
-def _made(value: ast.expr, names: Mapping[str, str], local: Mapping[str, list[str]] | None = None) -> list[str]:
+def _made(value: ast.expr, names: Mapping[str, list[str]], local: Mapping[str, list[str]] | None = None) -> list[str]:
     """Return the classes of which a value makes modules, or which a local variable in it holds."""
-    found = [names[name] for one in ast.walk(value) if isinstance(one, ast.Call) and (name := _last(one.func)) in names]
+    called = [_last(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
+    found = [cls for name in called for cls in names.get(name, [])]
     read = [one.id for one in ast.walk(value) if isinstance(one, ast.Name)] if local else []
     return found + [cls for name in read for cls in (local or {}).get(name, [])]
 
 
-def _local(node: ast.stmt, names: Mapping[str, str]) -> dict[str, list[str]]:
+def _local(node: ast.stmt, names: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return the local variables that hold modules, which an attribute gets later."""
     init = next((one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
     plain = [one for one in ast.walk(init) if isinstance(one, ast.Assign)] if init is not None else []
@@ -125,4 +140,7 @@ def _own(node: ast.expr) -> str:
 
 
 def _last(node: ast.expr) -> str:
+    """Return the last part of a name; of an entry of a table that of the table."""
+    if isinstance(node, ast.Subscript):
+        return _last(node.value)
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -18,6 +18,7 @@ from omni_kit.targets.diffusers.porting.constructor import (
     port_constructor,
     without_modules_of_arguments,
 )
+from omni_kit.targets.diffusers.porting.devices import without_extensions
 from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
@@ -48,6 +49,7 @@ from omni_kit.targets.diffusers.porting.tidying import tidied
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.timestep import step_of
 
 _EINOPS = "einops"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
@@ -104,7 +106,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         Refusal: something cannot be extracted from its file.
     """
     name = f"{prefix}Transformer2DModel"
-    closure = as_calls(with_bases(chosen(reference.closure)))
+    closure = as_calls(with_bases(chosen(without_extensions(reference.closure))))
     parts = collect(closure, prefix, name)
     without_foreign_types(parts)
     tidied(parts, _methods(library))
@@ -117,7 +119,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     labels = labels_of(reference)
     worded = any(map(TEXT_WIDTH.search, reference.arguments))
     told = labels.argument if labels is not None else ""
-    forward = port_forward(parts, reference.forward, blocks, told, worded)
+    forward = port_forward(parts, reference.forward, blocks, told, worded, step_of(reference)[0])
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None and labels is not None:  # a pipeline guides

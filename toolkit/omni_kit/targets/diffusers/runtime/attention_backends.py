@@ -2,6 +2,8 @@
 computes.
 """
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 # A backend that any machine has, and that shows: torch's other kernels are switched off while it computes.
+_LIBRARIES = ("diffusers", "transformers")  # which models may take whole layers from
 _BACKEND, _USUAL = "_native_math", "native"
 
 
@@ -27,13 +30,16 @@ def exercised(model: Any, run: Callable[[], Any]) -> tuple[list[str], list[tuple
     called.append("set_attention_backend")
     model.set_attention_backend(_BACKEND)
     try:
-        with _Watch() as watch:
+        with _Watch(sys.modules[type(model).__module__].__file__ or "") as watch:
             run()
     finally:
         model.set_attention_backend(_USUAL)
     if watch.missed:
         said = f"{watch.missed} of {watch.seen} calls of attention do not use the backend that is set"
         wrong.append(("set_attention_backend", said))
+    if watch.elsewhere:
+        named = ", ".join(f"{count} in {package}" for package, count in sorted(watch.elsewhere.items()))
+        called[-1] += f" (of {watch.seen} calls {named}, whose own attention has no backends)"
     return called, wrong
 
 
@@ -75,12 +81,22 @@ class _Counted:
 
 
 class _Watch(TorchFunctionMode):
-    """Sees every call of torch's attention."""
+    """Sees every call of torch's attention.
 
-    def __init__(self) -> None:
+    Args:
+        file: the model's own. Attention that a library has is not the model's to change.
+
+    Attributes:
+        seen, missed: calls, and those in the model's own file that do not use the backend.
+        elsewhere: package -> calls in its own attention that do not use it.
+    """
+
+    def __init__(self, file: str) -> None:
         super().__init__()
+        self.file = file
         self.seen = 0
         self.missed = 0
+        self.elsewhere: Counter[str] = Counter()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -88,5 +104,18 @@ class _Watch(TorchFunctionMode):
         """See `TorchFunctionMode`."""
         if func is torch.nn.functional.scaled_dot_product_attention:
             self.seen += 1
-            self.missed += torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
+            if torch.backends.cuda.flash_sdp_enabled():  # type: ignore[no-untyped-call]
+                package = self._library()
+                self.elsewhere.update([package] if package else [])
+                self.missed += not package
         return func(*args, **(kwargs or {}))
+
+    def _library(self) -> str:
+        """Return the library whose own module calls attention now; empty if the model's file does."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self.file:
+            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if package in _LIBRARIES and isinstance(frame.f_locals.get("self"), torch.nn.Module):
+                return package
+            frame = frame.f_back  # type: ignore[assignment]
+        return ""

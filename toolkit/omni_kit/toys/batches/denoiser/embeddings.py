@@ -71,9 +71,11 @@ def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
-    """Yield the texts of a batch of one, without its batch; or one text for each block."""
+    """Yield the texts of a batch of one, without its batch or with it; or one text for each block."""
     for width in widths:
         yield option(values(name), words(name), width, where="[0]")
+    for width in widths:
+        yield option(values(name), 1, words(name), width, where="[0]")
     for width in widths:
         texts = (option(values(f"{name} {at}"), 1, words(name), width, where=f"[{at}]") for at in range(sizes.blocks))
         yield several(*texts)

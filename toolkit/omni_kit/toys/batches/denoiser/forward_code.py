@@ -12,6 +12,7 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 
 _DEEP = 3  # methods that pass an argument on to another one
+_JOINS = ("cat", "concat", "concatenate", "pack")
 _PATTERNS = ("rearrange", "reduce", "repeat")  # of einops
 
 
@@ -30,6 +31,24 @@ def picked(function: Callable[..., Any], name: str) -> int:
     nodes = ast.walk(tree) if (tree := tree_of(function)) is not None else iter(())
     items = (one.slice for one in nodes if isinstance(one, ast.Subscript) and ast.unparse(one.value) == name)
     return len({ast.unparse(one) for one in items if type(literal(one)) is int})
+
+
+def joined(function: Callable[..., Any], name: str) -> set[str]:
+    """Return the arguments that a function joins with one of them into one tensor: `torch.cat([x, condition], dim=1)`.
+
+    Those that are joined under a condition may be left out.
+    """
+    tree = tree_of(function)
+    found: set[str] = set()
+    for statement in _in_order(tree.body) if tree is not None else ():
+        for call in ast.walk(statement) if not isinstance(statement, ast.If | ast.For | ast.While) else ():
+            match call:
+                case ast.Call(func=called, args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_]) if (
+                    dotted(called) or ""
+                ).rpartition(".")[2] in _JOINS:
+                    names = {one.id for one in parts if isinstance(one, ast.Name)}
+                    found |= names - {name} if name in names else set()
+    return found
 
 
 def dimensions(cls: Any, function: Callable[..., Any], name: str, deep: int = _DEEP) -> int | None:

@@ -13,18 +13,22 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.isolation.failures import one_line
+from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
-from omni_kit.toys.batches.denoiser.forward_code import dimensions, picked, tree_of
+from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
+from omni_kit.toys.batches.denoiser.scalars import time
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
 _SAMPLES = 2
+PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
+_LATENTS, _TIME = "hidden_states", "timestep"
 STATED = "_inputs"  # of the config: argument of forward -> what a person says that it is
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 
@@ -77,12 +81,20 @@ def searched_inputs(
     inputs: Tensors = {}
     chosen: Chosen | None = None
     tried = 0
+    before: Trial | None = None
     for index in range(_SAMPLES):
         trial, make = _trial(model, index, most, seconds)
+        if before is not None:
+            _add_found(trial, before)
         if chosen is None:
             chosen = trial.settle(start if start and _answers(trial, start) else _taken(model, trial))
-        elif not _answers(trial, chosen):
-            chosen = trial.settle(_taken(model, trial))
+        else:
+            alike = (one for one in trial.of_other_places(chosen) if _answers(trial, one))
+            if (other := next(alike, None)) is None:
+                chosen = trial.settle(_taken(model, trial))
+            else:
+                chosen = other
+        before = trial
         answer = trial.reach(chosen).answer
         if answer is None:
             raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
@@ -91,6 +103,14 @@ def searched_inputs(
         inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
         tried = max(tried, trial.tried)
     return Search(inputs, chosen or {}, tried)
+
+
+def _add_found(trial: Trial, before: Trial) -> None:
+    """Add to the options of a sample those of other sizes that the search for the sample before has found."""
+    for name, options in before.choices.items():
+        own = trial.choices[name]
+        if len(own) == before.offered[name]:
+            own += options[len(own) :]
 
 
 def long_inputs(model: Any, samples: int, length: int) -> Tensors:
@@ -139,12 +159,15 @@ def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any
     """Return the inputs of a sample, of what was chosen."""
     layout: Layout = choices[latents][chosen[latents]]
     laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed, coarse=layout.coarse)
+    laid = replace(laid, row="n" in layout.axes)
     laid = replace(laid, noisy=tuple(layout(laid)[layout.inside].shape))
     options = ((name, choices[name][at]) for name, at in chosen.items())
     made = {name: option(laid) for name, option in options if option is not None}
     if layout.rows:
         rows = laid.noisy[0]
-        made = {name: {where: _repeated(one, rows) for where, one in parts.items()} for name, parts in made.items()}
+        kept = {name for name, at in chosen.items() if getattr(choices[name][at], "one_row", False)}
+        made = {name: parts if name in kept else {where: _repeated(one, rows) for where, one in parts.items()}
+                for name, parts in made.items()}  # fmt: skip
     return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
 
 
@@ -170,12 +193,22 @@ def _taken(model: Any, trial: Trial) -> Chosen:
     chosen, reach = trial.run()
     if reach.answer is None:
         name = type(model).__name__
-        refusal = NoInputs(f"{name}.forward accepts no inputs that could be derived: {reach.error}", _HINT)
+        furthest = f"the furthest of {counted(trial.tried, 'input')}: {_shown(trial, chosen)}"
+        what = f"{name}.forward accepts no inputs that could be derived: {reach.error}"
+        refusal = NoInputs(what, f"{_HINT}; {furthest}")
         if missing := _NOT_INSTALLED.search(reach.error):
             refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         refusal.far, refusal.chosen = reach.far, chosen
         raise refusal
     return chosen
+
+
+def _shown(trial: Trial, chosen: Chosen) -> str:
+    """Return the shapes of the inputs of a choice."""
+    try:
+        return ", ".join(f"{name} {list(one.shape)}" for name, one in trial.make(chosen).items())
+    except Exception as error:  # as in a trial: whatever is wrong with the choice
+        return one_line(error)
 
 
 def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[list[str]]]:
@@ -185,18 +218,23 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
         BadInput: an argument must be given and is no data.
     """
     arguments = _arguments(model)
-    latents = next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
-    choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments])}
+    ported = sizes.config.get(PORTED, {})
+    latents = next((one for one in arguments if ported.get(one.name) == _LATENTS), None)
+    latents = latents or next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
+    beside = joined(inspect.unwrap(type(model).forward), latents.name) & {one.name for one in arguments if one.required}
+    parts = 1 + len(beside)
+    choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments], parts)}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
     for argument in (one for one in arguments if one is not latents):
         if argument.name in stated:
             choices[argument.name] = [stated_option(argument.name, stated[argument.name])]
             continue
-        role = role_of(argument)
+        role = time if ported.get(argument.name) == _TIME else role_of(argument)
         if role is not None:
             choices[argument.name] = options_of(role, argument, sizes)
-            if _axes(argument.annotation) and argument.annotation == latents.annotation:
+            alike = _axes(argument.annotation) and argument.annotation == latents.annotation
+            if alike or argument.name in beside:
                 choices[argument.name].insert(0, LikeLatents(argument.name))
             roles.setdefault(role, []).append(argument.name)
         elif argument.required:
@@ -240,13 +278,14 @@ def _arguments(model: Any) -> list[Argument]:
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            dimensions(type(model), forward, one.name)
+            (exact := dimensions(type(model), forward, one.name))
             or _expected(type(model), one.name)
             or len(shapes[one.name])
             or _axes(str(one.annotation)),
             {at: int(size) for at, size in enumerate(shapes[one.name]) if size.isdigit()},
             picked(forward, one.name),
             frozenset(at for at, size in enumerate(shapes[one.name]) if size in axes),
+            exact is not None,
         )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
@@ -268,13 +307,14 @@ def _items(argument: Argument, forward: Any) -> list[Argument]:
 def _annotated(one: inspect.Parameter, forward: Any) -> str:
     """Return the annotation; without one the type of a plain default, or what the documentation says."""
     if one.annotation is not one.empty:
-        return str(one.annotation)
+        return _OPTIONAL.sub(r"\1 | None", str(one.annotation))
     if isinstance(one.default, (bool, int, float, str, tuple)):
         return type(one.default).__name__
     said = re.search(rf"^ *{one.name} \(`?([\w.\[\], ]+)", inspect.getdoc(forward) or "", re.MULTILINE)
     return said[1] if said else str(one.annotation)
 
 
+_OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(\w+)\]$")
 _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
 _NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)

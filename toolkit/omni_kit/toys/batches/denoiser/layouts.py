@@ -13,6 +13,7 @@ from omni_kit.toys.tensors import Tensors
 
 # How authors call the channels of latents.
 _CHANNELS = re.compile(r"^(in|input|in_visual|latent|mel|io|image|embedding)_(channels?|chans?|dims?)$|^channels$")
+_COUNTS_FRAMES = re.compile(r"^num_(\w+_)?frames$")
 _OTHER_WIDTHS = 8
 _ITEM = "[0]"
 _PACKED = frozenset({"img_ids", "latent_ids", "height"})  # who says where patches are gets them in a row
@@ -31,7 +32,7 @@ class Layout:
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
-        coarse: rows and columns divide by 8.
+        coarse: rows and columns, or the length of a row, divide by 8.
         rows: every other argument has as many rows, too: as there are frames where those are the batch, or two.
     """
 
@@ -60,19 +61,24 @@ class Layout:
         return {self.inside: sizes.values("latents", [known[axis] for axis in self.axes])}
 
 
-def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layout]:
+def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int = 1) -> list[Layout]:
     """Return the possible layouts of a model's latents, the likeliest first.
 
     Args:
         names: of all arguments of the forward.
+        parts: how many tensors of their shape the model joins first.
     """
     ways = list(dict.fromkeys(_ways(argument, is_film(sizes.config), names)))
     if argument.rank is not None and SHAPES not in names:
         ways.sort(key=lambda way: len(way.axes) != argument.rank)
+        ways = [way for way in ways if way.axes != _VECTOR or argument.rank == len(_VECTOR)]
+        as_read = [way for way in ways if len(way.axes) == argument.rank and not way.inside]
+        ways = as_read if argument.exact and as_read else ways
     named = [value for key, value in sizes.config.items() if _CHANNELS.search(key) and isinstance(value, int)]
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
-    widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
+    share = [width // parts for width in named if parts > 1 and width % parts == 0]
+    widths = dict.fromkeys([*share, *named, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
     has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
     shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
     shapes += [{}, {"square": True}, {"coarse": True}]
@@ -94,8 +100,8 @@ def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layo
     if argument.is_list:
         yield Layout("cfhw", film, 0, _ITEM)
     if not _PACKED.isdisjoint(names):
-        yield Layout(_ROW, film or "num_frames" in names, 0)
-    elif "num_frames" in names:
+        yield Layout(_ROW, film or any(map(_COUNTS_FRAMES.search, names)), 0)
+    elif any(map(_COUNTS_FRAMES.search, names)):
         yield Layout(_FRAMES, True, 0)
     yield from [*films, *pictures] if film else [*pictures, *films]
     yield from (Layout(axes, film, 0) for axes in (_ROW, _FRAMES, "1cn", _VECTOR))

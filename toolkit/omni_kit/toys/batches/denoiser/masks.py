@@ -1,6 +1,7 @@
 """Masks: over a text, over patches, over both, and over the places of latents."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
 import torch
@@ -12,12 +13,14 @@ from omni_kit.toys.batches.denoiser.options import (
     Dim,
     Fill,
     Option,
+    frames,
     option,
     patches,
     plus,
     words,
 )
 from omni_kit.toys.batches.denoiser.sizes import Sizes
+from omni_kit.toys.tensors import Tensors
 
 _MASKED = (2, -1)  # a mask need not be a suffix
 _KINDS = (torch.bool, torch.long, torch.float32, torch.int32)
@@ -38,6 +41,8 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Masks of bools, whole numbers and floats; of rows, of latents, of squares, then of a text for all queries."""
     text = words(argument.name)
     spans: tuple[Dim, ...] = (text, patches, plus(text, patches), plus(text, patches, 1))
+    if argument.is_list or argument.picked:
+        yield from (option(masked(kind), 1, text, where="[0]") for kind in _KINDS)
     for span, kind in product(spans, _KINDS):
         yield option(masked(kind), 1, span)
     for kind in _KINDS:
@@ -46,8 +51,26 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(masked(kind), 1, *LATENTS)
     for span, kind in product(spans, _KINDS):
         yield option(masked(kind), 1, span, span)
-    for kind in _KINDS:
-        yield option(masked(kind), 1, 1, text)
+    for span, kind in product((text, patches), _KINDS):
+        yield option(masked(kind), 1, 1, span)
+
+
+@dataclass(frozen=True)
+class OfFrames:
+    """Flags of the frames of a sample, of which the last one is set: one row, also where the frames are the batch."""
+
+    kind: torch.dtype
+    one_row = True
+
+    def __call__(self, sizes: Sizes) -> Tensors:
+        """See `Option`."""
+        count = frames(sizes)
+        return {"": (torch.arange(count) == count - 1).to(self.kind)[None]}
+
+
+def of_frames(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Yield a flag for each frame, as of pictures among films."""
+    yield from map(OfFrames, (torch.float32, torch.bool, torch.long))
 
 
 def dropped(argument: Argument, sizes: Sizes) -> Iterator[Option]:

@@ -24,6 +24,7 @@ class Argument:
         required: it has no default.
         sigmas: times are given as parts of one, not of a thousand.
         rank: how many dimensions it has, as documented; None if that is not said.
+        exact: the code takes no other number of dimensions.
         lengths: of these dimensions those that the documentation has as a number: 2 of `(B, 2, N)`, by their places.
         along: the places of dimensions that the documentation calls as one of the latents'.
         picked: the number of its items that forward picks by literal indices, such as `texts[0]` and `texts[-1]`.
@@ -37,6 +38,7 @@ class Argument:
     lengths: Mapping[int, int] = field(default_factory=dict, hash=False)
     picked: int = 0
     along: frozenset[int] = frozenset()
+    exact: bool = False
 
     @property
     def own_name(self) -> str:

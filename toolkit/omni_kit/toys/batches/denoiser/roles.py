@@ -29,6 +29,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"pixel_values$", image_conditions.pixels),
         (r"(^|_)(cos|sin)(_|$)", positions.rope_part),
         (r"rotary|^rope|^freqs_cis$", positions.rope),
+        (r"indicator$", masks.of_frames),
         (r"mask(s|_t5|_2)?$", masks.mask),
         (r"^indices(?!_grid$)|position_ids$|rope_pos$", positions.indices),
         (r"(input|token)_ids?$", scalars.tokens),
@@ -36,7 +37,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"^class_labels$|^style$|^additional_t_cond$", scalars.label),
         (r"^(y|c|cond|context|labels?|class(es)?|class_(ids?|idx))$", scalars.label_or_text),
         (r"^drop_|_drop$", masks.dropped),
-        (r"^(audio_)?(num_frames|height|width)$", scalars.number),
+        (r"^(audio_)?(num_(\w+_)?frames|height|width)$", scalars.number),
         (r"^fps$", scalars.fps),
         (r"latents|(pose|control|audio)_hidden_states$|^noise", image_conditions.latents),
     )
@@ -69,7 +70,8 @@ def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | No
     """
     found = list(role(argument, sizes))
     if argument.rank is not None and role is not scalars.time:
-        found.sort(key=lambda one: not _as_documented(one, argument, sizes))
+        alike = [one for one in found if _as_documented(one, argument, sizes)]
+        found = alike if argument.exact and alike else [*alike, *(one for one in found if one not in alike)]
     return found if argument.required or None in found else [*found, None]
 
 

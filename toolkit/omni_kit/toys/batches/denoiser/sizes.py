@@ -46,7 +46,8 @@ class Sizes:
         film: latents have frames.
         square: they have as many rows as columns.
         fixed: they have the size that the config says, of which a model may have positions.
-        coarse: rows and columns divide by 8, as a U-Net halves them on its way down.
+        coarse: rows and columns, or the length of a row, divide by 8, as a U-Net halves them on its way down.
+        row: the latents are a row, such as the frames of a sound.
         noisy: their shape; empty before it is chosen.
         length: about how many patches the sample has; 0 for one as small as a toy's.
     """
@@ -58,6 +59,7 @@ class Sizes:
     square: bool = False
     fixed: bool = False
     coarse: bool = False
+    row: bool = False
     noisy: tuple[int, ...] = ()
     length: int = 0
 
@@ -87,7 +89,7 @@ class Sizes:
     def tokens(self) -> int:
         """Return the number of patches."""
         fixed = self.fixed and not self.film and self._own_length("latent")
-        return fixed or math.prod(self.grid)
+        return fixed or math.prod(self.grid) * (_HALVED if self.coarse and self.row else 1)
 
     @property
     def latents(self) -> tuple[int, int, int]:

@@ -90,6 +90,7 @@ class Trial:
         alike: arguments that have one role, where there are several.
         most: how many inputs are tried before the model is taken to accept none.
         seconds: of the processor, after which it is taken to accept none, too.
+        offered: how many choices each argument had before the search added some.
     """
 
     model: Any
@@ -98,9 +99,27 @@ class Trial:
     alike: Sequence[Sequence[str]] = ()
     most: float = math.inf
     seconds: float = LONGEST
+    offered: Mapping[str, int] = field(init=False)
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _any_shape: bool = False
     _ends: tuple[float, float] = (math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        """Count the choices."""
+        self.offered = {name: len(options) for name, options in self.choices.items()}
+
+    def of_other_places(self, chosen: Chosen) -> Iterator[Chosen]:
+        """Yield a choice, then the same with latents that have other numbers of places: as many rows as columns, or
+        numbers that divide by 8.
+        """
+        yield chosen
+        latents, layouts = next(iter(self.choices.items()))
+        now = layouts[chosen[latents]] if chosen[latents] < len(layouts) else None
+        flags = ({"coarse": True}, {"square": True}, {"fixed": True})
+        for other in (_laid(now, **one) for one in flags if now is not None):
+            if other not in layouts:
+                layouts.append(other)
+            yield {**chosen, latents: layouts.index(other)}
 
     def reach(self, chosen: Chosen) -> Reach:
         """Return the progress of the model's forward with a choice."""
@@ -364,6 +383,13 @@ class Trial:
             if idle == _IDLE:  # the model takes it, and does nothing with it
                 break
         return absent if without.answer is not None else chosen
+
+
+def _laid(layout: Any, **flags: Any) -> Any:
+    """Return latents of other places: a layout, or one of another size, with these flags."""
+    if isinstance(layout, Layout):
+        return replace(layout, **{"square": False, "fixed": False, "coarse": False, **flags})
+    return replace(layout, option=_laid(layout.option, **flags))
 
 
 def _within(chosen: Chosen, names: Collection[str]) -> list[str]:

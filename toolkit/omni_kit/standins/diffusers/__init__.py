@@ -1,0 +1,1 @@
+"""Layers that earlier versions of diffusers had and the installed one lacks."""
