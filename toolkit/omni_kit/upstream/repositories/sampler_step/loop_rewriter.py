@@ -3,7 +3,7 @@
 import ast
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from omni_kit.pysource.eval import UNKNOWN, Domain, Unsupported, evaluate
@@ -55,6 +55,9 @@ class LoopContext(Protocol):
     def known(self) -> Mapping[str, object]:
         """Return the values of arguments that nothing changes."""
 
+    def of_step(self, test: ast.expr) -> bool | None:
+        """Return the outcome of a test on a scheduler's timestep; None for others."""
+
     def fits(self, body: Sequence[ast.stmt]) -> bool | None:
         """Return whether statements call the model as it is; None if they do not call it."""
 
@@ -82,13 +85,25 @@ class LoopRewriter(ast.NodeTransformer):
                 found += self.block(node.body)
             elif isinstance(node, ast.If):
                 found += self._branch(node)
-            elif is_identity(node):
+            elif is_identity(node) or (self.guided and is_cast(node)):
                 continue
             elif halved_variable(node):
                 found += self._split(node)
             elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.Continue | ast.Raise | ast.Return):
                 found.append(self.visit(node))
         return found
+
+    def reachable(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+        """Yield statements as they are, those of contexts and branches among them, but not of branches never taken."""
+        for node in body:
+            if isinstance(node, ast.With):
+                yield from self.reachable(node.body)
+            elif isinstance(node, ast.If):
+                outcome = self._value(self._left(self.visit(copy.deepcopy(node.test))))
+                yield from self.reachable(node.body) if outcome is not False else ()
+                yield from self.reachable(node.orelse) if outcome is not True else ()
+            else:
+                yield node
 
     def _branch(self, node: ast.If) -> list[ast.stmt]:
         test = self._left(self.visit(node.test))
@@ -142,6 +157,11 @@ class LoopRewriter(ast.NodeTransformer):
         if isinstance(test, ast.BoolOp):
             parts, stops = [self._value(one) for one in test.values], isinstance(test.op, ast.Or)
             return stops if stops in parts else None if None in parts else not stops
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            value = self._value(test.operand)
+            return None if value is None else not value
+        if (outcome := self.context.of_step(test)) is not None:
+            return outcome
         if isinstance(test, ast.Call) and ast.unparse(test.func) == "hasattr":
             return True if self.guided else None
         names = {**self.known, **({GUIDED: True, SCALE: SCALED} if self.guided else {})}

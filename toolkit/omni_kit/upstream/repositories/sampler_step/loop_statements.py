@@ -1,19 +1,21 @@
 """Statements of a sampling loop: which of them matter, and what they say."""
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Sequence
 
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
 from omni_kit.upstream.repositories.sampler_step.batches import once
-from omni_kit.upstream.repositories.sampler_step.flow import reads
-from omni_kit.upstream.repositories.sampling import TEXT
+from omni_kit.upstream.repositories.sampler_step.flow import Substituted, reads
+from omni_kit.upstream.repositories.traits import HALVES
 
 GUIDED = "guided"
 _IS_SCHEDULER = re.compile(r"(^|[._])scheduler$")
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
-_BARS = frozenset({"tqdm", "progress_bar", "progress", "track"})
+_CASTS = frozenset({"to", "type", "float", "double", *HALVES})
+_BAR = re.compile(r"tqdm|progress|^track$")
 
 
 def opened(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -85,9 +87,9 @@ def is_cast(node: ast.stmt) -> bool:
     """Return whether a statement gives a variable another type, and no other value: `x = x.to(dtype)`."""
     match node:
         case ast.Assign(
-            targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr="to"))
+            targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=how))
         ):
-            return name == own
+            return name == own and how in _CASTS
         case ast.If(body=then, orelse=other):
             return all(map(is_cast, [*then, *other]))
     return isinstance(node, ast.Pass)
@@ -123,9 +125,22 @@ def expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def joined_if_guided(one: str, other: str, alone: str = TEXT) -> str:
+def joined_if_guided(one: str, other: str, alone: str) -> str:
     """Return an expression for the batch of both where the loop guides, else for one alone."""
     return f"torch.cat([{one}, {other}]) if {GUIDED} else {alone}"
+
+
+def without_aliases(function: ast.FunctionDef) -> ast.FunctionDef:
+    """Return a function that calls members of its object by their own names: `self.net(x)` for `net = self.net`."""
+    called = {ast.unparse(one.func).partition(".")[0] for one in calls_in(function)}
+    stored = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    aliases: dict[str, ast.expr] = {}
+    for node in function.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id="self")) as value):
+                if name in called and stored.count(name) == 1:
+                    aliases[name] = value
+    return Substituted(aliases).visit(copy.deepcopy(function)) if aliases else function
 
 
 class WithoutProgressBars(ast.NodeTransformer):
@@ -134,7 +149,7 @@ class WithoutProgressBars(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """See the class."""
         self.generic_visit(node)
-        shown = ast.unparse(node.func).rpartition(".")[2] in _BARS and len(node.args) > 0
+        shown = bool(_BAR.search(ast.unparse(node.func).rpartition(".")[2])) and len(node.args) > 0
         return node.args[0] if shown else node
 
 

@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
 from omni_kit.pysource.eval import UNKNOWN, Frame, Scope, Unsupported, evaluate
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, passed, signature
 from omni_kit.upstream.repositories.names import resolve
 from omni_kit.upstream.repositories.numbers import Numbers
-from omni_kit.upstream.repositories.passed_levels import SHAPE
+from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_expressions
 from omni_kit.upstream.repositories.recorded import NEGATIVE
 from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one
-from omni_kit.upstream.repositories.sampler_step.flow import binds, flat, needed, reads
+from omni_kit.upstream.repositories.sampler_step.flow import Substituted, binds, flat, needed, needed_in_loop, reads
 from omni_kit.upstream.repositories.sampler_step.loop_rewriter import (
     IS_AGAINST,
     IS_SCALE,
@@ -49,6 +50,15 @@ LEVELS = (900.0, 500.0, 100.0)
 _ROLES = (MODEL, NOISE, STEPS, TEXT, AGAINST, SCALE)
 _DRAWS = re.compile(r"(rand|noise|prepare_latents|init_latents|get_latents)", re.IGNORECASE)
 _COUNTS = (4, 7)
+_OF_TIMESTEPS = (
+    "torch.is_tensor({})",
+    "isinstance({}, torch.Tensor)",
+    "len({}.shape) == 0",
+    "{}.ndim == 0",
+    "{}.dim() == 0",
+)
+LATENTS = "latents"
+"""The variable in an expression of `SlicedLoop.derived`."""
 _GUIDANCE = "guidance"
 _MOST = 40
 
@@ -62,6 +72,7 @@ class SlicedLoop:
             that guide.
         conditions: what else the model is passed: its argument -> whether there is another one to guide against.
         constants: arguments of the model that the loop passes a value written there, and the value.
+        derived: arguments that it makes of what the model gets as latents, and the expression in `latents`.
         scheduler: what takes the step, as the authors write it; empty if their statements do.
         scaled: latents are scaled by it for the model.
         halved: of an answer with twice the channels the first half counts; the other is a variance.
@@ -74,6 +85,7 @@ class SlicedLoop:
     sampling: Sampling
     conditions: Mapping[str, bool]
     constants: Mapping[str, object]
+    derived: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
     scaled: bool = False
     halved: bool = False
@@ -124,6 +136,7 @@ class _Slicer:
     takes_more: bool = False
     conditions: dict[str, bool] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)
     scaled: bool = False
     halved: bool = False
     guides: bool = False
@@ -140,6 +153,7 @@ class _Slicer:
         self.outer = before
         self.before = [*opened(before)]
         self.arguments = {one.arg for one in ast.walk(self.sampling.made.args) if isinstance(one, ast.arg)}
+        self.before = [*LoopRewriter(self, guided=None).reachable(before)]
         self.given = dict(self._dicts())
         self.reached = LoopRewriter(self, guided=None).block(self.loop.body)
         asked = [call for node in self.reached for call in calls_in(node) if self._is_model(call)]
@@ -219,6 +233,7 @@ class _Slicer:
             sampling,
             self.conditions,
             self.constants,
+            self.derived,
             self.scheduler,
             self.scaled,
             self.halved,
@@ -283,7 +298,7 @@ class _Slicer:
             found = [ast.keyword(self.latents, told[self.latents]), ast.keyword(self.time, time)]
             argument, _, item = self.text.rstrip("}").partition("{")
             if self.text:
-                given = expression(joined_if_guided(*order) if halves else order[number % 2])
+                given = expression(joined_if_guided(*order, TEXT) if halves else order[number % 2])
                 found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [given]) if item else given))
             self.masked |= self.mask in told and literal(told[self.mask]) is UNKNOWN
             if self.mask and self.masked:
@@ -295,20 +310,44 @@ class _Slicer:
                 )
             for name in sorted(told.keys() - {self.latents, self.time, argument, self.mask}):
                 values = [self._told(one)[name] for one in calls if name in self._told(one)]
-                found += self._condition(name, values, order, halves, number)
+                if name not in self.derived and (made := self._of_latents(values[0], told[self.latents])):
+                    self.derived[name] = made
+                if name in self.derived:
+                    found.append(ast.keyword(name, ast.Constant(None) if alone else told[name]))
+                else:
+                    found += self._condition(name, values, order, halves, number)
             call.args, call.keywords = [], sorted(found, key=lambda one: self.order.index(str(one.arg)))
 
     def _time(self, value: ast.expr) -> ast.expr:
         """Return the timestep of one picture, as an expression in the loop's variables."""
-        bound = [(name, node) for node in self._nodes() if isinstance(node, ast.Assign) for name in binds(node)]
-        often = [name for name, _ in bound]
-        made = {name: node.value for name, node in bound if often.count(name) == 1}
+        made: dict[str, ast.expr] = {}
+        before = takewhile(lambda one: self.calls[0] not in ast.walk(one), opened(self.reached))
+        for node in (one for one in before if isinstance(one, ast.Assign)):
+            for name in binds(node) if isinstance(node.targets[0], ast.Name) else ():
+                again = {name: made[name]} if name in made else {}
+                made[name] = Substituted(again).visit(copy.deepcopy(node.value))
         found = of_one(value, made)
         if found is None:
             return value
         found = LoopRewriter(self, guided=True).visit(copy.deepcopy(found))
         real = is_real(value, made)
         return ast.Call(ast.Attribute(found, "float", ast.Load()), [], []) if real else found
+
+    def _of_latents(self, value: ast.expr, sample: ast.expr) -> str:
+        """Return a value that a step makes of the model's latents alone, as an expression in `latents`; else empty."""
+        own = {sample.id} if isinstance(sample, ast.Name) else set()
+        made = {name: [node.value for node in self._nodes() if isinstance(node, ast.Assign) and binds(node) == {name}]
+                for name in self._roots(value) - own - {self.moved}}  # fmt: skip
+        once_made = {name: values[0] for name, values in made.items() if len(values) == 1}
+        for _ in range(_MOST):
+            if not (inner := reads(value) & once_made.keys()):
+                break
+            value = Substituted({name: once_made[name] for name in inner}).visit(copy.deepcopy(value))
+        free = reads(value) - own - {self.moved, "torch"}
+        if free or not reads(value) & {*own, self.moved} or isinstance(value, ast.Name):
+            return ""
+        latents = ast.Name(LATENTS, ast.Load())
+        return ast.unparse(Substituted(dict.fromkeys({*own, self.moved}, latents)).visit(copy.deepcopy(value)))
 
     def _condition(
         self, name: str, values: Sequence[ast.expr], order: tuple[str, str], halves: bool, number: int
@@ -385,13 +424,21 @@ class _Slicer:
 
     @cached_property
     def known(self) -> Mapping[str, object]:
-        """The values of arguments by default that nothing before the loop, or in it, changes."""
+        """The values of arguments by default that nothing before the loop, or in it, changes.
+
+        A branch that is never taken while the arguments have these values changes none of them.
+        """
         values = {name: literal(one) for name, one in defaults(signature(self.sampling.made)).items()}
-        values |= {name: literal(value) for node in self.before for name, value in popped_defaults(node)}
-        nodes = (*(one for one in self.before if not [*popped_defaults(one)]), *ast.walk(self.loop))
-        changed = {name for one in nodes if isinstance(one, ast.stmt) for name in binds(one)}
-        values = {name: one for name, one in values.items() if name not in changed and not IS_AGAINST.search(name)}
-        return {name: one for name, one in values.items() if one is not UNKNOWN}
+        values |= {name: literal(value) for node in opened(self.outer) for name, value in popped_defaults(node)}
+        values = {name: one for name, one in values.items() if one is not UNKNOWN and not IS_AGAINST.search(name)}
+        while True:
+            rewriter = LoopRewriter(self, guided=None, known=values)
+            nodes = (one for one in rewriter.reachable([*self.outer, *self.loop.body]) if not [*popped_defaults(one)])
+            every = (one for node in nodes for one in ast.walk(node) if isinstance(one, ast.stmt))
+            changed = {name for one in every for name in binds(one)} | stored([self.loop.target])
+            if not changed & values.keys():
+                return values
+            values = {name: one for name, one in values.items() if name not in changed}
 
     def _levels(self) -> ast.expr | None:
         """Return the sigmas that the authors pass their scheduler, made of the number of steps; None for none.
@@ -415,6 +462,19 @@ class _Slicer:
         if wrong != {"sigmas"} or STEPS not in reads(value) or free:
             raise Unsupported(f"tells its scheduler {', '.join(sorted(wrong))}")
         return value
+
+    def of_step(self, test: ast.expr) -> bool | None:
+        """Return the outcome of a test whether a scheduler's timestep is a tensor, and of no axes; None for others."""
+        along = ast.unparse(self.loop.iter)
+        steps = self._heads - (
+            {ast.unparse(self.loop.target).partition(",")[0].strip("( ")} if "enumerate" in along else set()
+        )
+        steps |= {name for node in self.loop.body if isinstance(node, ast.Assign) and ast.unparse(node.value) in steps
+                  for name in binds(node)}  # fmt: skip
+        if "timesteps" not in along or not any(map(steps_scheduler, calls_in(self.loop))):
+            return None
+        known = (f"{how.format(name)}" for name in steps for how in _OF_TIMESTEPS)
+        return True if ast.unparse(test) in known else None
 
     def fits(self, body: Sequence[ast.stmt]) -> bool | None:
         """Return whether statements call the model as it is; None if they do not call it."""
@@ -460,7 +520,7 @@ class _Slicer:
         """Return the function: what the loop reads is made before it, of its arguments alone."""
         target, along = self.loop.target, self._along(guided)
         flattened = [*flat(body, {SCALE} if guided else set())]
-        kept, live = needed(flattened, {moved})
+        kept, live = needed_in_loop(flattened, {moved})
         begin = f"{moved} = {NOISE}"
         if self.scheduler and not guided:
             count = f"sigmas={ast.unparse(self.sigmas)}" if self.sigmas is not None else STEPS
@@ -561,6 +621,8 @@ class _Slicer:
         value = self.named.get(name) or (repr(self.known[name]) if name in self.known else None)
         if value is not None:
             return ast.parse(f"{name} = {value}").body[0]
+        if made := next(passed_expressions(self.sampling.made, name, self.sampling.source, STEPS), None):
+            return ast.Assign([ast.Name(name, ast.Store())], made, lineno=self.loop.lineno)
         if name in self.arguments or name == "self":
             raise Unsupported(f"reads {name}, of which it is not known what it is made of")
         if resolve(self.sampling.source, name) is None and not hasattr(builtins, name):
