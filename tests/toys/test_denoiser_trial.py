@@ -779,7 +779,7 @@ class Frames(torch.nn.Module):
         self, x: torch.Tensor, timesteps: torch.Tensor, num_video_frames: Optional[int] = None,  # noqa: UP045
         image_only_indicator: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        film = self.come(x * timesteps.view(-1, 1, 1, 1)).reshape(-1, num_video_frames, *x.shape[1:])  # type: ignore[arg-type]
+        film = self.come(x * timesteps.view(-1, 1, 1, 1)).reshape(-1, num_video_frames, *x.shape[1:])
         mixed: torch.Tensor = torch.where(image_only_indicator.bool()[:, :, None, None, None], film, film.mean(1, True))  # type: ignore[union-attr]
         return mixed.flatten(0, 1)
 

@@ -1212,6 +1212,25 @@ class Net(nn.Module):
 """
 
 
+@pytest.mark.parametrize(("inside", "kept"), [
+    ("hidden_states = []\n        hidden_states.append(x)\n        x = self.proj(hidden_states.pop())",
+     "own_hidden_states.append(hidden_states)"),
+    ("x = self.inner(hidden_states=x)", "self.inner(hidden_states=hidden_states)"),
+])  # fmt: skip
+def test_a_local_variable_makes_way_for_an_argument(inside: str, kept: str, tmp_path: Path) -> None:
+    text = MAPPING.replace("x, t, cond", "x, t").replace("self.proj(x) + self.text({text}).mean(1) + more", "x")
+    found = ported(tmp_path, text.replace('more = cond.get("more", 0.0)', inside))
+    assert "def forward(self, hidden_states, timestep," in found.text
+    assert kept in found.text
+
+
+def test_a_function_by_the_name_of_an_argument_stays(tmp_path: Path) -> None:
+    text = MAPPING.replace("x, t, cond", "x, t").replace("self.proj(x) + self.text({text}).mean(1) + more", "x")
+    helper = "def timestep(x):\n    return x\n\n\n"
+    found = ported(tmp_path, helper + text.replace('more = cond.get("more", 0.0)', "x = timestep(x) + t"))
+    assert "def forward(self, hidden_states, t," in found.text
+
+
 def test_items_of_a_mapping_are_arguments(tmp_path: Path) -> None:
     found = ported(tmp_path, MAPPING.format(text='cond["words"]'))
     assert "def forward(self, hidden_states, timestep, encoder_hidden_states, cond_more=None" in found.text

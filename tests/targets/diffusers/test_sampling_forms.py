@@ -201,6 +201,32 @@ GUIDING = """
         return torch.cat([torch.cat([joined, joined]), rest], dim=1)
 """
 
+COUNTED_UP = """
+
+class Flow:
+    def __init__(self, net: Dove):
+        self.net = net
+
+    @torch.no_grad()
+    def sample(self, context, n_timesteps, size=8):
+        z = torch.randn(len(context), 4, size, size)
+        span = torch.linspace(0, 1, n_timesteps + 1, device=context.device)
+        return self.solve(z, span=span, context=context)
+
+    @torch.no_grad()
+    def solve(self, x, span, context):
+        t, _, dt = span[0], span[-1], span[1] - span[0]
+        path = []
+        for step in range(1, len(span)):
+            change = self.net(x, t.repeat(len(x)), context)
+            x = x + dt * change
+            t = t + dt
+            path.append(x)
+            if step < len(span) - 1:
+                dt = span[step + 1] - t
+        return path[-1]
+"""
+
 
 def ancestral(**words: str) -> str:
     text = ANCESTRAL
@@ -247,6 +273,13 @@ def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sid
     assert "guidance=torch.full((len(latents),), float(guidance_scale), device=device)" in text
     assert "negative" not in text
     compared(file, sides, "base=1.2", "base=1.3")
+
+
+def test_a_time_that_is_counted_up_is_the_flow_scheduler_s_the_other_way(tmp_path: Path, sides: Sides) -> None:
+    file, text = written("plover", tmp_path, COUNTED_UP)
+    assert "scheduler: FlowMatchEulerDiscreteScheduler" in text
+    assert "1 - t / self.scheduler.config.num_train_timesteps" in text
+    compared(file, sides, "noise_pred = -noise_pred", "noise_pred = -1.1 * noise_pred")
 
 
 def test_an_interval_of_guidance_that_holds_every_step_is_guidance(tmp_path: Path, sides: Sides) -> None:

@@ -1,6 +1,7 @@
 """Noise levels that a function with a loop receives as an argument: its callers make them."""
 
 import ast
+import copy
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.sampler_step.flow import Substituted, reads
 
 SHAPE = "latents.shape"
 """Size of latents, in what a caller passes to the function that makes levels."""
@@ -49,6 +51,39 @@ def passed_levels(
                 name = dotted(call.func) or ""
                 if name.rpartition(".")[2] == function.name and resolve(source, name) == function:
                     yield from _made(source, scope, call, names, wanted, moved)
+
+
+def passed_expressions(function: ast.FunctionDef, argument: str, source: SourceFile, steps: str) -> Iterator[ast.expr]:
+    """Yield what callers in the same file pass as an argument, where they make it of their number of steps alone.
+
+    Args:
+        steps: the variable that stands for this number in the expressions.
+    """
+    names = [one for one in positional(signature(function)) if one != "self"]
+    for scope in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
+        taken = {one.arg for one in (*scope.args.args, *scope.args.kwonlyargs)}
+        for call in calls(scope):
+            if (dotted(call.func) or "").rpartition(".")[2] != function.name.rpartition(".")[2]:
+                continue
+            if (value := passed(call, names).get(argument)) is None:
+                continue
+            values = [node.value for node in ast.walk(scope) if isinstance(node, ast.Assign)
+                      and ast.unparse(node.targets[0]) == ast.unparse(value)]  # fmt: skip
+            value = _Plain().visit(copy.deepcopy(values[0] if len(values) == 1 else value))
+            read = reads(value)
+            counts = {name for name in read & taken if name.endswith("steps")}
+            if len(counts) == 1 and read - counts <= {*source.imports}:
+                yield Substituted({counts.pop(): ast.Name(steps, ast.Load())}).visit(value)
+
+
+class _Plain(ast.NodeTransformer):
+    """Leaves out where tensors are and of which type."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Return a call without these arguments."""
+        self.generic_visit(node)
+        node.keywords = [one for one in node.keywords if one.arg not in ("device", "dtype")]
+        return node
 
 
 def _made(

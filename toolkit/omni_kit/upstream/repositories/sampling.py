@@ -18,6 +18,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler, without_aliases
 from omni_kit.upstream.repositories.sampler_step.objects import Owner
 from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
 from omni_kit.upstream.repositories.sources import distance, sources_of
@@ -140,26 +141,29 @@ def samplings_of(reference: Reference) -> list[Sampling]:
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
     """Yield the functions with a loop that calls a model, and how well each fits the class."""
     tops = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
-    for function, owner, closed in functions_of(source):
+    for found_function, owner, closed in functions_of(source):
+        function = without_aliases(found_function)
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
             moved = [_moves(name, value) for name, value in _assigned(loop)]
             told = [one for one in moved if one is not None]
-            answers = [value for _, value in _bound(loop) if _calls_model(value, function)]
-            if answers and (told or _comes_back(loop, function) or (closed and _takes_steps(function))):
+            stepped = any(map(steps_scheduler, calls_in(loop)))
+            answers = [value for _, value in _bound(loop) if _calls_model(value, function, loop if stepped else None)]
+            sampled = told or stepped or _comes_back(loop, function) or (closed and _takes_steps(function))
+            if answers and sampled:
                 schedule = _schedule(source, function, loop) or _passed(source, function, loop, reference)
                 top = owner is not None or function.name in tops
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
                 if schedule is not None and schedule.argument:
                     roles = {}  # its levels are passed, and no number of steps
                 named = owner.name if owner is not None else function.name
-                fits = _fits(source, function, loop, reference, Defined(source, named, function) in made)
+                fits = _fits(source, function, loop, reference, Defined(source, named, found_function) in made)
                 moves = told[-1] if told else None
                 found = Sampling(
                     source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop,
                     owner, closed,
                 )  # fmt: skip
-                usual = bool(told or closed)  # what moves as most loops do comes first
-                yield 2 * fits - (not usual), found
+                usual = bool(told or closed or stepped)  # what moves as most loops do comes first
+                yield 2 * fits - (not usual) + (stepped and fits > 0), found
                 break
 
 
@@ -291,11 +295,18 @@ def _variables(node: ast.expr) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
-def _calls_model(value: ast.expr, function: ast.FunctionDef) -> bool:
-    """Return whether something that the function was given is called with several arguments."""
+def _calls_model(value: ast.expr, function: ast.FunctionDef, loop: ast.For | None = None) -> bool:
+    """Return whether something that the function was given is called with several arguments.
+
+    Args:
+        loop: what is made before it counts as given; None for arguments alone.
+    """
     given = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+    given |= (
+        {name for node in _before(function.body, loop) for name, _ in _assigned(node)} if loop is not None else set()
+    )
     calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and len(one.args) + len(one.keywords) > 1]
-    return any(_head(one.func) in given for one in calls)
+    return any(_head(one.func) in given and not steps_scheduler(one) for one in calls)
 
 
 def _head(node: ast.expr) -> str:

@@ -2,8 +2,10 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 import libcst as cst
 
@@ -73,7 +75,8 @@ def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = Fal
         ]  # an entry of a mapping is a size or the like
         plain = [n for n in needed if (worded or len(n) > 1) and not _IS_NO_TEXT.search(n)]
         text = plain[0] if len(plain) == 1 else ""
-    mask = next((name for name in others if text and _IS_MASK.search(name)), "")
+    masks = [name for name in others if text and _IS_MASK.search(name)]
+    mask = MASK if MASK in masks else next(iter(masks), "")
     named = ((latents, LATENTS), (step, TIME), (labels, LABELS), (text, TEXT), (mask, MASK))
     return {old: new for old, new in named if old}
 
@@ -99,16 +102,33 @@ def port_forward(
     if own is None:
         done.todo.append("it inherits forward: copy it here, with return_dict and gradient checkpointing")
         return done
+    locals_, fixed = _variables(own)
+    roles = roles_of(taken, labels, worded, step)
+    done.names = {old: new for old, new in roles.items() if old == new or new not in fixed}
     used = names_used(own)
-    done.names = {
-        old: new for old, new in roles_of(taken, labels, worded, step).items() if old == new or new not in used
-    }
+    cleared = {name: _free(name, used) for name in locals_ & {*done.names.values()} - {*done.names}}
+    own = visited(own, Renamed(cleared))
     own = _with_items(own, taken, used, done.names)
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
     changed = _answering(visited(own, Renamed(done.names), looped), done)
     done.blocks, done.todo = looped.found, done.todo + looped.todo
     root.node = with_method(root.cls, "forward", lambda _: changed)
     return done
+
+
+def _variables(own: cst.FunctionDef) -> tuple[set[str], set[str]]:
+    """Return the local variables of a function that may have another name, and the names that have to stay."""
+    function = ast.parse(textwrap.dedent(code(own))).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    nodes = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
+    taken = {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
+    bound = {one.id for one in nodes if isinstance(one.ctx, ast.Store)} - taken
+    return bound, ({one.id for one in nodes} | taken) - bound
+
+
+def _free(name: str, used: Collection[str]) -> str:
+    """Return a name for a variable whose own name an argument gets."""
+    return next(one for one in (f"own_{name}", *(f"own_{name}_{number}" for number in count())) if one not in used)
 
 
 _ITEM = re.compile(r"(\w+)\{(\w+)\}")

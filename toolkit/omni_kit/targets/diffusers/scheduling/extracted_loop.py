@@ -17,8 +17,9 @@ from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed
 from omni_kit.upstream.repositories.names import Defined, definitions, resolve
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.loop_rewriter import SCHEDULER
 from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
-from omni_kit.upstream.repositories.sampler_step.slicing import FUNCTION, LEVELS, SCHEDULER, SlicedLoop, sliced
+from omni_kit.upstream.repositories.sampler_step.slicing import FUNCTION, LEVELS, SlicedLoop, sliced
 from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import Sampling
 from omni_kit.upstream.repositories.sources import distance, sources_of

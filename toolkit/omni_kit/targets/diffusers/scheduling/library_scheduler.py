@@ -147,6 +147,8 @@ def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
         if whole and name == FIRST:
             continue  # its levels are given in parts of one
         yield Installed(name, whole=whole)
+        if name == FIRST and way.calls[0][1] < way.calls[-1][1]:
+            yield Installed(name, rises=True)
         if shift is not None and shift != 1 and "shift" in taken:
             yield Installed(name, {"shift": shift}, whole=whole)
         if "use_flow_sigmas" in taken:
@@ -212,7 +214,9 @@ def _walks(one: Installed, count: int, model: Callable[[float, float], float], w
     cls = schedulers()[one.name]
     scheduler = cls(**one.config)
     by_levels = "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
-    if by_levels and len(way.levels) in (count, count + 1) and not one.config:
+    if one.rises:
+        scheduler.set_timesteps(sigmas=[1 - time for _, time in way.calls])
+    elif by_levels and len(way.levels) in (count, count + 1) and not one.config:
         scheduler.set_timesteps(sigmas=list(way.levels[:count]))
     else:
         scheduler.set_timesteps(count)
@@ -225,10 +229,12 @@ def _walks(one: Installed, count: int, model: Callable[[float, float], float], w
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
         for t, (sample, time) in zip(scheduler.timesteps, way.calls, strict=True):
             handed = float(scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x)
-            if not _close(float(t) / one.unit, time) or not _close(handed, sample):
+            told = 1 - float(t) / one.unit if one.rises else float(t) / one.unit
+            if not _close(told, time) or not _close(handed, sample):
                 return None
             scaled = scaled or not _close(handed, float(x))
-            x = scheduler.step(torch.full_like(x, model(sample, time)), t, x, return_dict=False)[0]
+            answer = -model(sample, time) if one.rises else model(sample, time)
+            x = scheduler.step(torch.full_like(x, answer), t, x, return_dict=False)[0]
     return scaled if _close(float(x), way.ended) else None
 
 

@@ -67,6 +67,8 @@ class Made:
         Raises:
             Unsupported: a statement cannot be moved.
         """
+        if self.loop.counted_up:
+            raise Unsupported(f"makes its schedule, or its step, of {', '.join(self.loop.counted_up)}")
         parts = (self.start, self.along, self.told, self.factor, self.carried, self.scaled, list(self.stages))
         assert all(one is not None for one in parts)
 

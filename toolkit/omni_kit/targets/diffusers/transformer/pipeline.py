@@ -123,7 +123,7 @@ class PipelineFacts:
         mask_argument: and for its mask; empty if it has none.
         latents_argument, time_argument: for latents, and for the step.
         conditions: what else the pipeline is given for the transformer.
-        constants: arguments of the transformer that the authors pass a value that they have written.
+        constants: arguments of the transformer that the authors pass a value of their own, and its text, in `latents`.
         variance: of an answer with twice the channels the first half counts.
         guided: the method of the model with which the authors guide by a prompt, where it is not the usual way.
         guides: two answers of the transformer are joined by the scale.
@@ -149,7 +149,7 @@ class PipelineFacts:
     latents_argument: str = ""
     time_argument: str = ""
     conditions: tuple[Condition, ...] = ()
-    constants: Mapping[str, object] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
     axes: int = _PICTURE
     variance: bool = False
     guided: Guided | None = None
@@ -216,7 +216,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
     cut = cut_of(reference, found, names, condition) if unread else None
-    if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants):
+    if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants or cut.loop.derived):
         cut = None  # a pipeline for labels passes the model nothing else
     process = process_of(reference, condition) if unread and cut is None else None
     tokens = through_linear(reference, latents)
@@ -224,7 +224,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         process = None  # it splits what the model answers along axis 1, which is not that of channels
     guided = None
     conditions: tuple[Condition, ...] = ()
-    constants: dict[str, object] = {}
+    constants: dict[str, str] = {}
     if process is not None:
         stepping, sampling, found = stepping_along(process), None, []
         guided = ported.guided if not process.held else None
@@ -238,7 +238,8 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         conditions = tuple(Condition(names.get(old, old), old, two) for old, two in cut.loop.conditions.items())
         usual = {name: one.default for name, one in reference.forward.items()}
         said = {old: value for old, value in cut.loop.constants.items() if old != _RETURNED and usual.get(old) != value}
-        constants = {names.get(old, old): value for old, value in said.items()}
+        constants = {names.get(old, old): repr(value) for old, value in said.items()}
+        constants |= {names.get(old, old): text for old, text in cut.loop.derived.items()}
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift

@@ -1,7 +1,8 @@
 """Statements of the authors that later ones need, and the names that they read."""
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from omni_kit.pysource.eval import Unsupported
 
@@ -44,10 +45,29 @@ def flat(body: Sequence[ast.stmt], guides: Collection[str]) -> Iterator[ast.stmt
             yield ast.If(node.test, list(flat(node.body, guides)), list(flat(node.orelse, guides)))
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             yield ast.copy_location(ast.Assign([node.target], node.value), node)
-        elif isinstance(node, ast.Assign | ast.AugAssign | ast.Expr):
+        elif isinstance(node, ast.Assign):
+            yield from _one_by_one(node)
+        elif isinstance(node, ast.AugAssign | ast.Expr):
             yield node
         elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.AnnAssign):
             raise Unsupported(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
+
+
+def parallel(node: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
+    """Return the variable and the value of each pair that `a, b = x, y` assigns; empty for another statement."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+            names = [one for one in targets if isinstance(one, ast.Name)]
+            return list(zip(names, values, strict=True)) if len(names) == len(targets) else []
+    return []
+
+
+def _one_by_one(node: ast.Assign) -> list[ast.stmt]:
+    """Return the statements `a = x; b = y` for `a, b = x, y`, where the order does not matter."""
+    pairs = parallel(node)
+    if not pairs or reads(node.value) & {target.id for target, _ in pairs}:
+        return [node]
+    return [ast.copy_location(ast.Assign([target], value), node) for target, value in pairs]
 
 
 def _is_none(test: ast.expr) -> bool:
@@ -102,6 +122,15 @@ def needed(body: Sequence[ast.stmt], after: set[str]) -> tuple[list[ast.stmt], s
     return kept[::-1], live
 
 
+def needed_in_loop(body: Sequence[ast.stmt], after: set[str]) -> tuple[list[ast.stmt], set[str]]:
+    """Return what `needed` does for the body of a loop: what a step needs of an earlier one stays, too."""
+    kept, live = needed(body, after)
+    while more := live & {name for node in body for name in binds(node)} - after:
+        after = after | more
+        kept, live = needed(body, after)
+    return kept, live
+
+
 def _is_kept(node: ast.stmt) -> bool:
     """Return whether a statement sets an attribute: of the object that it is moved into."""
     return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
@@ -130,3 +159,17 @@ def _names(target: ast.expr) -> set[str]:
     while isinstance(target, ast.Subscript | ast.Attribute):
         target = target.value
     return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+class Substituted(ast.NodeTransformer):
+    """Revalues variables by expressions; one that is assigned, by another variable."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Replace a name by its value."""
+        found = self.values.get(node.id)
+        if isinstance(node.ctx, ast.Store):
+            return ast.Name(found.id, node.ctx) if isinstance(found, ast.Name) else node
+        return copy.deepcopy(found) or node

@@ -9,7 +9,7 @@ from typing import Any
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.signatures import passed
 from omni_kit.upstream.repositories.sampler_step.batches import is_real, of_one, once
-from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, reads
+from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, parallel, reads
 from omni_kit.upstream.repositories.sampler_step.update_rule import Formula, Replaced, Share
 
 _ANSWER = "model_output"
@@ -144,7 +144,7 @@ class Asks:
             if value is None or not reads(node) & forms.keys():
                 done.append(node)
                 continue
-            several = {name: formula.of(one) for name, one in _one_by_one(node)}
+            several = {target.id: formula.of(one) for target, one in parallel(node)}
             if several and None not in several.values():
                 forms |= several
                 continue
@@ -205,13 +205,3 @@ def bound_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
             plain = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
             found.setdefault(name, []).extend([node.value] if plain else [ast.Constant(None)] * 2)  # type: ignore[attr-defined]
     return {name: values[0] for name, values in found.items() if len(values) == 1}
-
-
-def _one_by_one(node: ast.stmt) -> list[tuple[str, ast.expr]]:
-    """Name and value of each pair that `a, b = x, y` assigns; empty for another statement."""
-    target = node.targets[0] if isinstance(node, ast.Assign) else None
-    value = node.value if isinstance(node, ast.Assign) else None
-    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
-        return []
-    names = [one.id for one in target.elts if isinstance(one, ast.Name)]
-    return list(zip(names, value.elts, strict=True)) if len(names) == len(target.elts) else []

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.eval import Unsupported
+from omni_kit.upstream.repositories.sampler_step.flow import Substituted
 from omni_kit.upstream.repositories.sampler_step.inlining import answered, statements
 from omni_kit.upstream.repositories.sampler_step.members import (
     MADE,
@@ -71,7 +72,7 @@ def emptied(function: ast.FunctionDef, held: str, cls: ast.ClassDef) -> ast.Func
         Unsupported: it cannot be determined without it; why.
     """
     methods = {**methods_of(cls), MADE: constructor(cls)}
-    whole: ast.FunctionDef = _Renamed({held: ast.Name(SELF, ast.Load())}).visit(copy.deepcopy(function))
+    whole: ast.FunctionDef = Substituted({held: ast.Name(SELF, ast.Load())}).visit(copy.deepcopy(function))
     used = named(whole.body) | {one.arg for one, _ in arguments_of(function, bound=False)}
     state = _State(cls.name, methods, variables_of(methods, set(), used))
     state.known = {*state.variables.values(), *used}
@@ -166,7 +167,7 @@ class _State:
                 continue
             places[name] = ast.Name(self._local(method, name), ast.Load())
             before.append(ast.Assign([ast.Name(self._local(method, name), ast.Store())], value))
-        return [*told.before, *before], [_Renamed(places).visit(one) for one in body]
+        return [*told.before, *before], [Substituted(places).visit(one) for one in body]
 
     def _local(self, method: ast.FunctionDef, name: str) -> str:
         """Return a name for a variable of a method that no other method uses, which may call it or be called."""
@@ -239,15 +240,3 @@ class _Told(ast.NodeTransformer):
         return found
 
     visit_Lambda = visit_ListComp = visit_GeneratorExp = visit_SetComp = visit_DictComp = _inside  # noqa: N815
-
-
-class _Renamed(ast.NodeTransformer):
-    """Names of a method in the words of who calls it."""
-
-    def __init__(self, places: Mapping[str, ast.expr]) -> None:
-        self.places = places
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Replace a name by its value."""
-        found = self.places.get(node.id)
-        return ast.Name(found.id, node.ctx) if isinstance(found, ast.Name) else copy.deepcopy(found) or node

@@ -232,8 +232,13 @@ class Divided:
             found |= stage.reads
         for name in self.carried:
             found |= reads(self.begins(name))
-        found |= needed(self.told, set())[1]
+        found |= needed(self.told, set())[1] - {*self.carried}
         return found - self.heads
+
+    @cached_property
+    def counted_up(self) -> list[str]:
+        """Variables that steps change and that the model is told a time of: a schedule cannot be made without steps."""
+        return sorted(needed(self.told, set())[1] & {*self.carried})
 
     def _settle(self) -> None:
         """Collect the statements before the first step, and the names that they need."""
