@@ -201,8 +201,8 @@ def page(rows: Sequence[Sequence[str]]) -> str:
             f"another order. Of {len(rows)} models {equal} have every tensor under diffusers' own name.",
             "",
             "| repository | model | class of diffusers | its function | same name and values | same values, other name"
-            " | ours alone | theirs alone | examples |",
-            "|---|---|---|---|---|---|---|---|---|---|",
+            " | same rows, shared out otherwise | ours alone | theirs alone | examples |",
+            "|---|---|---|---|---|---|---|---|---|---|---|",
             *(f"| {' | '.join(row)} |" for row in rows),
             "",
         ]
