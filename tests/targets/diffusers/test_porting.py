@@ -1391,3 +1391,12 @@ def test_data_of_weights_is_not_set_while_they_are_made(tmp_path: Path) -> None:
     assert ".weight.data" not in text
     assert ".bias.data" not in text
     assert "table.data = torch.ones(dim)" in text
+
+
+@pytest.mark.parametrize(("made", "zeros"), [
+    ("torch.Tensor([dim / 2])", False), ("torch.Tensor(dim, 2)", True), ("torch.empty([dim, 2])", True),
+])  # fmt: skip
+def test_a_parameter_of_values_keeps_them(tmp_path: Path, made: str, zeros: bool) -> None:
+    text = ported(tmp_path, DATA.replace("torch.zeros(dim))", f"{made})")).text
+    assert ("nn.Parameter(torch.zeros(" in text) is zeros
+    assert zeros or f"nn.Parameter({made})" in text

@@ -200,6 +200,8 @@ class _Stored(cst.CSTTransformer):
             return updated_node
         if chain(inner.func) not in ("torch.empty", "torch.Tensor"):
             return updated_node
+        if chain(inner.func) == "torch.Tensor" and any(isinstance(one.value, cst.List) for one in inner.args):
+            return updated_node  # of values, and of no shape
         zeros = inner.with_changes(func=expression("torch.zeros"))
         return updated_node.with_changes(args=[updated_node.args[0].with_changes(value=zeros), *updated_node.args[1:]])
 
