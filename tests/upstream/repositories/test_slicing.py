@@ -284,6 +284,22 @@ def test_levels_that_a_method_makes_for_another_are_made_of_the_steps(tmp_path: 
     assert "path" not in " ".join(lines)
 
 
+@pytest.mark.parametrize(("formula", "weight"), [
+    ("(1 + guidance_scale) * full - guidance_scale * none", "scale - 1"),
+    ("full + guidance_scale * (full - none)", "scale - 1"),
+    ("none + guidance_scale * (full - none)", "scale"),
+    ("guidance_scale * full + (1 - guidance_scale) * none", "scale"),
+])  # fmt: skip
+def test_a_weight_of_guidance_is_a_scale_less_one(formula: str, weight: str, tmp_path: Path) -> None:
+    found = edited(
+        tmp_path, ("self.guidance_scale * (full - none)", "@"), ("none + @", formula),
+    )  # fmt: skip
+    guided = next(line for line in found.sampling.script.splitlines() if "full" in line and "scale" in line)
+    assert (f"({weight})" in guided) is (weight != "scale")
+    assert "torch.cat([against, text])" in found.sampling.script
+    assert found.guides
+
+
 def test_levels_that_are_made_of_more_than_the_steps_are_not_known(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="reads span"):
         flow(tmp_path, ("torch.linspace(0, 1, n_timesteps + 1", "torch.linspace(0, warmth, n_timesteps + 1"))

@@ -42,6 +42,7 @@ from omni_kit.upstream.repositories.sampler_step.loop_statements import (
 )
 from omni_kit.upstream.repositories.sampler_step.members import stored
 from omni_kit.upstream.repositories.sampler_step.outline import DEVICE, apart, unwrapped
+from omni_kit.upstream.repositories.sampler_step.update_rule import Formula, Share
 from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, SIZE, STEPS, TEXT, Sampling
 
 FUNCTION = "sample"
@@ -57,6 +58,8 @@ _OF_TIMESTEPS = (
     "{}.ndim == 0",
     "{}.dim() == 0",
 )
+_WEIGHT: Mapping[str, ast.expr] = {SCALE: expression(f"({SCALE} - 1)")}
+"""The weight of guidance as authors count it from 0, in terms of a scale."""
 LATENTS = "latents"
 """The variable in an expression of `SlicedLoop.derived`."""
 _GUIDANCE = "guidance"
@@ -140,6 +143,7 @@ class _Slicer:
     scaled: bool = False
     halved: bool = False
     guides: bool = False
+    weighted: bool = False
     embedded: str = ""
     sigmas: ast.expr | None = None
     moved: str = ""
@@ -220,6 +224,8 @@ class _Slicer:
         body = LoopRewriter(self, guided=None).block(self.loop.body)
         guided = LoopRewriter(self, guided=True).block(self.loop.body)
         answers = self._answers(guided)
+        if self.weighted:
+            body, guided = ([Substituted(_WEIGHT).visit(node) for node in one] for one in (body, guided))
         self._passes(body, *answers)
         self._passes(guided, *answers, alone=True)
         whole = self._function(moved, body, guided=False)
@@ -280,9 +286,15 @@ class _Slicer:
             raise Unsupported("calls its model several times and does not guide by one + scale * (other - one)")
         return (TEXT, AGAINST), False
 
-    @staticmethod
-    def _pair(formula: ast.BinOp) -> tuple[str, str] | None:
+    def _pair(self, formula: ast.BinOp) -> tuple[str, str] | None:
         """The answers with and without the prompt in `one + scale * (other - one)`."""
+        names = sorted(reads(formula) - {SCALE})
+        if len(names) == 2:
+            read = Formula(SCALE, {names[0]: Share(1.0, 0.0), names[1]: Share(0.0, 1.0)})
+            form = read.of(formula)
+            self.weighted = self.weighted or read.is_weighted(form)
+            if isinstance(form, Share) and (read.is_guidance(form) or read.is_weighted(form)):
+                return (names[0], names[1]) if form.one > form.other else (names[1], names[0])
         inner = [node for node in ast.walk(formula) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)
                  and isinstance(node.left, ast.Name) and isinstance(node.right, ast.Name)]  # fmt: skip
         return (inner[0].left.id, inner[0].right.id) if inner else None  # type: ignore[attr-defined]
@@ -602,6 +614,8 @@ class _Slicer:
             one for one in spoken if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.If | ast.Expr)
         ]
         plain = [one for one in plain if not {moved, "self"} & binds(one) and not sets_attribute(one)]
+        if self.weighted:
+            plain = [Substituted(_WEIGHT).visit(one) for one in plain]
         kept, live = needed([*flat(plain, {SCALE} if guided else set())], wanted)
         read = wanted.union(*(reads(one) for one in kept))
         if lost := sorted(read & stored([one for one in spoken if one not in plain]) - {moved}):
