@@ -75,6 +75,7 @@ class SlicedLoop:
             that guide.
         conditions: what else the model is passed: its argument -> whether there is another one to guide against.
         constants: arguments of the model that the loop passes a value written there, and the value.
+        forms: of the prompt's arguments that get an axis more for the model, what does it: `.unsqueeze(1)`.
         derived: arguments that it makes of what the model gets as latents, and the expression in `latents`.
         scheduler: what takes the step, as the authors write it; empty if their statements do.
         scaled: latents are scaled by it for the model.
@@ -89,6 +90,7 @@ class SlicedLoop:
     conditions: Mapping[str, bool]
     constants: Mapping[str, object]
     derived: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
     scaled: bool = False
     halved: bool = False
@@ -140,6 +142,7 @@ class _Slicer:
     conditions: dict[str, bool] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
     derived: dict[str, str] = field(default_factory=dict)
+    forms: dict[str, str] = field(default_factory=dict)
     scaled: bool = False
     halved: bool = False
     guides: bool = False
@@ -240,6 +243,7 @@ class _Slicer:
             self.conditions,
             self.constants,
             self.derived,
+            self.forms,
             self.scheduler,
             self.scaled,
             self.halved,
@@ -311,15 +315,14 @@ class _Slicer:
             argument, _, item = self.text.rstrip("}").partition("{")
             if self.text:
                 given = expression(joined_if_guided(*order, TEXT) if halves else order[number % 2])
-                found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [given]) if item else given))
+                own = self._more_axes(argument, told.get(argument))
+                shaped = expression(f"({ast.unparse(given)}){own}") if own else given
+                found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [shaped]) if item else shaped))
             self.masked |= self.mask in told and literal(told[self.mask]) is UNKNOWN
             if self.mask and self.masked:
-                found.append(
-                    ast.keyword(
-                        self.mask,
-                        expression(f"torch.ones(({ast.unparse(found[-1].value)}).shape[:2], dtype=torch.bool)"),
-                    )
-                )
+                ones = f"torch.ones(({ast.unparse(given)}).shape[:2], dtype=torch.bool)"
+                own = self._more_axes(self.mask, told.get(self.mask))
+                found.append(ast.keyword(self.mask, expression(f"{ones}{own}")))
             for name in sorted(told.keys() - {self.latents, self.time, argument, self.mask}):
                 values = [self._told(one)[name] for one in calls if name in self._told(one)]
                 if name not in self.derived and (made := self._of_latents(values[0], told[self.latents])):
@@ -344,6 +347,16 @@ class _Slicer:
         found = LoopRewriter(self, guided=True).visit(copy.deepcopy(found))
         real = is_real(value, made)
         return ast.Call(ast.Attribute(found, "float", ast.Load()), [], []) if real else found
+
+    def _more_axes(self, name: str, value: ast.expr | None) -> str:
+        """Return what gives an argument another axis before the model gets it: `.unsqueeze(1)`; empty for nothing."""
+        own = value.id if isinstance(value, ast.Name) else ""
+        for one in (*opened(self.reached), *self.before):
+            match one:
+                case ast.Assign(targets=[ast.Name(id=bound)], value=ast.Call(args=[ast.Constant() as at]) as call):
+                    if own == bound and ast.unparse(call.func) == f"{own}.unsqueeze":
+                        self.forms[name] = f".unsqueeze({ast.unparse(at)})"
+        return self.forms.get(name, "")
 
     def _of_latents(self, value: ast.expr, sample: ast.expr) -> str:
         """Return a value that a step makes of the model's latents alone, as an expression in `latents`; else empty."""
