@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 
 import libcst as cst
 
@@ -120,7 +120,8 @@ def _variables(own: cst.FunctionDef) -> tuple[set[str], set[str]]:
 
 def _free(name: str, used: Collection[str]) -> str:
     """Return a name for a variable whose own name an argument gets."""
-    return next(one for one in (f"own_{name}", *(f"own_{name}_{number}" for number in count())) if one not in used)
+    numbered = (f"own_{name}_{number}" for number in count())
+    return next(one for one in chain([f"own_{name}"], numbered) if one not in used)
 
 
 _ITEM = re.compile(r"(\w+)\{(\w+)\}")
