@@ -8,6 +8,10 @@ import pytest
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
+from omni_kit.targets.diffusers.porting.forward import LATENTS, TEXT, TIME
+from omni_kit.targets.diffusers.scheduling.extracted_loop import cut_of
+from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.sampling import samplings_of
 
 from .loops import OWN_SCHEDULER
 from .test_new_model import DOVE
@@ -280,6 +284,19 @@ def test_a_time_that_is_counted_up_is_the_flow_scheduler_s_the_other_way(tmp_pat
     assert "scheduler: FlowMatchEulerDiscreteScheduler" in text
     assert "1 - t / self.scheduler.config.num_train_timesteps" in text
     compared(file, sides, "noise_pred = -noise_pred", "noise_pred = -1.1 * noise_pred")
+
+
+@pytest.mark.parametrize(("changes", "stands"), [((), True), (DISTILLED, False)])
+def test_a_loop_that_leaves_an_argument_of_the_model_out_is_not_taken(
+    changes: tuple[tuple[str, str], ...], stands: bool, tmp_path: Path
+) -> None:
+    net = DOVE
+    for old, new in changes:
+        net = net.replace(old, new)
+    (tmp_path / "net.py").write_text(net + COUNTED_UP, encoding="utf-8")
+    reference = find_reference(f"{tmp_path / 'net.py'}::Dove")
+    names = {"x": LATENTS, "t": TIME, "context": TEXT}
+    assert (cut_of(reference, samplings_of(reference), names, "context") is not None) is stands
 
 
 def test_an_interval_of_guidance_that_holds_every_step_is_guidance(tmp_path: Path, sides: Sides) -> None:

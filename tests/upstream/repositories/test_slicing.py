@@ -216,6 +216,7 @@ def loss(parts, latents, steps):
 @pytest.mark.parametrize(("step", "functions"), [
     ("latents = scheduler.step(answer, t, latents, return_dict=False)[0]", ["denoise"]),
     ("latents = scheduler.mixed(answer, t, latents)", ["loss"]),
+    ("parts.lr_scheduler.step()", ["loss"]),
 ])  # fmt: skip
 def test_a_loop_that_steps_a_scheduler_samples(step: str, functions: list[str], tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(SCRIPT.replace("{step}", step), encoding="utf-8")
@@ -282,6 +283,33 @@ def test_levels_that_a_method_makes_for_another_are_made_of_the_steps(tmp_path: 
     assert "span = torch.linspace(0, 1, steps + 1)" in lines
     assert {"t = t + dt", "dt = span[step + 1] - t"} <= {*lines}  # what the next step needs stays
     assert "path" not in " ".join(lines)
+
+
+@pytest.mark.parametrize(("formula", "weight"), [
+    ("(1 + guidance_scale) * full - guidance_scale * none", "scale - 1"),
+    ("full + guidance_scale * (full - none)", "scale - 1"),
+    ("none + guidance_scale * (full - none)", "scale"),
+    ("guidance_scale * full + (1 - guidance_scale) * none", "scale"),
+])  # fmt: skip
+def test_a_weight_of_guidance_is_a_scale_less_one(formula: str, weight: str, tmp_path: Path) -> None:
+    found = edited(
+        tmp_path, ("self.guidance_scale * (full - none)", "@"), ("none + @", formula),
+    )  # fmt: skip
+    guided = next(line for line in found.sampling.script.splitlines() if "full" in line and "scale" in line)
+    assert (f"({weight})" in guided) is (weight != "scale")
+    assert "torch.cat([against, text])" in found.sampling.script
+    assert found.guides
+
+
+@pytest.mark.parametrize(("change", "forms"), [
+    ("context = context.unsqueeze(1)", {"context": ".unsqueeze(1)"}),
+    ("words = context.unsqueeze(1)", {}),
+])  # fmt: skip
+def test_an_axis_more_of_a_prompt_is_given_to_every_prompt(change: str, forms: dict[str, str], tmp_path: Path) -> None:
+    branch = f"                if context.ndim == 3:\n                    {change}\n"
+    found = edited(tmp_path, (STEP, branch + STEP))
+    assert dict(found.forms) == forms
+    assert ("if guided else text).unsqueeze(1)" in found.sampling.script) is bool(forms)
 
 
 def test_levels_that_are_made_of_more_than_the_steps_are_not_known(tmp_path: Path) -> None:

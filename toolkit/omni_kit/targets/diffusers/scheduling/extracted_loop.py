@@ -78,6 +78,9 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
     for one in found:
         with suppress(Unsupported):
             loop = sliced(one, order, latents, time, text, mask, required, _takes_more(reference))
+            told = {latents, time, text, mask, loop.embedded, *loop.conditions, *loop.constants, *loop.derived}
+            if left := sorted(key for key, each in reference.forward.items() if each.required and key not in told):
+                raise Unsupported(f"passes the model no {', '.join(left)}")
             if loop.scheduler:
                 stepping, made = _scheduled(reference, one, loop, order, latents, time)
             else:

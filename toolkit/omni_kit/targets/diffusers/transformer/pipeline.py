@@ -128,6 +128,7 @@ class PipelineFacts:
         guided: the method of the model with which the authors guide by a prompt, where it is not the usual way.
         guides: two answers of the transformer are joined by the scale.
         embedded: the argument of the transformer that receives the scale; empty without one.
+        forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
     """
 
@@ -150,6 +151,7 @@ class PipelineFacts:
     time_argument: str = ""
     conditions: tuple[Condition, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict)
     axes: int = _PICTURE
     variance: bool = False
     guided: Guided | None = None
@@ -283,6 +285,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         time_argument=_authors(names, TIME),
         conditions=conditions,
         constants=constants,
+        forms={names.get(old, old): text for old, text in cut.loop.forms.items()} if cut is not None else {},
         axes=axes,
         variance=cut is not None and cut.loop.halved,
         guided=guided,

@@ -23,7 +23,7 @@ from omni_kit.upstream.repositories.sampling import MODEL, SCALE, STEPS
 SCHEDULER = "scheduler"
 TRAINED = 1000
 """Timesteps of a scheduler, where its settings do not say otherwise."""
-IS_SCALE = re.compile(r"^_?(text_)?(guidance|guide|cfg|cond)_(scale|strength|weight)r?$|^cfg$")
+IS_SCALE = re.compile(r"^_?((text|inference)_)?(guidance|guide|cfg|cond)_(scale|strength|weight|rate)r?$|^cfg$")
 IS_AGAINST = re.compile(r"(^|_)(neg|negative|uncond|unconditional|empty|null)(_|$)", re.IGNORECASE)
 _IS_GUIDED = re.compile(r"^_?((do|use)_)?(cfg|classifier_free_guidance)$")
 _IS_COUNT = re.compile(r"(^|_)(num_)?(inference_|sampling_|sample_|denoising_|infer_|ddim_|n_?)?steps$")

@@ -13,6 +13,7 @@ from omni_kit.upstream.repositories.traits import HALVES
 
 GUIDED = "guided"
 _IS_SCHEDULER = re.compile(r"(^|[._])scheduler$")
+_STEP = 3  # an answer, a timestep, latents
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
 _CASTS = frozenset({"to", "type", "float", "double", *HALVES})
 _BAR = re.compile(r"tqdm|progress|^track$")
@@ -101,11 +102,10 @@ def calls_in(node: ast.AST) -> list[ast.Call]:
 
 
 def steps_scheduler(call: ast.Call) -> bool:
-    """Return whether a scheduler is asked for the next latents."""
+    """Return whether a scheduler is asked for the next latents, as that of a learning rate is not."""
     func = call.func
-    return (
-        isinstance(func, ast.Attribute) and func.attr == "step" and bool(_IS_SCHEDULER.search(ast.unparse(func.value)))
-    )
+    named = isinstance(func, ast.Attribute) and func.attr == "step" and _IS_SCHEDULER.search(ast.unparse(func.value))
+    return bool(named) and len(call.args) + len(call.keywords) >= _STEP
 
 
 def is_named(node: ast.expr, name: str) -> bool:

@@ -42,6 +42,7 @@ from omni_kit.upstream.repositories.sampler_step.loop_statements import (
 )
 from omni_kit.upstream.repositories.sampler_step.members import stored
 from omni_kit.upstream.repositories.sampler_step.outline import DEVICE, apart, unwrapped
+from omni_kit.upstream.repositories.sampler_step.update_rule import Formula, Share
 from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, SIZE, STEPS, TEXT, Sampling
 
 FUNCTION = "sample"
@@ -57,6 +58,8 @@ _OF_TIMESTEPS = (
     "{}.ndim == 0",
     "{}.dim() == 0",
 )
+_WEIGHT: Mapping[str, ast.expr] = {SCALE: expression(f"({SCALE} - 1)")}
+"""The weight of guidance as authors count it from 0, in terms of a scale."""
 LATENTS = "latents"
 """The variable in an expression of `SlicedLoop.derived`."""
 _GUIDANCE = "guidance"
@@ -72,6 +75,7 @@ class SlicedLoop:
             that guide.
         conditions: what else the model is passed: its argument -> whether there is another one to guide against.
         constants: arguments of the model that the loop passes a value written there, and the value.
+        forms: of the prompt's arguments that get an axis more for the model, what does it: `.unsqueeze(1)`.
         derived: arguments that it makes of what the model gets as latents, and the expression in `latents`.
         scheduler: what takes the step, as the authors write it; empty if their statements do.
         scaled: latents are scaled by it for the model.
@@ -86,6 +90,7 @@ class SlicedLoop:
     conditions: Mapping[str, bool]
     constants: Mapping[str, object]
     derived: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
     scaled: bool = False
     halved: bool = False
@@ -137,9 +142,11 @@ class _Slicer:
     conditions: dict[str, bool] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
     derived: dict[str, str] = field(default_factory=dict)
+    forms: dict[str, str] = field(default_factory=dict)
     scaled: bool = False
     halved: bool = False
     guides: bool = False
+    weighted: bool = False
     embedded: str = ""
     sigmas: ast.expr | None = None
     moved: str = ""
@@ -220,6 +227,8 @@ class _Slicer:
         body = LoopRewriter(self, guided=None).block(self.loop.body)
         guided = LoopRewriter(self, guided=True).block(self.loop.body)
         answers = self._answers(guided)
+        if self.weighted:
+            body, guided = ([Substituted(_WEIGHT).visit(node) for node in one] for one in (body, guided))
         self._passes(body, *answers)
         self._passes(guided, *answers, alone=True)
         whole = self._function(moved, body, guided=False)
@@ -234,6 +243,7 @@ class _Slicer:
             self.conditions,
             self.constants,
             self.derived,
+            self.forms,
             self.scheduler,
             self.scaled,
             self.halved,
@@ -280,9 +290,15 @@ class _Slicer:
             raise Unsupported("calls its model several times and does not guide by one + scale * (other - one)")
         return (TEXT, AGAINST), False
 
-    @staticmethod
-    def _pair(formula: ast.BinOp) -> tuple[str, str] | None:
+    def _pair(self, formula: ast.BinOp) -> tuple[str, str] | None:
         """The answers with and without the prompt in `one + scale * (other - one)`."""
+        names = sorted(reads(formula) - {SCALE})
+        if len(names) == 2:
+            read = Formula(SCALE, {names[0]: Share(1.0, 0.0), names[1]: Share(0.0, 1.0)})
+            form = read.of(formula)
+            self.weighted = self.weighted or read.is_weighted(form)
+            if isinstance(form, Share) and (read.is_guidance(form) or read.is_weighted(form)):
+                return (names[0], names[1]) if form.one > form.other else (names[1], names[0])
         inner = [node for node in ast.walk(formula) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)
                  and isinstance(node.left, ast.Name) and isinstance(node.right, ast.Name)]  # fmt: skip
         return (inner[0].left.id, inner[0].right.id) if inner else None  # type: ignore[attr-defined]
@@ -299,15 +315,14 @@ class _Slicer:
             argument, _, item = self.text.rstrip("}").partition("{")
             if self.text:
                 given = expression(joined_if_guided(*order, TEXT) if halves else order[number % 2])
-                found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [given]) if item else given))
+                own = self._more_axes(argument, told.get(argument))
+                shaped = expression(f"({ast.unparse(given)}){own}") if own else given
+                found.append(ast.keyword(argument, ast.Dict([ast.Constant(item)], [shaped]) if item else shaped))
             self.masked |= self.mask in told and literal(told[self.mask]) is UNKNOWN
             if self.mask and self.masked:
-                found.append(
-                    ast.keyword(
-                        self.mask,
-                        expression(f"torch.ones(({ast.unparse(found[-1].value)}).shape[:2], dtype=torch.bool)"),
-                    )
-                )
+                ones = f"torch.ones(({ast.unparse(given)}).shape[:2], dtype=torch.bool)"
+                own = self._more_axes(self.mask, told.get(self.mask))
+                found.append(ast.keyword(self.mask, expression(f"{ones}{own}")))
             for name in sorted(told.keys() - {self.latents, self.time, argument, self.mask}):
                 values = [self._told(one)[name] for one in calls if name in self._told(one)]
                 if name not in self.derived and (made := self._of_latents(values[0], told[self.latents])):
@@ -332,6 +347,16 @@ class _Slicer:
         found = LoopRewriter(self, guided=True).visit(copy.deepcopy(found))
         real = is_real(value, made)
         return ast.Call(ast.Attribute(found, "float", ast.Load()), [], []) if real else found
+
+    def _more_axes(self, name: str, value: ast.expr | None) -> str:
+        """Return what gives an argument another axis before the model gets it: `.unsqueeze(1)`; empty for nothing."""
+        own = value.id if isinstance(value, ast.Name) else ""
+        for one in (*opened(self.reached), *self.before):
+            match one:
+                case ast.Assign(targets=[ast.Name(id=bound)], value=ast.Call(args=[ast.Constant() as at]) as call):
+                    if own == bound and ast.unparse(call.func) == f"{own}.unsqueeze":
+                        self.forms[name] = f".unsqueeze({ast.unparse(at)})"
+        return self.forms.get(name, "")
 
     def _of_latents(self, value: ast.expr, sample: ast.expr) -> str:
         """Return a value that a step makes of the model's latents alone, as an expression in `latents`; else empty."""
@@ -602,6 +627,8 @@ class _Slicer:
             one for one in spoken if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.If | ast.Expr)
         ]
         plain = [one for one in plain if not {moved, "self"} & binds(one) and not sets_attribute(one)]
+        if self.weighted:
+            plain = [Substituted(_WEIGHT).visit(one) for one in plain]
         kept, live = needed([*flat(plain, {SCALE} if guided else set())], wanted)
         read = wanted.union(*(reads(one) for one in kept))
         if lost := sorted(read & stored([one for one in spoken if one not in plain]) - {moved}):

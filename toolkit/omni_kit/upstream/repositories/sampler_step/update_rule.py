@@ -69,6 +69,13 @@ class Formula:
         pairs = (form.one, form.other), (form.other, form.one)
         return any(abs(one - _SCALE) < _CLOSE and abs(other - 1 + _SCALE) < _CLOSE for one, other in pairs)
 
+    def is_weighted(self, form: Any) -> bool:
+        """Return whether it is guidance by a weight, which is a scale less 1: `(1 + weight) * one - weight * other`."""
+        if not isinstance(form, Share):
+            return False
+        pairs = (form.one, form.other), (form.other, form.one)
+        return any(abs(one - 1 - _SCALE) < _CLOSE and abs(other + _SCALE) < _CLOSE for one, other in pairs)
+
     def replaced(self, node: ast.stmt, name: str) -> ast.stmt:
         """Return the statement with a variable for the guided answer, where it has one."""
         found = [one for one in ast.walk(node) if isinstance(one, ast.expr) and self.is_guidance(self.of(one))]
