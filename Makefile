@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast test-all lint unit install reference docs site found recording skills-forms actionlint coverage-models media-models coverage-dit coverage-ports coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
+.PHONY: demo test test-fast test-all test-standins lint unit install reference docs site found recording skills-forms actionlint coverage-models media-models coverage-dit coverage-ports coverage-conversions coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -29,6 +29,12 @@ test-fast: $(READY)
 # With every type of model, further cases of a claim, and whole paths again, which `make test` leaves out.
 test-all: lint
 	$(PYTEST) -m ""
+
+# Stand-ins beside the packages that they stand in for, which lie where nothing else imports them.
+STANDINS := $(VENV)-standins
+test-standins: $(READY)
+	test -d $(STANDINS) || $(PIP) --no-deps --target $(STANDINS) -r tests/standins/packages.txt
+	PYTHONPATH=$(STANDINS) OMNI_KIT_REQUIRE_PACKAGES=1 $(BIN)/python -m pytest -q tests/standins
 
 install: $(READY)
 
@@ -94,6 +100,10 @@ coverage-models: $(READY)
 # listed as such. NAMES='owner/name ...' takes these alone.
 coverage-ports: $(READY)
 	$(BIN)/python -m omni_kit.coverage ports $(NAMES) --into docs/ported.md
+
+# Of those that diffusers has ported itself, the derived conversion beside diffusers' own.
+coverage-conversions: $(READY)
+	$(BIN)/python -m omni_kit.coverage conversions $(NAMES) --into docs/conversions.md
 
 # Hand-written integrations of models with media, next to derived ones, site by site.
 media-models: $(READY)
@@ -173,4 +183,4 @@ eval-image:
 include $(wildcard environments/*/targets.mk)
 
 clean:
-	rm -rf $(VENV) $(ENVIRONMENTS) demo build dist site
+	rm -rf $(VENV) $(STANDINS) $(ENVIRONMENTS) demo build dist site

@@ -1,8 +1,7 @@
-"""Stand-ins do what the packages do: as plain torch does, and as the packages do where they are installed."""
+"""Stand-ins do what plain torch does; test_packages.py compares them with the packages."""
 
 import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from omni_kit.standins.flash_attn.modules.mha import FlashCrossAttention, FlashS
 from omni_kit.standins.liger_kernel.ops.rms_norm import LigerRMSNormFunction
 from omni_kit.standins.liger_kernel.ops.rope import LigerRopeFunction
 from omni_kit.standins.mmengine import Registry
-from omni_kit.standins.rotary_embedding_torch import RotaryEmbedding
 from omni_kit.standins.torchdiffeq import odeint
 from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
 from omni_kit.upstream.repositories.names import in_stand_ins
@@ -114,47 +112,6 @@ def test_a_name_without_a_stand_in_leads_nowhere(name: str) -> None:
     assert in_stand_ins(name) is None
 
 
-LAYERS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
-    ("Mlp", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
-    ("GluMlp", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
-    ("SwiGLU", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
-    (
-        "Attention",
-        {"dim": 12, "num_heads": 3, "qkv_bias": True, "qk_norm": True, "norm_layer": nn.LayerNorm},
-        (2, 5, 12),
-    ),
-    ("PatchEmbed", {"img_size": 8, "patch_size": 2, "in_chans": 3, "embed_dim": 12}, (2, 3, 8, 8)),
-    ("RmsNorm", {"channels": 12}, (2, 5, 12)),
-    ("LayerScale", {"dim": 12}, (2, 5, 12)),
-]
-
-
-@pytest.mark.parametrize(("name", "given", "shape"), LAYERS, ids=[name for name, _, _ in LAYERS])
-def test_layers_are_those_of_timm(name: str, given: dict[str, Any], shape: tuple[int, ...]) -> None:
-    """Where timm is installed: the same parameters, and the same outputs to the bit or nearly so."""
-    theirs = getattr(pytest.importorskip("timm.layers"), name)
-    ours = getattr(importlib.import_module("omni_kit.standins.timm.layers"), name)
-    torch.manual_seed(0)
-    one: nn.Module = theirs(**given).eval()
-    other: nn.Module = ours(**given).eval()
-    other.load_state_dict(one.state_dict())
-    x = torch.randn(*shape)
-    torch.testing.assert_close(other(x), one(x))
-
-
-@pytest.mark.parametrize("xpos", [False, True])
-def test_rotary_positions_are_those_of_x_transformers(xpos: bool) -> None:
-    """Where x_transformers is installed: the same angles and the same turned tensors, to the bit or nearly so."""
-    theirs = pytest.importorskip("x_transformers.x_transformers")
-    ours = importlib.import_module("omni_kit.standins.x_transformers.x_transformers")
-    x = torch.randn(2, 3, 7, 20)
-    turned = []
-    for package in (theirs, ours):
-        rope = package.RotaryEmbedding(12, use_xpos=xpos)
-        turned.append(package.apply_rotary_pos_emb(x, *rope.forward_from_seq_len(7)))
-    torch.testing.assert_close(turned[1], turned[0])
-
-
 def test_rotary_positions_turn_neighbouring_pairs_by_their_place() -> None:
     ours = importlib.import_module("omni_kit.standins.x_transformers.x_transformers")
     angles, scale = ours.RotaryEmbedding(4, base=100.0, base_rescale_factor=1.0).forward_from_seq_len(3)
@@ -168,13 +125,11 @@ def test_rotary_positions_turn_neighbouring_pairs_by_their_place() -> None:
 
 
 @pytest.mark.parametrize("method", ["euler", "midpoint", "heun2"])
-def test_steps_along_a_grid_are_those_of_torchdiffeq(method: str) -> None:
+def test_steps_along_a_grid_come_near_the_solution(method: str) -> None:
     points, start = torch.linspace(0, 1, 5), torch.tensor([[1.0, -2.0]])
     found = odeint(lambda t, y: t - 0.5 * y, start, points, method=method)
     end = 2 * points[-1] - 4 + (start + 4) * torch.exp(-0.5 * points[-1])  # the solution at the last point
     torch.testing.assert_close(found[-1], end, rtol=0, atol=0.4 if method == "euler" else 0.01)
-    theirs = pytest.importorskip("torchdiffeq").odeint(lambda t, y: t - 0.5 * y, start, points, method=method)
-    torch.testing.assert_close(found, theirs)
 
 
 def test_a_solver_that_adapts_its_steps_is_not_stood_in_for() -> None:
@@ -193,16 +148,6 @@ def test_positions_of_liger_turn_halves_and_its_norm_is_that_of_torch() -> None:
     for mode in ("llama", "gemma", "none"):
         normed = LigerRMSNormFunction.apply(x, weight, 1e-5, 0.0, mode)
         torch.testing.assert_close(normed, nn.functional.rms_norm(x, (8,), weight, 1e-5))
-
-
-@pytest.mark.parametrize(("settings", "dim"), [({}, -2), ({"theta": 500, "freqs_for": "pixel"}, -2), ({}, -3)])
-def test_rotary_positions_are_those_of_rotary_embedding_torch(settings: dict[str, Any], dim: int) -> None:
-    theirs = pytest.importorskip("rotary_embedding_torch").RotaryEmbedding(8, **settings)
-    x = torch.randn(2, 5, 5, 12)
-    expected = theirs.rotate_queries_or_keys(x, seq_dim=dim, offset=2)
-    ours = RotaryEmbedding(8, **settings)
-    torch.testing.assert_close(ours.rotate_queries_or_keys(x, seq_dim=dim, offset=2), expected)
-    assert {*dict(ours.named_parameters())} == {*dict(theirs.named_parameters())}
 
 
 def test_axes_are_aligned_by_their_names() -> None:

@@ -1,11 +1,10 @@
 """Of two copies that differ, only the one that also differs from upstream or from the framework is named."""
 
 import ast
-import inspect
 
 import pytest
-from veomni.distributed.sequence_parallel import data
 
+from omni_kit.pysource.library import find_library
 from tests.checkers.conftest import Edits, Subject, found
 
 COUSIN = """\
@@ -16,7 +15,12 @@ from veomni.models.loader import MODELING_REGISTRY
 def register_cousin_modeling(architecture):
     raise NotImplementedError
 """
-FRAMEWORKS = ast.unparse(ast.parse(inspect.getsource(data.sp_pad_and_slice)))
+_DATA = find_library("veomni").root / "distributed/sequence_parallel/data.py"
+(FRAMEWORKS,) = (
+    ast.unparse(node)
+    for node in ast.parse(_DATA.read_text()).body
+    if isinstance(node, ast.FunctionDef) and node.name == "sp_pad_and_slice"
+)
 PAD = "        tensor = torch.cat((tensor, pad), dim=dim)\n"
 SCALED = "    scale_sp_size = sp_size * pad_scale\n"
 CHUNK = "    sp_chunk_size = (seq_length + scale_sp_size - 1) // scale_sp_size\n"

@@ -131,6 +131,36 @@ def test_layers_that_others_ask_for_keep_their_names(tmp_path: Path) -> None:
     assert any("by name" in what for _, what in found.todo)
 
 
+def test_layers_that_are_inherited_are_renamed_with_those_of_the_base(tmp_path: Path) -> None:
+    """One class inherits the constructor, too; one adds a layer to it, and calls attention twice."""
+    asked = "".join(f"        {line}\n" for line in ASKED.splitlines())
+    heirs = f"class Plain(Attn):\n    def forward(self, x):\n        x = x + 1\n{asked}\n\n"
+    heirs += "class More(Attn):\n    def __init__(self, dim):\n        super().__init__(dim)\n"
+    heirs += "        self.k_more = nn.Linear(dim, dim)\n\n"
+    heirs += "    def forward(self, x):\n        q, k = self.q(x), self.k_more(x)\n"
+    heirs += "        x = x + F.scaled_dot_product_attention(q[:, None], k[:, None], k[:, None])[:, 0]\n"
+    heirs += f"{asked}\n\n"
+    text = attention(SPLIT, ASKED).replace(
+        NET, heirs + NET.replace("[Attn(dim)", "[nn.Sequential(Plain(dim), More(dim))")
+    )
+    found = ported(tmp_path, text)
+    assert not [what for _, what in found.todo if "to_q" in what]
+    plain, more = (found.text.partition(f"class Tiny{name}Processor")[2] for name in ("Plain", "More"))
+    for part in (plain.partition("\nclass ")[0], more.partition("\nclass ")[0]):
+        assert "attn.to_q(x)" in part
+        assert "attn.to_out[1](attn.to_out[0](" in part
+    assert "attn.k_more(x)" in more
+
+
+@pytest.mark.parametrize(("early", "renamed"), [("", True), ("    if x is None:\n        return v, k, q\n", False)])
+def test_queries_and_keys_of_a_function_within_come_from_layers(early: str, renamed: bool, tmp_path: Path) -> None:
+    made = (
+        f"def made(x):\n    q, k, v = self.q(x), self.k(x), self.v(x)\n{early}    return q, k, v\n\nq, k, v = made(x)\n"
+    )
+    found = ported(tmp_path, attention(SPLIT, made + ASKED.partition("\n")[2]))
+    assert ("self.to_q = nn.Linear(dim, dim)" in found.text) is renamed
+
+
 def test_a_function_that_computes_attention_is_told_the_backend(tmp_path: Path) -> None:
     helper = "def attend(q, k, v):\n    return F.scaled_dot_product_attention(q, k, v)\n\n\n"
     found = ported(tmp_path, helper + attention(SPLIT, ASKED.replace("F.scaled_dot_product_attention", "attend")))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import omni_kit.coverage
-from omni_kit.coverage import denoisers, handwritten, language, ports, served
+from omni_kit.coverage import conversions, denoisers, handwritten, language, ports, served
 from omni_kit.coverage.case import in_shares, renewed
 from omni_kit.coverage.facts import CHECKED, Facts, all_names, collect, names_of, quick_names
 from omni_kit.coverage.versions import LEAST_EXPLAINED, compare, page
@@ -31,6 +31,8 @@ def main() -> None:
     ported.add_argument(
         "names", nargs="*", metavar="OWNER/NAME", help="every one by default; a page that --into names keeps other rows"
     )
+    converted = commands.add_parser("conversions", help="compare ports' conversions of checkpoints with diffusers' own")
+    converted.add_argument("names", nargs="*", metavar="OWNER/NAME", help="every one by default")
     beside = commands.add_parser("handwritten", help="compare what is derived with the integrations that VeOmni ships")
     beside.add_argument("names", nargs="*", metavar="NAME", help="every one by default")
     facts = commands.add_parser("facts", help="collect what is decided on the installed libraries")
@@ -59,6 +61,8 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
         return family.page(cases), 0
     if given.command == "ports":
         return ports.page([*ports.cover(ports.repositories(given.names))], _before(given)), 0
+    if given.command == "conversions":
+        return conversions.page([*conversions.cover(ports.repositories(given.names))]), 0
     if given.command == "handwritten":
         return handwritten.page(given.names or handwritten.names()), 0
     if given.command == "facts":

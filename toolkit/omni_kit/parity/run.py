@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,8 @@ def _lasting(files: frozenset[Path] | None, made: Sequence[Path]) -> frozenset[P
     """Without the files that this run has made."""
     if files is None:
         return None
-    return frozenset(file for file in files if not any(file.is_relative_to(place.resolve()) for place in made))
+    places = tuple(f"{place.resolve()}{os.sep}" for place in made)
+    return frozenset(file for file in files if not str(file).startswith(places))
 
 
 def _with_logs_kept(report: ParityReport, where: Path) -> ParityReport:
@@ -218,9 +220,16 @@ def _executed(case: "Case") -> dict[str, Arcs] | None:
 def _loaded(case: "Case") -> frozenset[Path] | None:
     """Return the files that the processes have loaded, links followed; None if one of them has ended."""
     try:
-        return frozenset(Path(os.path.realpath(file)) for file in case.pair.loaded_files())
+        files = case.pair.loaded_files()
     except StepError:
         return None
+    # Thousands of files lie in a few hundred directories: each of these is followed once.
+    directory = cache(os.path.realpath)
+    return frozenset(
+        Path(os.path.realpath(file) if os.path.islink(file) else os.path.join(directory(head), name))
+        for file in files
+        for head, name in [os.path.split(file)]
+    )
 
 
 def _check_checkpoint(checkpoint: Path | None) -> None:

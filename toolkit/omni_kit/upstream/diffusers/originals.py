@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -55,22 +55,26 @@ def original_layout(library: Library, tensors: Shapes, own: ComponentModel | Non
     name = _told(source, tensors) if source is not None else ""
     if source is None or not name:
         return None
-    converters = _converters(library)
-    class_name = own.class_name if own is not None and own.class_name in converters else _loads(name, list(converters))
+    able = converters(library)
+    class_name = own.class_name if own is not None and own.class_name in able else _loads(name, list(able))
     cls = find_class(library, class_name) if class_name else None
     if cls is not None and _is_of(ComponentModel(library, cls), tensors):
         return None
     paths = _table(source, _REPOSITORIES).get(name, {})
     return Original(
-        name, class_name, converters.get(class_name, ("", ""))[0], str(paths.get("pretrained_model_name_or_path", ""))
+        name, class_name, able.get(class_name, ("", ""))[0], str(paths.get("pretrained_model_name_or_path", ""))
     )
 
 
-def _is_of(model: ComponentModel, tensors: Shapes) -> bool:
-    """Return whether most keys are names of a class's own parameters, however many layers it has."""
+def share_of(model: ComponentModel, names: Iterable[str]) -> float:
+    """Return the share of names that a class's own parameters have, however many layers it has; from 0 to 1."""
     own = {parameter.pattern for parameter in model.skeleton.parameters}
-    patterns = {_NUMBER.sub("*", key) for key in tensors}
-    return 2 * len(patterns & own) > len(patterns)
+    patterns = {_NUMBER.sub("*", name) for name in names}
+    return len(patterns & own) / len(patterns) if patterns else 0.0
+
+
+def _is_of(model: ComponentModel, tensors: Shapes) -> bool:
+    return share_of(model, tensors) > 0.5
 
 
 def _told(source: SourceFile, tensors: Shapes) -> str:
@@ -111,8 +115,8 @@ def _in_common(first: str, second: str) -> int:
 
 
 @cache
-def _converters(library: Library) -> dict[str, tuple[str, str]]:
-    """Class -> the function that renames the keys of its originals, and where that is said.
+def converters(library: Library) -> dict[str, tuple[str, str]]:
+    """Return, of each class, diffusers' function that renames the keys of its originals, and where that is said.
 
     Classes whose originals have its own names are not among them.
     """
@@ -131,7 +135,7 @@ def converter_of(library: Library, class_name: str) -> tuple[str, str]:
     """Return the function of diffusers that renames the keys of a class's original checkpoints, and where; empty
     without.
     """
-    return _converters(library).get(class_name, ("", ""))
+    return converters(library).get(class_name, ("", ""))
 
 
 def _file(library: Library, place: str) -> SourceFile | None:

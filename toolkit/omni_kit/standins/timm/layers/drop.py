@@ -1,4 +1,4 @@
-"""Residual branches that are scaled, or dropped at random while a model trains."""
+"""Residual branches that are dropped at random while a model trains."""
 
 import torch
 from torch import nn
@@ -25,16 +25,3 @@ class DropPath(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return `x`, in training with some samples set to zero."""
         return drop_path(x, self.drop_prob, self.training, self.scale_by_keep)
-
-
-class LayerScale(nn.Module):
-    """A factor for each channel."""
-
-    def __init__(self, dim: int, init_values: float = 1e-5, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-        self.gamma = nn.Parameter(init_values * torch.ones(dim))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return `x` scaled."""
-        return x.mul_(self.gamma) if self.inplace else x * self.gamma

@@ -192,14 +192,17 @@ def _with_processor(
     if init is None:
         made = statement("def __init__(self, *args, **kwargs):\n    super().__init__(*args, **kwargs)\n")
         part.node = with_body(part.cls, [made, *body_of(part.cls)])
+    if part.name not in done.projections:  # else the layers are those of its base, and have their names by now
         projections = Projections(unsure=["it inherits its constructor"])
-    else:
-        projections = _projections(part, forward, init, closure, helpers, found)
-        projections = _only_its_own(part, parts, projections)
+        if init is not None:
+            projections = _projections(part, forward, init, closure, helpers, found)
+            projections = _only_its_own(part, parts, projections)
+        for one in (part, *_heirs(part, parts)):
+            assert one.cls is not None
+            one.node = with_layers(one.cls, projections)
+            done.projections[one.name] = projections
+        done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
     assert part.cls is not None
-    part.node = with_layers(part.cls, projections)
-    done.projections[part.name] = projections
-    done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
     functions = _written_functions(part, closure, helpers)
     processor, holder = _apart(part.cls, name, functions)
     part.before.append(with_heads_apart(processor))
@@ -242,15 +245,24 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
     return replace(found, groups=(told[0], told[1]))
 
 
+def _heirs(part: Part, parts: Parts) -> list[Part]:
+    """Return the classes that inherit from one, those that inherit from these too."""
+    names, found = {part.name}, list[Part]()
+    for other in parts.parts:  # each after what it uses
+        if other.cls is not None and any(chain(base.value) in names for base in other.cls.bases):
+            names.add(other.name)
+            found.append(other)
+    return found
+
+
 def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
-    """Layers that others ask for by name keep their names."""
+    """Layers that others ask for by name keep their names; a class that inherits them is changed with its base."""
     wanted = {*found.renamed, found.fused, found.paired, found.out} - {""}
     for other in parts.parts:
-        heir = other.cls is not None and any(chain(base.value) == part.name for base in other.cls.bases)
         asked = {
             one.attr.value for one in walk(other.node)
             if isinstance(one, cst.Attribute) and other is not part
-            and (heir if own_attribute(one) else not isinstance(one.value, cst.Name))
+            and not own_attribute(one) and not isinstance(one.value, cst.Name)
         }  # fmt: skip
         if theirs := sorted(wanted & asked):
             return Projections(unsure=[f"{other.name} asks for {theirs[0]} by name"])

@@ -233,17 +233,27 @@ def _sizes(node: ast.Call, forward: ast.FunctionDef) -> list[ast.expr]:
 
 
 def assigned(forward: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
-    """Return each variable and what is assigned to it, tuples taken apart as one."""
+    """Return each variable and what is assigned to it: tuples one by one, those of a function within it, too."""
     found: list[tuple[str, ast.expr]] = []
+    answers = _answers(forward)
     for node in ast.walk(forward):
         if isinstance(node, ast.Assign):
+            called = node.value.func if isinstance(node.value, ast.Call) else None
+            value = answers.get(called.id, node.value) if isinstance(called, ast.Name) else node.value
             for target in node.targets:
-                found += _pairs(target, node.value)
+                found += _pairs(target, value)
         elif isinstance(node, ast.AugAssign | ast.AnnAssign) and node.value is not None:
             found += _pairs(node.target, node.value)
         elif isinstance(node, ast.For):
             found += _pairs(node.target, node.iter)
     return found
+
+
+def _answers(forward: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Return what functions within another answer, of those that have one way to."""
+    inner = [node for node in ast.walk(forward) if isinstance(node, ast.FunctionDef) and node is not forward]
+    returned = {one.name: [node for node in ast.walk(one) if isinstance(node, ast.Return)] for one in inner}
+    return {name: some[0].value for name, some in returned.items() if len(some) == 1 and some[0].value is not None}
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
