@@ -169,9 +169,9 @@ class PipelineFacts:
         return self.axes == _PICTURE
 
     def without_steps(self, why: str) -> "PipelineFacts":
-        """Return the facts for a pipeline that raises where its steps belong, because their code is not valid."""
+        """Return the facts for a pipeline that raises where its steps belong; `why` ends the to-do."""
         where = self.process.where if self.process is not None else self.sampling.where if self.sampling else ""
-        left = f"write the denoising steps of {where}: what was made of them is not valid ({why})"
+        left = f"write the denoising steps of {where}: {why}"
         return replace(
             self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
             variance=False, guided=None, guides=bool(self.condition), embedded="", steps=(*self.steps, left),

@@ -93,15 +93,21 @@ class _Planner:
     def _without_steps(self, why: str) -> "_Planner":
         """Return the planner for a pipeline that raises where its steps belong, with the reason in a to-do."""
         other = replace(self)
-        vars(other).update(port=self.port, pipeline=self.pipeline.without_steps(why))
+        vars(other).update(
+            port=self.port, pipeline=self.pipeline.without_steps(f"what was made of them is not valid ({why})")
+        )
         return other
 
     def confirmed(self) -> "_Planner":
         """Return the planner with the toy that the authors' class was found to take."""
         found, facts = found_toy(self.reference, self.toy), self.pipeline
-        axes = len(found.shapes.get(facts.latents_argument, ()))
+        if axes := len(found.shapes.get(facts.latents_argument, ())):
+            facts = facts.with_axes(axes)
+        prompted = facts.proven and facts.by_class is None and facts.condition
+        if prompted and found.shapes and facts.condition not in found.shapes:
+            facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
         other = replace(self, found=found)
-        vars(other).update(port=self.port, pipeline=facts.with_axes(axes) if axes else facts)
+        vars(other).update(port=self.port, pipeline=facts)
         return other
 
     @property
