@@ -166,6 +166,23 @@ def test_refusal_exits_one_and_says_why(tmp_path: Path) -> None:
     code, data = run_cli("new-model", "m", "--from", "olmoe", "--into", str(tmp_path))
     assert code == 1
     assert "README.md exists with different content" in data["notes"][0]
+    assert data["refused"] == data["notes"][0]
+
+
+def test_written_files_with_an_undefined_name_are_told_from_a_refusal(tmp_path: Path) -> None:
+    net = "    def forward(self, x, t):\n        return {}\n"
+    for name, body in (("sound", "self.out(x)"), ("odd", "lamp(x)")):
+        made = "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self, dim=8):\n"
+        made += "        super().__init__()\n        self.out = torch.nn.Linear(dim, dim)\n\n"
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.py").write_text(made + net.format(body))
+        given = ("--from", f"{tmp_path / name / 'm.py'}::Net", "--target", "diffusers", "--into", str(tmp_path / "out"))
+        code, data = run_cli("new-model", f"net_{name}", *given)
+        assert data["refused"] is None
+        assert any("(F821)" in one["what"] for one in data["todo"]) == (name == "odd")
+        assert (code, data["ok"]) == (1, False)  # either pipeline raises
+        assert {one["rule"] for one in data["findings"] if one["severity"] == "error"} == {"DFU215"}
+        assert all(one["marked"] for one in data["findings"] if one["rule"] == "DFU215")
 
 
 def test_another_transformers(tmp_path: Path) -> None:

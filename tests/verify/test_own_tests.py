@@ -1,8 +1,8 @@
-"""What an integration says of itself: its tests, and its to-dos."""
+"""The tests of an integration."""
 
 from pathlib import Path
 
-from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
+from omni_kit.verify.own_tests import own_tests, run_own_tests
 
 
 def package(place: Path, test: str) -> Path:
@@ -23,10 +23,6 @@ def test_a_test_that_fails_is_named(tmp_path: Path) -> None:
     found = run_own_tests(package(tmp_path, "assert not LIT"))
     assert (found["code"], found["failed"]) == (1, 1)
     assert found["last"]
-
-
-def test_to_dos_are_listed_with_their_lines(tmp_path: Path) -> None:
-    assert [*left_to_do(package(tmp_path, "pass"))] == ["__init__.py:1 say which text encoder"]
 
 
 def test_an_integration_may_have_no_tests(tmp_path: Path) -> None:

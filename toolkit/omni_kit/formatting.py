@@ -11,6 +11,22 @@ _TIMEOUT = 120.0
 _AGAIN = "pip install --force-reinstall --no-deps ruff"
 
 
+class InvalidPython(BadInput):
+    """A text that was to be Python is not."""
+
+
+def check_python(text: str, name: str) -> None:
+    """Compile Python source without running it.
+
+    Raises:
+        InvalidPython: the text is no valid Python.
+    """
+    try:
+        compile(text, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise InvalidPython(f"{name} is not valid Python: {error}") from error
+
+
 def format_python(text: str, name: str, rules: Path | None = None) -> str:
     """Python source with sorted imports, formatted by ruff.
 
@@ -18,13 +34,10 @@ def format_python(text: str, name: str, rules: Path | None = None) -> str:
         rules: the pyproject.toml by which ruff formats it; 120 columns without one.
 
     Raises:
-        BadInput: the text is no valid Python.
+        InvalidPython: the text is no valid Python.
         MissingRequirement: ruff is not installed.
     """
-    try:
-        compile(text, name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise BadInput(f"{name} is not valid Python: {error}") from error
+    check_python(text, name)
     # What is an import of one's own must not depend on what is in the working directory.
     style = [f"--config={rules}"] if rules else ["--isolated", "--line-length=120", "--target-version=py311"]
     for arguments in (
@@ -35,7 +48,7 @@ def format_python(text: str, name: str, rules: Path | None = None) -> str:
         if done.code and not done.stderr.strip():
             raise MissingRequirement(f"ruff cannot run: it ends with code {done.code}", _AGAIN)
         if done.code:
-            raise BadInput(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
+            raise InvalidPython(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
         text = done.stdout
     return text
 

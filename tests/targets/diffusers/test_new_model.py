@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,12 @@ from omni_kit.formatting import ruff_binary
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
-from omni_kit.scaffold.new_model import Scaffold
+from omni_kit.scaffold.new_model import Scaffold, rendered
+from omni_kit.scaffold.render import templates_of
+from omni_kit.targets.diffusers.transformer.plan import make_plan
+from omni_kit.targets.protocol import NewFile, Request
+from omni_kit.targets.registry import get_target
+from omni_kit.upstream.subject import open_source
 
 from .checkouts import copied_checkout
 
@@ -98,6 +104,47 @@ def test_attention_that_was_written_out_is_at_parity(tmp_path: Path, sides: Side
     assert any("to_q, to_k" in fault.name for fault in report.prove.planted)
     assert not report.prove.idle
     assert report.prove.located == report.prove.faults
+
+
+def test_the_ports_own_tests_use_the_toy_that_the_authors_class_takes(tmp_path: Path) -> None:
+    text = DOVE.replace("        self.x_in,", "        assert dim % 96 == 0\n        self.x_in,", 1)
+    authors, into = tmp_path / "authors", tmp_path / "ports"
+    authors.mkdir()
+    (authors / "picky.py").write_text(text, encoding="utf-8")
+    made = new_model("dove_toy", f"{authors / 'picky.py'}::Dove", target="diffusers", into=into)
+    toy = json.loads((into / "dove_toy" / "toy_config.json").read_text(encoding="utf-8"))
+    assert toy["dim"] % 96 == 0
+    assert toy["_shapes"]["context"][-1] == toy["text_dim"]
+    assert any(one.what == "toy" and f"dim={toy['dim']}" in one.reason for one in made.plan.decisions)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(into / "dove_toy" / "tests")],
+        cwd=authors, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    again = new_model("dove_toy", f"{authors / 'picky.py'}::Dove", target="diffusers", into=into, dry_run=True)
+    assert {change.action for change in again.changes} == {"unchanged"}  # though it runs nothing
+
+
+def test_a_class_that_cannot_run_keeps_the_planned_toy(tmp_path: Path) -> None:
+    text = DOVE.replace("        self.x_in,", "        raise ValueError('no such disk')\n        self.x_in,", 1)
+    (tmp_path / "broken.py").write_text(text, encoding="utf-8")
+    made = new_model("dove_off", f"{tmp_path / 'broken.py'}::Dove", target="diffusers", into=tmp_path)
+    decision = next(one for one in made.plan.decisions if one.what == "toy")
+    assert (decision.choice, "no such disk" in decision.reason) == ("not confirmed by running", True)
+
+
+def test_steps_that_became_invalid_python_are_a_to_do_and_the_pipeline_raises(tmp_path: Path) -> None:
+    plan = make_plan(open_source(LUMEN), Request("lumen_off", tmp_path))
+    templates = templates_of(get_target("diffusers"), "transformer")
+    assert rendered(plan, templates)[0] is plan
+    broken = replace(plan, files=[*plan.files, NewFile("lumen_off/authors_sampling.py", text="def sample(:\n")])
+    _, files = rendered(broken, templates)
+    assert "lumen_off/authors_sampling.py" not in files
+    pipeline = files["lumen_off/pipeline_lumen_off.py"]
+    assert "what was made of them is not valid (authors_sampling.py is not valid Python" in pipeline
+    assert "raise NotImplementedError" in pipeline
+    with pytest.raises(BadInput, match="not valid Python"):
+        rendered(replace(broken, simpler=None), templates)
 
 
 CLAMPED = """\

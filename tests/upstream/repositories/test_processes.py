@@ -103,9 +103,10 @@ class Latent:
 """
 
 
-def found(folder: Path, uses: str, change: str = "change(t, x)") -> Process | None:
+def found(folder: Path, uses: str, change: str = "change(t, x)", kept: bool = True) -> Process | None:
     files = {
-        "net": MODEL, "transport": TRANSPORT, "gaussian": GAUSSIAN, "ddim": DDIM, "kept": KEPT, "sample": uses,
+        "net": MODEL, "transport": TRANSPORT, "gaussian": GAUSSIAN, "ddim": DDIM, "sample": uses,
+        "kept": KEPT if kept else "",
         "solver": SOLVER.replace("{change}", change),
     }  # fmt: skip
     for name, text in files.items():
@@ -201,6 +202,26 @@ def test_a_sampler_of_latent_diffusion_guides_itself(tmp_path: Path) -> None:
     assert (one.scheduler, one.config["beta_start"], one.config["steps_offset"]) == ("DDIMScheduler", 2e-4, 1)
     assert any("context=c" in line for line in one.held)
     assert "kept.py:3" in one.todo[0]
+
+
+SCALED = KEPT.replace(
+    "class Latent:", "class Latent:\n    def __init__(self, {given}):\n        self.use_scale = use_scale\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "filled"), [("use_scale=False", True), ("use_scale=True", False), ("use_scale", False)]
+)
+def test_what_a_sampler_reads_of_its_model_is_filled_or_it_is_not_taken(
+    given: str, filled: bool, tmp_path: Path
+) -> None:
+    """An array that only a scale needs has no value by default."""
+    reads = "self.scaled = self.model.use_scale\n        if self.model.use_scale:\n            self.model.scale_arr\n"
+    (tmp_path / "scaled.py").write_text(SCALED.format(given=given), encoding="utf-8")
+    (tmp_path / "reading.py").write_text(DDIM.replace("pass\n", reads, 1), encoding="utf-8")
+    one = found(tmp_path, "from reading import DDIMSampler\nsampler = DDIMSampler(net)\n", kept=False)
+    assert (one is not None) == filled
+    assert one is None or any("use_scale=False" in line for line in one.held)
 
 
 def test_the_nearest_use_counts(tmp_path: Path) -> None:

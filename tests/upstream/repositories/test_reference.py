@@ -205,6 +205,39 @@ def test_the_loop_is_that_of_the_chosen_class(loops: str, chosen: str | None, tm
     assert (found.function if found is not None else None) == chosen
 
 
+LOSS = (
+    "def loss(net, x, n, c):\n"
+    "    total = torch.zeros(())\n"
+    "    for a in torch.linspace(1, 0, n):\n"
+    "        v = net(x, a, c)\n"
+    "        total = total + 0.5 * v.mean()\n"
+    "    return total\n\n"
+)
+DATA = (
+    "def collate(tokenizer, texts, empty, n):\n"
+    "    rows = []\n"
+    "    for text in texts:\n"
+    "        tokens = tokenizer(text, special=False)\n"
+    "        tokens = tokens + [0] * (n - len(tokens))\n"
+    "        rows.append(tokens)\n"
+    "    return rows\n\n"
+)
+MADE = (
+    "class Optimizer:\n"
+    "    def __init__(self, groups, accumulation_steps, timers=None):\n"
+    "        for group in groups:\n"
+    "            group = timers(group, accumulation_steps)\n\n"
+)
+
+
+@pytest.mark.parametrize("other", [LOSS, DATA, MADE])
+def test_a_loop_whose_outputs_do_not_come_back_does_not_sample(other: str, tmp_path: Path) -> None:
+    for folder, more, functions in (("without", "", []), ("with", loop("first"), ["first"])):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder, m=f"import torch\n\n{NETS}{other}{more}")
+        assert [one.function for one in samplings_of(find_reference(f"{tmp_path / folder}::Net"))] == functions
+
+
 def test_which_of_several_loops_samples_can_be_said(tmp_path: Path) -> None:
     write(tmp_path, m=f"import torch\n\n{NETS}{loop('first')}{loop('second')}")
     assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net"))] == ["first", "second"]

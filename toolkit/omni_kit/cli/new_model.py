@@ -1,5 +1,9 @@
 """omni-kit new-model: write an integration derived from the upstream model."""
 
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -12,10 +16,14 @@ from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffOption, DiffusersOption, DryRunOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.output import Format, Output, table
+from omni_kit.plurals import counted
 
 if TYPE_CHECKING:
     from omni_kit.scaffold import Scaffold
-    from omni_kit.targets.protocol import Todo
+    from omni_kit.verify.unfinished import Found
+
+
+_RUFF = re.compile(r"\((F\d{3})\)$")  # of a to-do: an undefined name, above all
 
 
 @app.command("new-model")
@@ -27,7 +35,8 @@ def new_model_command(
             "--from",
             metavar="SOURCE",
             help="A checkpoint directory, config.json, model_type, diffusers class or pipeline; or a class in its "
-            "authors' repository, as PATH::Class or package.module:Class; or a file that defines a pipeline.",
+            "authors' repository, as PATH::Class, PATH::Class::FUNCTION (FUNCTION has the sampling loop), or "
+            "package.module:Class; or a file that defines a pipeline.",
         ),
     ],
     target: Annotated[
@@ -57,7 +66,11 @@ def new_model_command(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Write a new integration. Code it does not recognise is left unchanged and reported."""
+    """Write a new integration. Code it does not recognise is left unchanged and reported.
+
+    Exit code 0: the files are written; to-dos may be left. 1: nothing was written, and `refused` in the JSON has the
+    reason; or the files are written, and `findings` has errors in them.
+    """
     from omni_kit.kernels.result import fitting_choice
     from omni_kit.scaffold import new_model
 
@@ -76,11 +89,13 @@ def new_model_command(
     except Refusal as refusal:
         _refuse(output, refusal)
     plan = scaffold.plan
-    wrong = [] if dry_run or diff or scaffold.refused else _wrong(scaffold)
+    found = () if dry_run or diff or scaffold.refused else _findings(scaffold)
     data: dict[str, Any] = {
         "files": [{"path": change.path, "action": change.action} for change in scaffold.changes],
         "decisions": [vars(decision) for decision in plan.decisions],
-        "todo": [vars(todo) for todo in (*plan.todo, *wrong)],
+        "todo": [vars(todo) for todo in plan.todo],
+        "findings": [vars(one) for one in found],
+        "refused": "; ".join(scaffold.refused) or None,
         "next": list(plan.next),
     }
     if diff:
@@ -88,33 +103,34 @@ def new_model_command(
 
     output.finish(
         data,
-        ok=not (scaffold.refused or wrong),
+        ok=not scaffold.refused and not _errors(data["todo"], data["findings"]),
         human=partial(_render, scaffold, data, dry_run or diff),
         notes=[*scaffold.notes, *scaffold.refused],
     )
 
 
-def _wrong(scaffold: "Scaffold") -> "list[Todo]":
-    """Return the errors in the written files, if the plan requires a check."""
+def _findings(scaffold: "Scaffold") -> "Sequence[Found]":
+    """Return what the rules report in the written files, if the plan requires a check."""
     from omni_checkers import check
-    from omni_kit.targets.protocol import Todo
+    from omni_kit.verify.unfinished import told_apart
 
     if not scaffold.plan.checked:
-        return []
-    base = Path(scaffold.root) / scaffold.plan.base
-    found = [one for one in check([base], level="static").findings if one.severity == "error"]
-    root = Path(scaffold.root).resolve()
-    placed = [(Path(one.path).resolve().relative_to(root).as_posix(), one) for one in found]
-    return [Todo(path, one.line, f"{one.rule}: {one.message}") for path, one in placed]
+        return ()
+    root, base = Path(scaffold.root), Path(scaffold.root) / scaffold.plan.base
+    return [
+        replace(one, path=os.path.relpath(base / one.path, root))
+        for one in told_apart(check([base], level="static").findings, base).findings
+    ]
 
 
 def _refuse(output: Output, refusal: Refusal) -> NoReturn:
     """Exit: nothing was written; print the reason."""
-    empty: dict[str, Any] = {"files": [], "decisions": [], "todo": [], "next": []}
     reasons = [refusal.message, *filter(None, [refusal.hint])]
+    empty: dict[str, Any] = {"files": [], "decisions": [], "todo": [], "findings": [], "next": []}
     output.finish(
-        empty, ok=False, human=lambda console: console.print("[red]refused[/red]: nothing was written"), notes=reasons
-    )
+        {**empty, "refused": refusal.message}, ok=False, notes=reasons,
+        human=lambda console: console.print("[red]refused[/red]: nothing was written"),
+    )  # fmt: skip
 
 
 def _render(scaffold: "Scaffold", data: dict[str, Any], dry_run: bool, console: Console) -> None:
@@ -131,7 +147,28 @@ def _render(scaffold: "Scaffold", data: dict[str, Any], dry_run: bool, console: 
     console.print(rows)
     for todo in data["todo"]:
         console.print(f"[yellow]todo[/yellow] {todo['path']}:{todo['line']} {escape(todo['what'])}", soft_wrap=True)
-    if not scaffold.refused:
-        console.print("next:")
-        for command in plan.next:
-            console.print(f"  {escape(command)}", soft_wrap=True)
+    apart = [one for one in data["findings"] if not one["marked"]]
+    for one in apart:
+        place = f"{one['path']}:{one['line']}"
+        console.print(f"[red]finding[/red] {place} {one['rule']}: {escape(one['message'])}", soft_wrap=True)
+    if scaffold.refused:
+        return
+    if not dry_run:
+        console.print(_summary(data["todo"], apart, data["findings"]), soft_wrap=True)
+    console.print("next:")
+    for command in plan.next:
+        console.print(f"  {escape(command)}", soft_wrap=True)
+
+
+def _errors(todo: Sequence[Any], findings: Sequence[Any]) -> list[str]:
+    """Return the rules of the errors that are left: those of omni-kit, and ruff's, which to-dos name."""
+    own = [one["rule"] for one in findings if one["severity"] == "error"]
+    return own + [found[1] for one in todo if (found := _RUFF.search(one["what"])) is not None]
+
+
+def _summary(todo: Sequence[Any], apart: Sequence[Any], findings: Sequence[Any]) -> str:
+    """Return one line: what is left to do, and why the exit code is 1 if it is."""
+    errors = _errors(todo, findings)
+    why = f"; exit code 1: {', '.join(dict.fromkeys(errors))} left" if errors else ""
+    marked = f" ({len(findings) - len(apart)} more at to-dos)" if len(findings) > len(apart) else ""
+    return f"written, with {counted(todo, 'to-do')} and {counted(apart, 'finding')}{marked}{why}"

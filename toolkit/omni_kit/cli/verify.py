@@ -150,6 +150,9 @@ def _show(console: Console, card: "Card", differences: tuple[str, ...], signer: 
         status = f"[{colour}]{stage.status}[/]{' (as before)' if stage.resumed else ''}"
         rows.add_row(stage.stage, status, f"{stage.seconds:.1f}", escape(stage.reason or stage.figure))
     console.print(rows)
+    for what, lines in (("todo", card.todos), ("finding", card.findings)):
+        for line in lines:
+            console.print(f"[yellow]{what}[/yellow] {escape(line)}", soft_wrap=True)
     for line in card.suppressions:
         console.print(f"silenced: {escape(line)}", soft_wrap=True)
     for line in (*card.not_executed(), *card.notes):

@@ -15,8 +15,8 @@ from omni_kit.isolation.pool import map_in_forks
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.plurals import counted
 from omni_kit.targets.sides import NOT_COMPARED
-from omni_kit.verify.card import Stage
-from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
+from omni_kit.verify.card import TODO, Stage
+from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, verify
 
 CELLS = re.compile(r"(?<!\\)\|")
 """The borders of a row's cells in a table."""

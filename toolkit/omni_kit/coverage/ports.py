@@ -18,7 +18,8 @@ from omni_kit.isolation.programs import run_program
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.run import run_parity
 from omni_kit.scaffold import new_model
-from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
+from omni_kit.verify.own_tests import own_tests, run_own_tests
+from omni_kit.verify.unfinished import left_to_do
 
 TARGET = "diffusers"
 LIST = Path(__file__).resolve().parent / "ports.json"
@@ -118,7 +119,7 @@ def _ported(repository: Repository, source: Path, place: Path) -> Ported:
     except OmniKitError as error:
         return Ported(repository, "refused", reason=_told(error))
     seconds, package = time.monotonic() - started, place / name
-    todo = len([*left_to_do(package)])
+    todo = len(left_to_do(package))
     parity, why = _compared(package)
     tests, failed = _tested(package)
     file = package / f"pipeline_{name}.py"

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import check_name, inside
+from omni_kit.formatting import InvalidPython
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import parse_file
@@ -180,16 +181,15 @@ def draft(
     way = kind if kind in variants_of(owner, taken) and kind else ""
     if kernels and not isinstance(handler, WritesTraining):
         raise BadInput(f"{owner.name} writes no training file for models of kind '{taken}'", "leave out --kernels")
-    request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}))
-    confirming = handler if run and isinstance(handler, ConfirmsByRunning) else None
-    if confirming is not None:
-        confirming.prepare()
+    request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}), again=not run)
+    if run and isinstance(handler, ConfirmsByRunning):
+        handler.prepare()
     plan = handler.plan(subject, request)
-    if confirming is not None:
-        plan = confirming.confirmed(subject, plan)
+    if run and plan.confirm is not None:
+        plan = plan.confirm()
     if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
-    files = render(plan.files, templates_of(owner, handler.templates), plan.rules)
+    plan, files = rendered(plan, templates_of(owner, handler.templates))
     edited = _edited(into, plan)
     if plan.derived is not None:
         files |= render(plan.derived({**edited, **files}), templates_of(owner), plan.rules)
@@ -204,6 +204,17 @@ def draft(
     answers |= {"kernels": json.dumps(request.kernels)} if request.kernels else {}
     own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}
     return plan, {**files, **own}, edited
+
+
+def rendered(plan: IntegrationPlan, templates: Path) -> tuple[IntegrationPlan, dict[str, str]]:
+    """Return the texts of a plan's files; and the plan, simpler where a part of it is not valid Python."""
+    try:
+        return plan, render(plan.files, templates, plan.rules)
+    except InvalidPython as error:
+        if plan.simpler is None:
+            raise
+        plan = plan.simpler(error.message)
+        return plan, render(plan.files, templates, plan.rules)
 
 
 def _check_package(name: str, into: Path, library: Library) -> None:

@@ -1,19 +1,23 @@
 """Renders planned files from the templates of a target's kind."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import jinja2
 
-from omni_kit.documents import yaml_scalar
+from omni_kit.documents import read_json, yaml_scalar
 from omni_kit.errors import BadInput
-from omni_kit.formatting import format_python
+from omni_kit.formatting import check_python, format_python
 from omni_kit.resources import resource_dir
-from omni_kit.targets.protocol import TODO_MARK, NewFile, Target, Todo, package_of
+from omni_kit.targets.protocol import TODO_KEY, TODO_MARK, NewFile, Target, Todo, package_of
 
 GROUP = "omni_kit.templates"
+COMMENTED = frozenset({".json", ".py", ".toml", ".yaml", ".yml"})
+"""Suffixes of the files that may hold to-dos."""
 
 
 def render(files: Sequence[NewFile], templates: Path, rules: Path | None = None) -> dict[str, str]:
@@ -24,7 +28,7 @@ def render(files: Sequence[NewFile], templates: Path, rules: Path | None = None)
         rules: as `format_python` takes them.
 
     Raises:
-        BadInput: there is no such template, or a rendered file is not valid Python.
+        BadInput: there is no such template, or a file is not valid Python: InvalidPython.
     """
     return {file.path: render_file(file, templates, rules) for file in files}
 
@@ -36,6 +40,8 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
         BadInput: there is no such template, or the rendered file is not valid Python.
     """
     if file.template is None:
+        if file.path.endswith(".py"):
+            check_python(file.text, PurePosixPath(file.path).name)
         return file.text
     try:
         text = (
@@ -81,13 +87,23 @@ def with_marks(files: Mapping[str, str], todo: Sequence[Todo]) -> dict[str, str]
 
 
 def left_open(files: Mapping[str, str]) -> list[Todo]:
-    """Return the to-dos of rendered files: their lines with a comment `TODO(omni-kit): ...`."""
-    return [
-        Todo(path, number, line.partition(TODO_MARK)[2].strip(" :"))
-        for path, text in files.items()
-        for number, line in enumerate(text.splitlines(), 1)
-        if TODO_MARK in line and line.lstrip().startswith("#")
-    ]
+    """Return the to-dos of files: comments `TODO(omni-kit): ...`, and in JSON the entries of the key `_todo`."""
+    return [one for path, text in files.items() for one in _of_file(path, text)]
+
+
+def _of_file(path: str, text: str) -> Iterator[Todo]:
+    suffix = PurePosixPath(path).suffix
+    if suffix == ".json" and f'"{TODO_KEY}"' in text:
+        with suppress(ValueError):
+            said = read_json(text)
+            for what in said.get(TODO_KEY, []) if isinstance(said, dict) else []:
+                before = text.partition(json.dumps(what))[0]
+                yield Todo(path, before.count("\n") + 1, str(what))
+    if suffix in COMMENTED and suffix != ".json":
+        for number, line in enumerate(text.splitlines(), 1):
+            comment, mark, what = line.partition(f"{TODO_MARK}: ")
+            if mark and comment.rstrip().endswith("#"):
+                yield Todo(path, number, what.strip())
 
 
 def templates_of(target: Target, folder: str = "") -> Path:

@@ -16,6 +16,8 @@ from omni_kit.upstream.subject import Subject
 Style = Literal["in-tree", "plugin"]
 TODO_MARK = "TODO(omni-kit)"
 """Mark of the lines of a scaffold that are left to a person."""
+TODO_KEY = "_todo"
+"""Key of the to-dos in a JSON file of a scaffold, which has no comments."""
 INSTALL_TORCH = "pip install torch accelerate"
 
 
@@ -51,6 +53,7 @@ class Request:
         way: the one that was asked for, of a handler that has several; see `HasVariants`.
         kernels: setting -> kernel, or dotted path in a training file -> value, as measured for such a model; see
             `WritesTraining`.
+        again: what running found for an integration that is there already stays, because nothing runs this time.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Request:
     verdict: LayoutVerdict | None = None
     way: str = ""
     kernels: Mapping[str, str] = field(default_factory=dict)
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,10 @@ class IntegrationPlan:
         derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
             the folder of all of them.
         replaces: what the framework has itself, with its place, that the integration replaces; empty if nothing.
+        confirm: runs upstream's code, and returns the plan with what that shows, unchanged where nothing can run; None
+            if nothing is to be run. It raises Refusal if that contradicts what was read.
+        simpler: returns the plan without the parts that were made into files of invalid Python, with a to-do that has
+            the reason, which it receives; None if there are no such parts.
     """
 
     base: str
@@ -197,6 +205,8 @@ class IntegrationPlan:
     checked: bool = False
     derived: Callable[[Mapping[str, str]], Sequence[NewFile]] | None = None
     replaces: str = ""
+    confirm: "Callable[[], IntegrationPlan] | None" = None
+    simpler: "Callable[[str], IntegrationPlan] | None" = None
 
 
 @dataclass(frozen=True)
@@ -280,17 +290,10 @@ class ReportsSites(Protocol):
 
 @runtime_checkable
 class ConfirmsByRunning(Protocol):
-    """A handler that can run the upstream code that its decisions are about."""
+    """A handler whose plans run upstream's code to confirm decisions; see `IntegrationPlan.confirm`."""
 
     def prepare(self) -> None:
-        """Begin to import, in another process, what `confirmed` runs; do not wait for it."""
-
-    def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
-        """Return the plan, its decisions with what running says; unchanged where nothing can run.
-
-        Raises:
-            Refusal: running contradicts what was read.
-        """
+        """Begin to import, in another process, what `confirm` runs; do not wait for it."""
 
 
 class Target(Protocol):

@@ -18,7 +18,7 @@ from omni_kit.verify.signature import Signer, signer_of
 
 _HINT = "write one with `omni-kit verify PATH --card FILE`"
 SCHEMA = "omni-kit/card/1"
-PROVE = "prove"
+PROVE, TODO = "prove", "todo"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
 _CARD = {"path": str, "options": dict, "stages": list, "suppressions": list, "baseline": str, "pins": dict}
 _OPTIONS = {"weights": str, "quick": bool, "device": str, "min_branches": int}
@@ -66,6 +66,7 @@ class Card:
         branches: how much of the code the levels executed, as `BranchReport.to_json`; empty if it was not measured.
         notes: what could not be measured, and why.
         review: how it differs from a fresh scaffold, where that was asked for; no part of the file.
+        findings: what the rules report apart from to-dos, as "path:line RULE: message"; no part of a card that is read.
     """
 
     path: str
@@ -77,6 +78,12 @@ class Card:
     branches: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     review: Review | None = None
+    findings: Sequence[str] = ()
+
+    @property
+    def todos(self) -> list[str]:
+        """The to-dos of its files, as "path:line what"."""
+        return [line for stage in self.stages if stage.stage == TODO for line in stage.untried]
 
     @property
     def passed(self) -> bool:
@@ -118,8 +125,10 @@ class Card:
             "left_out": self.left_out,
             "suppressions": list(self.suppressions),
             "baseline": self.baseline,
+            "todos": self.todos,
+            "findings": list(self.findings),
             "not_tried": {
-                "fields": [line for stage in self.stages for line in stage.untried if stage.stage != PROVE],
+                "fields": [line for stage in self.stages for line in stage.untried if stage.stage not in (PROVE, TODO)],
                 "faults": [line for stage in self.stages for line in stage.untried if stage.stage == PROVE],
                 "branches": [dict(one) for one in self.branches.get("untaken", ())],
             },

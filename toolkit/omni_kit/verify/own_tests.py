@@ -1,10 +1,10 @@
-"""An integration's own tests and its remaining to-dos."""
+"""An integration's own tests."""
 
 import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,6 @@ from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.servers import Start, fork_server
 from omni_kit.isolation.worker import environment
 from omni_kit.parity.processes.workers import SERVICE
-from omni_kit.targets.protocol import TODO_MARK
 
 _TIMEOUT = 900.0
 _FOLDER = "tests"
@@ -63,12 +62,3 @@ def ran(request: dict[str, Any]) -> dict[str, Any]:
     counts = {what: int(number) for number, what in _COUNTED.findall(lines[-1] if lines else "")}
     failed = next((line for line in lines if line.startswith(("FAILED", "ERROR", "E  "))), lines[-1] if lines else "")
     return {**counts, "code": int(code), "last": failed[:300]}
-
-
-def left_to_do(directory: Path) -> Iterator[str]:
-    """Yield every to-do of the files in a directory: "path:line what"."""
-    for file in files_matching(directory, "**/*.py"):
-        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            if f"{TODO_MARK}: " in line:
-                where = f"{file.relative_to(directory).as_posix()}:{number}"
-                yield f"{where} {line.partition(f'{TODO_MARK}: ')[2].strip()}"

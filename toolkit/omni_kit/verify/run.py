@@ -23,15 +23,16 @@ from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import NOT_COMPARED, Candidate
 from omni_kit.upstream.subject import open_source
-from omni_kit.verify.card import PROVE, Card, Stage, StageStatus
-from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
+from omni_kit.verify.card import PROVE, TODO, Card, Stage, StageStatus
+from omni_kit.verify.own_tests import own_tests, run_own_tests
 from omni_kit.verify.pins import own_files, pinned, pins
 from omni_kit.verify.previous_run import Earlier
 from omni_kit.verify.review import Remark, Review, explained, remarks_of, review
-from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
+from omni_kit.verify.thresholds import LOCATED, MISSED
+from omni_kit.verify.unfinished import left_to_do, told_apart
 
 LAYOUT, GENERATED, CHECK, BRANCHES = "layout", "generated", "check", "branches"
-TODO, TESTS = "todo", "tests"
+TESTS = "tests"
 LEFT_OUT = "left out by --quick"
 DIFFERENCE = "largest relative difference "
 
@@ -89,6 +90,7 @@ class _Run:
     say: Callable[[str], None]
     _suppressed: list[str] = field(default_factory=list)
     _findings: list[Remark] = field(default_factory=list)
+    _unmarked: list[str] = field(default_factory=list)
     _reports: list[ParityReport] = field(default_factory=list)
 
     @cached_property
@@ -135,7 +137,7 @@ class _Run:
         branches = self._branches.to_json(candidate.path.resolve()) if self._branches is not None else {}
         return Card(
             str(self.path), options, stages, tuple(self._suppressed), _baseline(), self._all_pins, branches,
-            self._notes, self._review(found, stages) if found is not None else None,
+            self._notes, self._review(found, stages) if found is not None else None, tuple(self._unmarked),
         )  # fmt: skip
 
     def _differences(self) -> Review:
@@ -245,33 +247,28 @@ class _Run:
         report = check([self.candidate.path], level=level)
         self._suppressed.extend(silenced(self.candidate.path))
         self._findings.extend(Remark(one.rule, one.message, one.path, one.line) for one in report.findings)
-        found = [one for one in report.findings if one.severity in SEVERITIES]
+        found = told_apart(report.findings, self.candidate.path)
+        self._unmarked.extend(f"{one.path}:{one.line} {one.rule}: {one.message}" for one in found.unmarked)
         figure = f"{counted(report.rules, 'rule')} at level {level}"
         command = shlex.join(["omni-kit", "check", str(self.path), "--strict", "--level", level])
-        left = {what.partition(" ")[0] for what in self._left}
-        wrong = [one for one in found if f"{self._place(one.path)}:{one.line}" not in left]
-        if wrong:
+        if wrong := found.unmarked:
             reason = f"{counted(wrong, 'finding')}, {wrong[0].rule} first: {wrong[0].message}"
             return Stage(CHECK, "failed", reason, figure, command=command)
-        if found:
-            reason = f"{counted(found, 'to-do')} left: {found[0].message}"
+        if found.findings:
+            reason = f"{counted(found.findings, 'finding')} at to-dos: {found.findings[0].message}"
             return Stage(CHECK, "not tested", reason, figure, command=command)
         return Stage(CHECK, "passed", "", figure, command=command)
 
     @cached_property
     def _left(self) -> list[str]:
         """The to-dos of its files: "path:line what"."""
-        return [*left_to_do(self.candidate.path)] if self.candidate.path.is_dir() else []
-
-    def _place(self, file: Path) -> str:
-        """Return a file's path in the integration's directory; empty for one elsewhere."""
-        root = self.candidate.path.resolve()
-        return file.resolve().relative_to(root).as_posix() if file.resolve().is_relative_to(root) else ""
+        found = left_to_do(self.candidate.path) if self.candidate.path.is_dir() else []
+        return [f"{one.path}:{one.line} {one.what}" for one in found]
 
     def _todo(self) -> Stage:
         """Return the stage that fails to pass while the files contain a to-do for a person."""
         if self._left:
-            return Stage(TODO, "not tested", f"{len(self._left)} to-dos left", untried=self._left)
+            return Stage(TODO, "not tested", f"{counted(self._left, 'to-do')} left", untried=self._left)
         return Stage(TODO, "passed", figure="no to-dos left")
 
     def _tests(self) -> Stage:

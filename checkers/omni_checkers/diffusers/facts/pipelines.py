@@ -3,7 +3,7 @@
 import ast
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.nodes import calls, methods, strings
+from omni_kit.pysource.nodes import calls, last_name, methods, strings
 from omni_kit.pysource.signatures import parameters
 
 
@@ -23,8 +23,18 @@ def components_of(cls: ClassRef) -> set[str] | None:
 
 
 def call_of(cls: ClassRef) -> ast.FunctionDef | None:
-    """Return the pipeline's `__call__` if the class itself defines it."""
-    return cls.defines("__call__")
+    """Return the pipeline's `__call__` if the class itself defines it; None while it is `unwritten`."""
+    return cls.defines("__call__") if unwritten(cls) is None else None
+
+
+def unwritten(cls: ClassRef) -> ast.Raise | None:
+    """Return the statement at the end of `__call__` that raises NotImplementedError, before any denoising step."""
+    found = cls.defines("__call__")
+    last = found.body[-1] if found is not None else None
+    if not isinstance(last, ast.Raise) or last.exc is None:
+        return None
+    raised = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
+    return last if last_name(raised) == "NotImplementedError" else None
 
 
 def methods_of(cls: ClassRef) -> list[ast.FunctionDef]:

@@ -1,23 +1,21 @@
 """The pipeline with a small transformer and a small autoencoder."""
 
+import json
+import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler
 from lumen import LumenPipeline, LumenTransformer2DModel
 
-CONFIG = {
-    "in_channels": 6,
-    "patch_size": 2,
-    "dim": 80,
-    "depth": 2,
-    "num_heads": 4,
-    "mlp_ratio": 4.0,
-    "text_dim": 28,
-    "freq_dim": 32,
-    "rope_theta": 10000.0,
-}
-CHANNELS = CONFIG.get("in_channels", 4)
+TOY = json.loads((Path(__file__).parents[1] / "toy_config.json").read_text(encoding="utf-8"))
+CONFIG = {name: value for name, value in TOY.items() if not name.startswith("_")}
+STATED = {name: one["shape"] for name, one in TOY.get("_inputs", {}).items() if isinstance(one, dict)}
+SHAPES = {**TOY["_shapes"], **STATED}
+LATENTS = tuple(SHAPES["x"])
+TEXT = tuple(SHAPES["context"])
+CHANNELS = CONFIG["in_channels"]
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}  # some CPU kernels depend on the weights' alignment in memory
 
 
@@ -38,9 +36,9 @@ def small_pipeline():
 
 
 def drawn(pipeline, seed=0, **more):
-    embeds = torch.linspace(-1, 1, 7 * 28).reshape(1, 7, 28)
+    embeds = torch.linspace(-1, 1, math.prod(TEXT)).reshape(TEXT)
     generator = torch.Generator("cpu").manual_seed(seed)
-    given = {"height": 16, "width": 16, "num_inference_steps": 2, "output_type": "pt", **more}
+    given = {"height": 2 * LATENTS[2], "width": 2 * LATENTS[3], "num_inference_steps": 2, "output_type": "pt", **more}
     return pipeline(prompt_embeds=embeds, negative_prompt_embeds=embeds.flip(1), generator=generator, **given).images
 
 
@@ -51,7 +49,7 @@ def test_a_generator_decides():
 
 
 def test_latents_are_answered_as_they_are():
-    assert drawn(small_pipeline(), output_type="latent").shape == (1, CHANNELS, 8, 8)
+    assert drawn(small_pipeline(), output_type="latent").shape == LATENTS
 
 
 def test_a_callback_sees_every_step():

@@ -8,17 +8,8 @@ import torch
 from lumen import LumenTransformer2DModel
 from lumen.conversion import convert_lumen_transformer_checkpoint_to_diffusers
 
-CONFIG = {
-    "in_channels": 6,
-    "patch_size": 2,
-    "dim": 80,
-    "depth": 2,
-    "num_heads": 4,
-    "mlp_ratio": 4.0,
-    "text_dim": 28,
-    "freq_dim": 32,
-    "rope_theta": 10000.0,
-}
+TOY = json.loads((Path(__file__).parents[1] / "toy_config.json").read_text(encoding="utf-8"))
+CONFIG = {name: value for name, value in TOY.items() if not name.startswith("_")}
 
 
 def small_model() -> LumenTransformer2DModel:

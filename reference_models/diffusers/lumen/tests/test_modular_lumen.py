@@ -1,9 +1,11 @@
 """The blocks return the pipeline's outputs, on the same components and noise."""
 
+import math
+
 import pytest
 import torch
 from lumen.modular import LumenModularPipeline
-from test_lumen import CHANNELS, ROUNDING, small_pipeline
+from test_lumen import LATENTS, ROUNDING, TEXT, small_pipeline
 
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])
@@ -15,14 +17,14 @@ def test_the_blocks_answer_what_the_pipeline_answers(scale, output_type):
     if "guider" in modular.component_names:  # which has the scale
         modular.update_components(guider=modular.guider.new(guidance_scale=scale))
     modular.set_progress_bar_config(disable=True)
-    embeds = torch.linspace(-1, 1, 14 * 28).reshape(2, 7, 28)
+    embeds = torch.linspace(-1, 1, 2 * math.prod(TEXT)).reshape(2, *TEXT[1:])
     given = {
-        "height": 16,
-        "width": 16,
+        "height": 2 * LATENTS[2],
+        "width": 2 * LATENTS[3],
         "num_inference_steps": 2,
         "guidance_scale": scale,
         "output_type": output_type,
-        "latents": torch.linspace(-2, 2, 128 * CHANNELS).reshape(2, CHANNELS, 8, 8),
+        "latents": torch.linspace(-2, 2, 2 * math.prod(LATENTS)).reshape(2, *LATENTS[1:]),
         "prompt_embeds": embeds,
         "negative_prompt_embeds": embeds.flip(1),
     }

@@ -12,6 +12,8 @@ _EXAMPLES = "reference_models"
 CONDITIONS = "_conditions"  # what else a pipeline is given -> whether there is another one to guide against
 NEGATIVE = "negative_"  # before the name of a condition: the one to guide against
 NULL = "_null_label"  # the key under which it says the class label of no class
+STATED = "_inputs"  # argument of forward -> what a person says that it is
+SHAPES = "_shapes"  # argument of forward -> the shape that the integration's own tests pass
 
 
 def recorded_reference(file: Path) -> Reference:

@@ -19,6 +19,7 @@ from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler, without_aliases
+from omni_kit.upstream.repositories.sampler_step.members import MADE
 from omni_kit.upstream.repositories.sampler_step.objects import Owner
 from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
 from omni_kit.upstream.repositories.sources import distance, sources_of
@@ -142,21 +143,22 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
     """Yield the functions with a loop that calls a model, and how well each fits the class."""
     tops = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
     for found_function, owner, closed in functions_of(source):
+        if found_function.name == MADE:  # an object is made there
+            continue
         function = without_aliases(found_function)
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
             moved = [_moves(name, value) for name, value in _assigned(loop)]
             told = [one for one in moved if one is not None]
             stepped = any(map(steps_scheduler, calls_in(loop)))
-            answers = [value for _, value in _bound(loop) if _calls_model(value, function, loop if stepped else None)]
-            sampled = told or stepped or _comes_back(loop, function) or (closed and _takes_steps(function))
-            if answers and sampled:
+            named = bool(told or stepped or (closed and _takes_steps(function)))
+            if _comes_back(loop, function, anywhere=named, made_before=stepped):
                 schedule = _schedule(source, function, loop) or _passed(source, function, loop, reference)
                 top = owner is not None or function.name in tops
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
                 if schedule is not None and schedule.argument:
                     roles = {}  # its levels are passed, and no number of steps
-                named = owner.name if owner is not None else function.name
-                fits = _fits(source, function, loop, reference, Defined(source, named, found_function) in made)
+                own = Defined(source, owner.name if owner is not None else function.name, found_function)
+                fits = _fits(source, function, loop, reference, own in made)
                 moves = told[-1] if told else None
                 found = Sampling(
                     source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop,
@@ -257,10 +259,16 @@ def _bound(loop: ast.For) -> list[tuple[set[str], ast.expr]]:
               for one in ast.walk(target) if isinstance(one, ast.Name)}, node.value) for node in nodes]  # fmt: skip
 
 
-def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
-    """Return whether something that a model receives is made, in the loop, of what it answers."""
-    bound = _bound(loop)
-    asks = [ast.unparse(value) for _, value in bound if _calls_model(value, function) and _is_direct(value, function)]
+def _comes_back(loop: ast.For, function: ast.FunctionDef, *, anywhere: bool, made_before: bool) -> bool:
+    """Return whether something that a model receives is made, in the loop, of what it answers.
+
+    Args:
+        anywhere: the model may be a method of an argument, and the loop need not begin with what comes back.
+        made_before: the model may be made in the function, before the loop.
+    """
+    bound, there = _bound(loop), loop if made_before else None
+    asks = [ast.unparse(value) for _, value in bound
+            if _calls_model(value, function, there) and (anywhere or _is_direct(value, function))]  # fmt: skip
     made: set[str] = set()
     for _ in bound:
         answers = [names for names, value in bound if ast.unparse(value) in asks or _variables(value) & made]
@@ -268,6 +276,8 @@ def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
     handed = [_variables(value) for _, value in bound if ast.unparse(value) in asks]
     for _ in bound:
         handed += [_variables(value) for names, value in bound if names & set().union(*handed)]
+    if anywhere:
+        return bool(set().union(*handed) & made)
     given = set().union(*handed) & {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     begun = given | {name for node in _before(function.body, loop) for name, _ in _assigned(node)}
     return bool(set().union(*handed) & made & begun)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_of
+from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_of, unwritten
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
@@ -201,6 +201,8 @@ class SchedulerMakesTheSteps(Rule):
 class ParametersHaveAnEffect(Rule):
     """Read every named parameter of `__call__`.
 
+    A `__call__` that ends with NotImplementedError gets one finding, at that statement: its steps are not written.
+
     Why: the user sets a guidance scale, a generator or a callback, and nothing changes.
 
     Fine when: the parameter exists for interchangeable pipelines and its documentation says that it has no effect.
@@ -219,6 +221,8 @@ class ParametersHaveAnEffect(Rule):
 
     def check(self, pipelines: list[ClassRef]) -> Findings:
         for cls in pipelines:
+            if (end := unwritten(cls)) is not None:
+                yield at(cls.source, end, f"{cls.node.name}.__call__ raises NotImplementedError: write its steps")
             call = call_of(cls)
             if call is None or len(call.body) < 3:
                 continue

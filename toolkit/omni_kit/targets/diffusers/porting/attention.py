@@ -37,6 +37,7 @@ from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.names import Defined
 
 _OWN_METHOD = "self.processor"
+_RULE = "DFU111"  # reports what no processor computes
 _MODULE, _WEIGHTS = "attn", "attn_weights"  # a processor's argument, and what a variable of that name is called there
 
 
@@ -85,9 +86,8 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
     done.processors += lifted.processors
     for one in found:
         if one.by not in (SDPA,) and not one.by.endswith("MultiheadAttention"):
-            done.todo.append(
-                (parts_name(parts, one.definition), f"call {DISPATCH} here, in a processor: attention is {_said(one)}")
-            )
+            what = f"call {DISPATCH} here, in a processor: attention is {_said(one)} ({_RULE})"
+            done.todo.append((parts_name(parts, one.definition), what))
     return done
 
 

@@ -36,6 +36,12 @@ class TransformerHandler:
 
         return make_plan(subject, request)
 
+    def prepare(self) -> None:
+        """Import torch while the plan is made, where it is installed."""
+        from omni_kit.targets.diffusers.transformer.found_toy import begin
+
+        begin()
+
     def candidate(self, path: Path) -> Candidate:
         """Return the model with freshly converted weights, next to the authors' own class.
 

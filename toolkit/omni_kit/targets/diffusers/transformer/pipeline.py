@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
@@ -115,6 +115,7 @@ class PipelineFacts:
         shift: of the schedule; 1 where it is not known.
         sampling: the authors' loop, where it was found.
         todo: what is left to a person.
+        steps: what is left to a person where the pipeline raises.
         sigmas: the authors' function that makes them, where no shift of the scheduler's does.
         stepping: what does the step.
         by_class: what is known of a model that is told class labels; None of others.
@@ -157,6 +158,7 @@ class PipelineFacts:
     guided: Guided | None = None
     guides: bool = True
     embedded: str = ""
+    steps: tuple[str, ...] = ()
 
     @property
     def prompts(self) -> bool:
@@ -167,6 +169,23 @@ class PipelineFacts:
     def pictures(self) -> bool:
         """Return whether latents are those of pictures, for all that forward says."""
         return self.axes == _PICTURE
+
+    def without_steps(self, why: str) -> "PipelineFacts":
+        """Return the facts for a pipeline that raises where its steps belong; `why` ends the to-do."""
+        where = self.process.where if self.process is not None else self.sampling.where if self.sampling else ""
+        left = f"write the denoising steps of {where}: {why}"
+        return replace(
+            self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
+            variance=False, guided=None, guides=bool(self.condition), embedded="", steps=(*self.steps, left),
+        )  # fmt: skip
+
+    def with_axes(self, axes: int) -> "PipelineFacts":
+        """Return the facts for latents with this number of axes, which a run has shown."""
+        if self.by_class is not None or axes == self.axes:
+            return self
+        other = replace(self, axes=axes)
+        named = {_of_latents(self.pictures): _of_latents(other.pictures)}
+        return replace(other, todo=tuple(named.get(one, one) for one in self.todo))
 
     @property
     def proven(self) -> bool:
@@ -224,6 +243,8 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     tokens = through_linear(reference, latents)
     if process is not None and process.learns_variance and tokens:
         process = None  # it splits what the model answers along axis 1, which is not that of channels
+    if process is not None and not (latents and _authors(names, TIME)):
+        process = None  # nothing says by which arguments it calls the model
     guided = None
     conditions: tuple[Condition, ...] = ()
     constants: dict[str, str] = {}
@@ -260,15 +281,17 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         unknown=unknown,
         shift=shift or 1.0,
         sampling=sampling,
-        todo=(
+        steps=(
             *(_which(reference, found) if process is None else ()),
+            *(_unmoved(sampling, stepping, by_class is not None) if process is None and sampling is not None else ()),
+            *(f"pass the transformer {name}" for name in unknown),
+        ),
+        todo=(
             *_todo(
                 sampling,
                 stepping,
                 shift is None and sigmas is None,
                 channels,
-                unknown,
-                by_class,
                 process,
                 axes == _PICTURE or by_class is not None,
                 TEXT in names.values(),
@@ -325,6 +348,11 @@ def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_LENGTH)
 
 
+def _of_latents(pictures: bool) -> str:
+    """Return the to-do about an autoencoder."""
+    return "scale latents as the authors' autoencoder expects" if pictures else "decode latents as the authors do"
+
+
 def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
     """Return the to-do if several functions may sample, or none was found."""
     if not found:
@@ -336,6 +364,13 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
     readable = [one for one in found if not _unread(one)]
     again = BETWEEN.join([*reference.given.split(BETWEEN), (readable or found)[0].function])
     return [f"write the denoising steps: several functions may sample. {named}. To name one: --from {again}"]
+
+
+def _unmoved(sampling: Sampling, stepping: Stepping, by_class: bool) -> Iterator[str]:
+    """Yield the to-do for a loop whose steps no scheduler takes."""
+    if stepping.unmoved:
+        what = "the denoising steps of the authors' sampling" if by_class else "the authors' step as a scheduler"
+        yield f"write {what}: the loop of {sampling.where} {_unread(sampling) or stepping.unmoved}"
 
 
 def _unread(found: Sampling) -> str:
@@ -350,25 +385,17 @@ def _unread(found: Sampling) -> str:
 
 
 def _todo(
-    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...],
-    by_class: ClassFacts | None, process: Process | None, pictures: bool, text: bool,
+    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, process: Process | None,
+    pictures: bool, text: bool,
 ) -> list[str]:  # fmt: skip
     encoding = ["encode prompts as the authors do: which text encoder, which layer, which length"]
     todo = encoding if text else []
-    todo.append("scale latents as the authors' autoencoder expects" if pictures else "decode latents as the authors do")
+    todo.append(_of_latents(pictures))
     todo += process.todo if process is not None else ()
-    if process is None and sampling is not None and stepping.unmoved:
-        what = (
-            "write the denoising steps of the authors' sampling"
-            if by_class
-            else "write the authors' step as a scheduler"
-        )
-        todo.append(f"{what}: the loop of {sampling.where} {_unread(sampling) or stepping.unmoved}")
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:
         todo.append("set the number of latent channels: no transformer argument names it")
-    todo += [f"pass the transformer {name}" for name in unknown]
     return todo

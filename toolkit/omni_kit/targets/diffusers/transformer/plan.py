@@ -3,23 +3,26 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
 from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.in_checkout import Placed
 from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_in_tree, blocks_of
+from omni_kit.targets.diffusers.porting.forward import TEXT
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
+from omni_kit.targets.diffusers.transformer.found_toy import FoundToy, found_toy
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import (
     PipelineFacts,
@@ -28,16 +31,17 @@ from omni_kit.targets.diffusers.transformer.pipeline import (
     text_length,
     text_width,
 )
-from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
+from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, SHAPES, STATED
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
 
 _INPUT, _OUTPUT = "in_channels", "out_channels"
+_CHANNELS, _SIDE, _FRAMES, _TOKENS = 4, 8, 3, 8  # of latents in the tests, where running found none
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -59,18 +63,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     if planner.both and planner.pipeline.raises:
         raise Refusal("modular blocks need denoising steps, which were not read from the authors' sampling code",
                       "leave out --pipeline, or name the function that samples: PATH::Class::function")  # fmt: skip
-    files = tuple(planner.files())
-    return IntegrationPlan(
-        base=planner.base,
-        files=files,
-        edits=tuple(planner.edits()),
-        decisions=tuple(planner.decisions()),
-        todo=tuple(planner.todo()),
-        next=planner.next(),
-        rules=planner.rules,
-        checked=True,
-        derived=planner.modular if planner.both else None,
-    )
+    return planner.plan()
 
 
 @dataclass(frozen=True)
@@ -80,6 +73,42 @@ class _Planner:
     given: str
     reference: Reference
     request: Request
+    found: FoundToy | None = None
+
+    def plan(self) -> IntegrationPlan:
+        return IntegrationPlan(
+            base=self.base,
+            files=tuple(self.files()),
+            edits=tuple(self.edits()),
+            decisions=tuple(self.decisions()),
+            todo=tuple(self.todo()),
+            next=self.next(),
+            rules=self.rules,
+            checked=True,
+            derived=self.modular if self.both else None,
+            confirm=lambda: self.confirmed().plan(),
+            simpler=lambda why: self._without_steps(why).plan(),
+        )
+
+    def _without_steps(self, why: str) -> "_Planner":
+        """Return the planner for a pipeline that raises where its steps belong, with the reason in a to-do."""
+        other = replace(self)
+        vars(other).update(
+            port=self.port, pipeline=self.pipeline.without_steps(f"what was made of them is not valid ({why})")
+        )
+        return other
+
+    def confirmed(self) -> "_Planner":
+        """Return the planner with the toy that the authors' class was found to take."""
+        found, facts = found_toy(self.reference, self.toy), self.pipeline
+        if axes := len(found.shapes.get(facts.latents_argument, ())):
+            facts = facts.with_axes(axes)
+        prompted = facts.proven and facts.by_class is None and facts.condition
+        if prompted and found.shapes and facts.condition not in found.shapes:
+            facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
+        other = replace(self, found=found)
+        vars(other).update(port=self.port, pipeline=facts)
+        return other
 
     @property
     def in_tree(self) -> bool:
@@ -116,7 +145,9 @@ class _Planner:
 
     @cached_property
     def pipeline(self) -> PipelineFacts:
-        return pipeline_facts(self.reference, self.port)
+        facts = pipeline_facts(self.reference, self.port)
+        axes = len(self._recorded.get(SHAPES, {}).get(facts.latents_argument, ()))
+        return facts.with_axes(axes) if axes else facts
 
     @cached_property
     def base(self) -> str:
@@ -151,18 +182,54 @@ class _Planner:
         learned = process is not None and process.learns_variance
         if learned and {_INPUT, _OUTPUT} <= values.keys() and arguments[_OUTPUT].required and _OUTPUT not in given:
             values[_OUTPUT] = 2 * values[_INPUT]  # the other half is the variance
-        return values, unknown
+        if self.found is not None and self.found.values:
+            return dict(self.found.values), []
+        return {**values, **self._kept}, [name for name in unknown if name not in self._kept]
 
     @cached_property
-    def toy(self) -> dict[str, object]:
-        values, _ = self._toy_values
+    def _recorded(self) -> Mapping[str, Any]:
+        """The toy of an integration that is there already, where nothing runs this time; empty otherwise."""
+        file = self.request.into / self._toy_file
+        recorded = read_mapping(file) if self.request.again and file.is_file() else {}
+        return recorded if recorded.get(SIGNED) == self.given else {}
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return {name: one for name, one in self._recorded.items() if name in self.reference.arguments}
+
+    @cached_property
+    def toy(self) -> dict[str, Any]:
+        values, unknown = self._toy_values
         scheduler = {"_class_name": self.scheduler, **self._configured}
         null = self.port.labels.null_of(values) if self.port.labels is not None else None
         labelled = {NULL: null} if null is not None else {}
         names = self.port.forward.names
         more = {one.argument: one.negative for one in self.pipeline.conditions}
         conditions = {CONDITIONS: more} if more else {}
-        return {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled, **values}
+        stated = {STATED: self._recorded[STATED]} if STATED in self._recorded else {}
+        left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
+        said = {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled}
+        return {**said, **stated, SHAPES: self._shapes(values), **left, **values}
+
+    @property
+    def _text_argument(self) -> str:
+        return self.pipeline.condition or TEXT
+
+    def _shapes(self, values: Mapping[str, Any]) -> dict[str, list[int]]:
+        """Return the shapes of latents and of an embedded prompt, by the authors' names: those that were found.
+
+        Where none were found: pictures of 8x8, or as large as an argument fixes; and a prompt as its arguments say.
+        """
+        facts = self.pipeline
+        channels, side = values.get(facts.channels), values.get(facts.size, _SIDE)
+        inner = [channels if isinstance(channels, int) else _CHANNELS]
+        sides = [*side] if isinstance(side, list) else [side] * 2
+        axes = {3: [_TOKENS, *inner], 5: [*inner, _FRAMES, *sides], 4: [*inner, *sides]}.get(facts.axes, inner)
+        planned = {facts.latents_argument: [1, *axes]}
+        if facts.prompts:
+            planned[self._text_argument] = [1, text_length(self.reference, values), text_width(self.reference, values)]
+        recorded = self.found.shapes if self.found is not None else self._recorded.get(SHAPES, {})
+        return {name: [*recorded.get(name, one)] for name, one in planned.items()}
 
     @property
     def scheduler(self) -> str:
@@ -188,7 +255,8 @@ class _Planner:
             "toy": {key: value for key, value in self.toy.items() if not key.startswith("_")},
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
-            "text_width": text_width(self.reference, self.toy), "text_length": text_length(self.reference, self.toy),
+            "latents_shape": tuple(self.toy[SHAPES][self.pipeline.latents_argument]),
+            "text_shape": tuple(self.toy[SHAPES].get(self._text_argument, ())), "text_argument": self._text_argument,
             "raises": self.pipeline.raises, "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
@@ -276,6 +344,7 @@ class _Planner:
             self._pipeline_templates[0]: f"{base}/pipeline_{name}.py",
             "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
             "convert.py.jinja": f"{base}/convert_{name}_to_diffusers.py",
+            "conftest.py.jinja": f"{base}/tests/conftest.py",
             "test_model.py.jinja": f"{base}/tests/test_models_transformer_{name}.py",
             self._pipeline_templates[1]: f"{base}/tests/test_{name}.py",
             "model_page.md.jinja": f"{base}/docs/{name}_transformer2d.md",
@@ -372,6 +441,8 @@ class _Planner:
         if (config := self.reference.published) is not None:
             reason = f"its values for {', '.join(config.values)} are what the toy is made from"
             yield Decision("published config", config.where, reason, config.where)
+        if self.found is not None:
+            yield self._toy_decision(self.found)
         for old, new in found.forward.names.items():
             if old != new:
                 yield Decision(f"forward: {old}", new, "diffusers' name for it", self.reference.forward[old].where)
@@ -390,10 +461,16 @@ class _Planner:
             yield Decision(package, "kept" if left else "written out", "diffusers models depend only on torch", place)
         yield self.pipeline.decision()
 
+    def _toy_decision(self, found: FoundToy) -> Decision:
+        where = self.reference.where
+        if found.why:
+            return Decision("toy", "not confirmed by running", found.why, where)
+        planned, _ = replace(self, found=None)._toy_values
+        changed = [f"{name}={one}" for name, one in found.values.items() if planned.get(name, one) != one]
+        said = f"the authors' class takes it and inputs for it{'; found: ' if changed else ''}{', '.join(changed)}"
+        return Decision("toy", "confirmed by running", said, where)
+
     def todo(self) -> Iterator[Todo]:
-        _, unknown = self._toy_values
-        for name in unknown:
-            yield Todo(self._toy_file, 1, f"set {name}: the constructor has no default")
         if self.in_tree and not self.checkout.has_pages:
             yield Todo("docs/source/en/_toctree.yml", 1, "list both pages: this checkout has no table of contents")
         yield from self.blocks.todo() if self.blocks is not None else ()
@@ -410,4 +487,6 @@ class _Planner:
             commands.insert(1, ["check", str(self.request.into / PurePosixPath(self.blocks.base))])
         if self.pipeline.proven:
             commands.append(["parity", str(place / f"pipeline_{self.request.name}.py")])
-        return tuple(shlex.join(["omni-kit", *command]) for command in commands)
+        commands.append(["verify", str(place)])
+        own = [] if self.in_tree else [shlex.join(["python", "-m", "pytest", str(place / "tests")])]
+        return (*(shlex.join(["omni-kit", *command]) for command in commands), *own)

@@ -20,10 +20,15 @@ class TextHandler:
     training_file = "train.yaml.jinja"
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """Return a package with a patch config, registration, plan, converter, toy and test."""
+        """Return a package with a patch config, registration, plan, converter, toy and test.
+
+        The classes that get a kernel run next to its reference, where torch is installed.
+        """
+        from omni_kit.targets.veomni.text.kernel_confirmation import confirmed
         from omni_kit.targets.veomni.text.plan import make_plan  # whoever only checks need not wait for it
 
-        return make_plan(subject, request)
+        plan = make_plan(subject, request)
+        return replace(plan, confirm=lambda: confirmed(with_experts(subject.model), plan))
 
     def candidate(self, path: Path) -> Candidate:
         """Return a model directory next to transformers' own classes, in the same language."""
@@ -45,12 +50,6 @@ class TextHandler:
         from omni_kit.targets.veomni.text.kernel_confirmation import begin
 
         begin()
-
-    def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
-        """Return the classes that get a kernel run next to its reference, where torch is installed."""
-        from omni_kit.targets.veomni.text.kernel_confirmation import confirmed
-
-        return confirmed(with_experts(subject.model), plan)
 
 
 def _first_key(found: ModelDir) -> str:

@@ -25,11 +25,11 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
+from omni_kit.upstream.repositories.recorded import STATED
 
 _SAMPLES = 2
 PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
 _LATENTS, _TIME = "hidden_states", "timestep"
-STATED = "_inputs"  # of the config: argument of forward -> what a person says that it is
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 
 

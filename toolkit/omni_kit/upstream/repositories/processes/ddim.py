@@ -5,16 +5,21 @@ evenly spaced steps of them, and guides.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.repository import Repository
+from omni_kit.upstream.repositories.sampler_step.members import MADE, SELF, methods_of, of_self
 
 _METHODS = {"make_schedule", "ddim_sampling", "sample"}
+_MODEL = ("model", "self.model")
+_HELD = {"num_timesteps", "device", "betas", "alphas_cumprod", "alphas_cumprod_prev", "apply_model"}
+_PASSED = {"conditioning", "x_T", "verbose", "unconditional_guidance_scale", "unconditional_conditioning"}
 _START, _END, _STEPS = "linear_start", "linear_end", "timesteps"
 _KNOWN = {_START: 1e-4, _END: 2e-2, _STEPS: 1000}
 
@@ -24,15 +29,22 @@ def samplers(source: SourceFile, condition: str) -> Iterator[Process]:
     for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and condition):
         meant = resolve(source, dotted(call.func) or "")
         if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef) and _is_one(meant.node):
-            yield _process(source, call, meant, condition)
+            made = _process(source, call, meant, condition)
+            if made is not None:
+                yield made
 
 
 def _is_one(cls: ast.ClassDef) -> bool:
     return {one.name for one in cls.body if isinstance(one, ast.FunctionDef)} >= _METHODS
 
 
-def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str) -> Process:
-    betas, where = _betas(source)
+def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str) -> Process | None:
+    """Return the use of a class; None if it reads an attribute of its model of which no value is known."""
+    betas, where, usual = _betas(source)
+    more = _fields(meant.node, usual)
+    if more is None:
+        return None
+    fields = "".join(f" {name}={value!r}," for name, value in more.items())
     start, end, steps = betas[_START], betas[_END], betas[_STEPS]
     config: dict[str, object] = {
         "num_train_timesteps": steps, "beta_schedule": "scaled_linear", "beta_start": start, "beta_end": end,
@@ -44,7 +56,7 @@ def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str)
         "held = SimpleNamespace(",
         f"    num_timesteps={steps}, device=noise.device, betas=betas.float(), alphas_cumprod=products,",
         "    alphas_cumprod_prev=torch.cat([torch.ones(1), products[:-1]]),",
-        f"    apply_model=lambda x, t, c: model(x, t, {condition}=c),",
+        f"    apply_model=lambda x, t, c: model(x, t, {condition}=c),{fields}",
         ")",
     )
     called = (
@@ -60,8 +72,57 @@ def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str)
     )
 
 
-def _betas(source: SourceFile) -> tuple[dict[str, float], str]:
-    """Return the default betas of a model, and file:line of them; empty for those of the original implementation."""
+def _fields(cls: ast.AST, usual: Mapping[str, object]) -> dict[str, object] | None:
+    """Return what else a sampler reads of its model, with the values by default; None if one is not known."""
+    assert isinstance(cls, ast.ClassDef)
+    methods, found = methods_of(cls), dict[str, object]()
+    waiting, seen = [name for name in (MADE, *_METHODS) if name in methods], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in _reached(methods[name], usual):
+            if isinstance(node, ast.Call) and of_self(node.func) in methods:
+                waiting.append(of_self(node.func))
+            if not isinstance(node, ast.Attribute) or ast.unparse(node.value) not in _MODEL or node.attr in _HELD:
+                continue
+            if node.attr not in usual:
+                return None
+            found[node.attr] = usual[node.attr]
+    return found
+
+
+def _reached(function: ast.FunctionDef, usual: Mapping[str, object]) -> Iterator[ast.AST]:
+    """Yield the nodes of a method, without branches for attributes that are false and for arguments left out."""
+    none = {name for name, one in defaults(signature(function)).items() if not literal(one)} - _PASSED
+    off = {f"{owner}.{name}" for name, value in usual.items() if not value for owner in (*_MODEL, SELF)}
+    off |= {text for name in none for text in (name, f"{name} is not None")}
+    known = {f"{owner}.{name}": value for name, value in usual.items() for owner in _MODEL}
+
+    def decided(test: ast.expr) -> bool | None:
+        match test:
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as one], comparators=[ast.Constant(value=other)]):
+                name = ast.unparse(left)
+                return (known[name] == other) == isinstance(one, ast.Eq) if name in known else None
+        return False if ast.unparse(test) in off else None
+
+    waiting: list[ast.AST] = [*function.body]
+    while waiting:
+        node = waiting.pop()
+        outcome = decided(node.test) if isinstance(node, ast.If | ast.IfExp) else None
+        if outcome is None or not isinstance(node, ast.If | ast.IfExp):
+            yield node
+            waiting += ast.iter_child_nodes(node)
+        else:
+            part = node.body if outcome else node.orelse
+            waiting += part if isinstance(part, list) else [part]
+
+
+def _betas(source: SourceFile) -> tuple[dict[str, float], str, dict[str, object]]:
+    """Return the default betas of a model; file:line of them, empty for those of the original implementation; and its
+    attributes by default.
+    """
     assert isinstance(source.library, Repository)
     for file in source.library.files:
         if _START not in file.read_text(encoding="utf-8", errors="ignore"):
@@ -70,5 +131,18 @@ def _betas(source: SourceFile) -> tuple[dict[str, float], str]:
         for node in (one for one in ast.walk(found.tree) if isinstance(one, ast.FunctionDef)):
             given = {name: literal(one) for name, one in defaults(signature(node)).items() if name in _KNOWN}
             if {_START, _END} <= {name for name, value in given.items() if isinstance(value, float)}:
-                return {**_KNOWN, **given}, found.where(node)
-    return dict(_KNOWN), ""
+                return {**_KNOWN, **given}, found.where(node), _attributes(found)
+    return dict(_KNOWN), "", {}
+
+
+def _attributes(source: SourceFile) -> dict[str, object]:
+    """Return the attributes that constructors of a file set to a value, or to an argument that has one by default."""
+    found: dict[str, object] = {}
+    for init in (one for cls in source.classes.values() if (one := methods_of(cls).get(MADE)) is not None):
+        values = {name: literal(one) for name, one in defaults(signature(init)).items()}
+        for node in (one for one in ast.walk(init) if isinstance(one, ast.Assign)):
+            name = of_self(node.targets[0])
+            value = values.get(node.value.id, UNKNOWN) if isinstance(node.value, ast.Name) else literal(node.value)
+            if name and value is not UNKNOWN:
+                found.setdefault(name, value)
+    return found

@@ -1,0 +1,47 @@
+"""Confirms a planned toy: the authors' class runs with it, in a process of its own, or with a variant that it takes."""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omni_kit.isolation.requests import prepare, run_worker
+from omni_kit.isolation.worker import StepError
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+
+_WORKER = "omni_kit.targets.references.found_toy"
+_TIMEOUT = 260.0
+
+
+@dataclass(frozen=True)
+class FoundToy:
+    """The values and inputs that the authors' class was found to take.
+
+    Attributes:
+        values: the arguments of its constructor; empty if none were found.
+        shapes: authors' name of forward's argument -> its shape in the first sample.
+        why: why none were found; empty if they were.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    why: str = ""
+
+
+def begin() -> None:
+    """Start the process that `found_toy` runs in, if torch is installed, and do not wait for it."""
+    if importlib.util.find_spec("torch") is not None:
+        prepare([_WORKER])
+
+
+def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
+    """Return the toy that `parity` would compare on: these values, or the first variant that the class takes."""
+    if importlib.util.find_spec("torch") is None:
+        return FoundToy(why="torch is not installed")
+    given = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
+    request = {"toy": dict(toy), "reference": given}
+    try:
+        said = run_worker(f"{_WORKER}:find", request, timeout=_TIMEOUT, modules=[_WORKER])
+    except (StepError, TypeError, ValueError) as error:  # values that JSON does not have, too
+        return FoundToy(why=str(error))
+    return FoundToy(**said)

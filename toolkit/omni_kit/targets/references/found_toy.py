@@ -1,0 +1,33 @@
+"""The toy that a class of the authors' takes, found by running it."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from omni_kit.targets.references.repositories import RepositoryBuilder
+from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
+
+_FIRST = "0."
+
+
+def find(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a toy's values, and the shapes of the first sample by the authors' names of forward's arguments.
+
+    Args:
+        request: `toy`, the content of a toy_config.json; `reference`, the class as "PATH::Class".
+
+    Raises:
+        BadInput: the class takes neither these values nor variants of them, or no inputs.
+    """
+    builder, batches = RepositoryBuilder(), DenoiserBatchBuilder()
+    builder.open({"reference": request["reference"]})
+    with tempfile.TemporaryDirectory() as place, builder.importing_files():
+        file = Path(place, "toy_config.json")
+        file.write_text(json.dumps(request["toy"]), encoding="utf-8")
+        model = builder.make_toy(str(file), batches)
+        inputs = batches.batch(model, lambda tensors: tensors)
+    first = {name.removeprefix(_FIRST): list(one.shape) for name, one in inputs.items() if name.startswith(_FIRST)}
+    values = {name: one for name, one in getattr(model, ARGUMENTS).items() if not name.startswith("_")}
+    return {"values": values, "shapes": first}
