@@ -222,7 +222,7 @@ def test_a_to_do_is_to_be_finished_and_no_finding_that_fails(wan: Path, tmp_path
     (check,) = [stage for stage in card.stages if stage.stage == "check"]
 
     assert (check.status, statuses(card)["todo"]) == ("not tested", "not tested")
-    assert check.reason == "1 to-do left: unfinished: the unit of steps"
+    assert check.reason == "1 finding at to-dos: unfinished: the unit of steps"
     assert "check: not tested, the card says passed" in again.differences
     assert any(one.startswith("files: wan_condition/modeling_") for one in again.differences)
     assert card.exit_code == 3
