@@ -152,6 +152,33 @@ def test_layers_that_are_inherited_are_renamed_with_those_of_the_base(tmp_path: 
     assert "attn.k_more(x)" in more
 
 
+def test_a_namesake_of_what_the_file_has_from_diffusers_is_not_imported(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace("class Net(nn.Module)", "class Net(nn.Module, PeftAdapterMixin)")
+    found = ported(tmp_path, f"from transformers.integrations import PeftAdapterMixin\n\n\n{text}")
+    assert "transformers" not in found.text
+    assert "PeftAdapterMixin" in found.text
+
+
+def test_a_text_without_a_value_is_a_plain_text(tmp_path: Path) -> None:
+    found = ported(tmp_path, attention(f'{SPLIT}\nassert dim, f"no width"\nassert dim, f"{{dim}}"', ASKED))
+    assert 'assert dim, "no width"' in found.text
+    assert 'assert dim, f"{dim}"' in found.text
+    assert not any("F541" in what for _, what in found.todo)
+
+
+@pytest.mark.parametrize(("layer", "renamed"), [("q", False), ("kept", True)])
+def test_layers_keep_names_that_a_class_in_their_place_keeps(layer: str, renamed: bool, tmp_path: Path) -> None:
+    """Both classes stand at the same paths, and one table converts both."""
+    other = "class Other(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+    other += f"        self.{layer} = nn.Linear(dim, dim)\n\n"
+    other += f"    def forward(self, x):\n        return self.{layer}(x)\n\n\n"
+    net = NET.replace("Attn(dim) for", "(Attn(dim) if depth > 1 else Other(dim)) for")
+    text = attention(SPLIT, ASKED).replace(NET, other + net)
+    found = ported(tmp_path, text)
+    assert ("self.to_q = nn.Linear(dim, dim)" in found.text) is renamed
+    assert any("in its place" in what for _, what in found.todo) is not renamed
+
+
 @pytest.mark.parametrize(("early", "renamed"), [("", True), ("    if x is None:\n        return v, k, q\n", False)])
 def test_queries_and_keys_of_a_function_within_come_from_layers(early: str, renamed: bool, tmp_path: Path) -> None:
     made = (

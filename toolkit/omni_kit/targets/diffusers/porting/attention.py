@@ -14,6 +14,7 @@ from omni_kit.targets.diffusers.porting.grouped import with_groups
 from omni_kit.targets.diffusers.porting.layers import with_layers
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.per_head_projections import with_heads_apart
+from omni_kit.targets.diffusers.porting.places import alternatives
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
@@ -67,7 +68,7 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
         if part.definition in helpers and part.cls is None:
             _dispatch_in_function(part, helpers, closure)
     holders = [part for part in parts.parts if part.cls is not None and part.definition in helpers]
-    lifted = Lifted(parts, prefix)
+    lifted, instead = Lifted(parts, prefix), alternatives(parts)
     for part in holders:
         assert part.cls is not None
         if part is not parts.root and holds_layers_alone(part, parts.parts):
@@ -82,7 +83,8 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
             _dispatch_in_place(part, helpers, closure)
             done.todo.append((part.name, "move this attention into a class of its own, with a processor"))
         else:
-            _with_processor(part, parts, closure, helpers, found, _processor_name(part, holders, prefix), done)
+            others = [other for other in parts.parts if other.name in instead.get(part.name, ())]
+            _with_processor(part, parts, closure, helpers, found, _processor_name(part, holders, prefix), done, others)
     done.processors += lifted.processors
     for one in found:
         if one.by not in (SDPA,) and not one.by.endswith("MultiheadAttention"):
@@ -178,8 +180,13 @@ def _with_processor(
     found: Sequence[Attending],
     name: str,
     done: Attended,
+    others: Sequence[Part],
 ) -> None:
-    """A class with attention becomes one that holds layers, and one that computes."""
+    """A class with attention becomes one that holds layers, and one that computes.
+
+    Args:
+        others: the classes that the authors make in its place: their parameters have the same names.
+    """
     init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
     if forward is None and _method(part.definition, "__call__") is not None:  # a processor, as diffusers has them
         _dispatch_in_place(part, helpers, closure)
@@ -197,6 +204,11 @@ def _with_processor(
         if init is not None:
             projections = _projections(part, forward, init, closure, helpers, found)
             projections = _only_its_own(part, parts, projections)
+            for other in others:
+                theirs = _projected(other, closure, helpers, found)
+                if odd := [name for name, what in projections.layers.items() if theirs.get(name, what) != what]:
+                    why = f"{other.name}, which the authors make in its place, keeps {odd[0]}"
+                    projections = Projections(unsure=[why])
         for one in (part, *_heirs(part, parts)):
             assert one.cls is not None
             one.node = with_layers(one.cls, projections)
@@ -228,6 +240,15 @@ def _projections(
         (one for one in found if one.definition == part.definition), Attending(part.definition, forward, SDPA, calls[0])
     )
     return _in_groups(projections_of(attending, forward, calls[0], init), part.definition, forward, closure)
+
+
+def _projected(part: Part, closure: Closure, helpers: set[Defined], found: Sequence[Attending]) -> dict[str, object]:
+    """Return what becomes of the layers of a class; of one that does not attend itself they stay."""
+    init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
+    if init is None or forward is None:
+        return {}
+    own = _projections(part, forward, init, closure, helpers, found) if part.definition in helpers else Projections()
+    return {**dict.fromkeys(layers(init)), **own.layers}
 
 
 def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, closure: Closure) -> Projections:

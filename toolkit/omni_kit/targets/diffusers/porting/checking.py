@@ -11,6 +11,7 @@ from omni_kit.targets.diffusers.porting.syntax import MARK
 _UNDEFINED = "F821"
 # Names that are bound and never used are the authors' habit, and harm nobody.
 _HARMLESS = frozenset({"F401", "F841"})
+_STYLE = ("--isolated", "--quiet", "--stdin-filename=model.py", "-")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class _Wrong:
 
 def repaired(text: str) -> str:
     """Return a file in which annotations name later definitions in quotes, and every other fault has a to-do."""
+    text = run_ruff("check", "--fix-only", "--select=F541", *_STYLE, text=text).stdout  # f-strings without a value
     undefined = {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED}
     text = _without_unmade(_quoted(text, undefined), undefined)  # quotes change lines with annotations alone
     lines = text.split("\n")
@@ -46,8 +48,7 @@ def _statement(text: str, line: int) -> int:
 
 
 def _wrong(text: str) -> list[_Wrong]:
-    style = ("--isolated", "--select=F", "--output-format=json", "--quiet")
-    done = run_ruff("check", *style, "--stdin-filename=model.py", "-", text=text)
+    done = run_ruff("check", "--select=F", "--output-format=json", *_STYLE, text=text)
     found = json.loads(done.stdout or "[]")
     return [
         _Wrong(one["location"]["row"], one["location"]["column"], one["code"] or "", one["message"]) for one in found

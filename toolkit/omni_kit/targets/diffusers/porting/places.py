@@ -54,6 +54,24 @@ def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str
         others: what classes of torch's are called in the file where another stands in their place.
         names: what modules are called here.
     """
+    held = _held_by(parts, others)
+    found: dict[str, list[Place]] = {parts.root.name: [Place()]}
+    for place, name in _walked(parts.root.name, held, names, Place(), 0):
+        found.setdefault(name, []).append(place)
+    return found
+
+
+def alternatives(parts: Parts) -> dict[str, set[str]]:
+    """Return the class, as it is called in the file -> those that the authors make at an attribute in its place."""
+    found: dict[str, set[str]] = {}
+    for held in _held_by(parts, {}).values():
+        for classes in held.values():
+            for name in classes:
+                found.setdefault(name, set()).update({*classes} - {name})
+    return found
+
+
+def _held_by(parts: Parts, others: Mapping[str, str]) -> dict[str, _Held]:
     known = {part.definition.name: [part.name] for part in parts.parts if part.cls is not None}
     known |= {name: [cls] for name, cls in others.items()}
     for part in parts.parts:  # each after what it needs
@@ -63,10 +81,7 @@ def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str
         for base in getattr(part.definition.node, "bases", []):
             above = next(iter(known.get(getattr(base, "id", ""), [])), "")
             held[part.name] = held.get(above, {}) | held[part.name]
-    found: dict[str, list[Place]] = {parts.root.name: [Place()]}
-    for place, name in _walked(parts.root.name, held, names, Place(), 0):
-        found.setdefault(name, []).append(place)
-    return found
+    return held
 
 
 def _walked(

@@ -273,11 +273,11 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
 
 
 def _without(line: str, given: Collection[str]) -> str:
-    """Return an import from diffusers without what the file has from there anyway: authors may have it by another
-    module.
+    """Return an import without what the file has from diffusers anyway: authors may have it by another module, or its
+    namesake of transformers.
     """
     head, found, names = line.partition(" import ")
-    if not found or not re.match(r"from diffusers\b", head):
+    if not found or not re.match(r"from (diffusers|transformers)\b", head):
         return line
     left = [name for name in names.split(", ") if name not in given]
     return f"{head} import {', '.join(left)}" if left else ""

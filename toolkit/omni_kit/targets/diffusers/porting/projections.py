@@ -61,6 +61,12 @@ class Projections:
     out: str = ""
     unsure: Sequence[str] = ()
 
+    @property
+    def layers(self) -> dict[str, object]:
+        """Layer of the authors -> what becomes of it."""
+        joined = {self.fused: (_PARTS, self.order, self.groups), self.paired: _PARTS[1:], self.out: "to_out"}
+        return {name: what for name, what in {**self.renamed, **joined}.items() if name}
+
 
 def projections_of(
     attending: Attending, forward: ast.FunctionDef, call: ast.Call, init: ast.FunctionDef
