@@ -120,26 +120,30 @@ def _ported(repository: Repository, source: Path, place: Path) -> Ported:
         return Ported(repository, "refused", reason=_told(error))
     seconds, package = time.monotonic() - started, place / name
     todo = len(left_to_do(package))
-    parity, why = _compared(package)
+    parity, why = _compared(package, None, ["steps"])
     tests, failed = _tested(package)
     file = package / f"pipeline_{name}.py"
     pipeline = "raises" if _RAISES in file.read_text(encoding="utf-8") else ""
     if not pipeline and (package / "authors_sampling.py").is_file():
-        pipeline, odd = _compared(file)
+        pipeline, odd = _compared(file, None)
         why = why or (f"pipeline: {odd}" if odd else "")
     why = why or failed
     return Ported(repository, "not proven" if why else PROVEN, seconds, todo, parity, pipeline, tests, why)
 
 
-def _compared(path: Path) -> tuple[str, str]:
-    """Return the levels that passed, of those that ran; and why one did not."""
+def _compared(path: Path, *wanted: Sequence[str] | None) -> tuple[str, str]:
+    """Return the levels that passed, of those that ran; and why one did not.
+
+    Args:
+        wanted: the levels of one comparison after the other; None for the default ones.
+    """
     try:
-        report = run_parity(path)
+        levels = [level for some in wanted for level in run_parity(path, some).levels]
     except OmniKitError as error:
         return "-", _told(error)
-    passed = [one for one in report.levels if one.status == "pass"]
-    wrong = next((f"{one.level}: {one.reason}" for one in report.levels if one.status not in ("pass", "skip")), "")
-    return f"{len(passed)} of {len(report.levels)}", wrong
+    passed = [one for one in levels if one.status == "pass"]
+    wrong = next((f"{one.level}: {one.reason}" for one in levels if one.status not in ("pass", "skip")), "")
+    return f"{len(passed)} of {len(levels)}", wrong
 
 
 def _told(error: OmniKitError) -> str:
@@ -175,10 +179,10 @@ def page(ported: Sequence[Ported], before: str = "") -> str:
         "",
         f"{_ASSEMBLED if before else 'Made by'} `make coverage-ports`. Each repository is fetched at its commit;"
         " `new-model` writes the port, and",
-        "nobody edits it. A port is proven when the default levels of `parity` pass, its own tests pass, and, where",
-        "the authors' sampling loop was found, the pipeline's whole trajectory equals it. A pipeline that raises has",
-        "no denoising steps yet: the authors' loop was not read, and one to-do says so. Of models that diffusers has",
-        "ported itself, [conversions](conversions.md) are compared with its own.",
+        "nobody edits it. A port is proven when the default levels of `parity` pass (with `steps`, where a row has seven),",
+        "its own tests pass, and, where the authors' sampling loop was found, the pipeline's whole trajectory equals it. A",
+        "pipeline that raises has no denoising steps yet: the authors' loop was not read, and one to-do says so. Of models",
+        "that diffusers has ported itself, [conversions](conversions.md) are compared with its own.",
         "",
     ]
     for aside, some in rows.items():
