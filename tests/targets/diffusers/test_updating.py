@@ -47,7 +47,7 @@ def test_what_authors_change_comes_beside_what_people_changed(crane: Path) -> No
     file = crane.parent / "authors" / "lumen" / "model.py"
     file.write_text(file.read_text(encoding="utf-8").replace("mlp_ratio=4.0,", "mlp_ratio=3.0,"), encoding="utf-8")
     read_source.cache_clear()  # files are read once in a run, and this is another one
-    assert {"transformer_crane.py", "toy_config.json"} <= changed(crane)
+    assert "transformer_crane.py" in changed(crane)  # and not the toy, which has values that were found to run
     assert "mlp_ratio=3.0," in (crane / "transformer_crane.py").read_text(encoding="utf-8")
     assert own.read_text(encoding="utf-8").startswith("# mine\n")
 
