@@ -165,7 +165,7 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
                     owner, closed,
                 )  # fmt: skip
                 usual = bool(told or closed or stepped)  # what moves as most loops do comes first
-                yield 2 * fits - (not usual) + (stepped and fits > 0), found
+                yield 2 * fits - (not usual), found
                 break
 
 
@@ -191,6 +191,8 @@ def _fits(source: SourceFile, function: ast.FunctionDef, loop: ast.For, referenc
     """3 where a function says that it samples with the class, -1 where with another; else whether calls fit."""
     given = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
     calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and _head(one.func) in given]
+    asked = [one for one in calls if any(one in ast.walk(value) for _, value in _bound(loop))
+             and len(one.args) + len(one.keywords) > 1 and "scheduler" not in (dotted(one.func) or "")]  # fmt: skip
     for call in calls:
         meant = resolve(source, _annotated(given[_head(call.func)]))
         if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
@@ -199,7 +201,7 @@ def _fits(source: SourceFile, function: ast.FunctionDef, loop: ast.For, referenc
     if made:
         return 3
     names = list(reference.forward)
-    return int(any(_takes(call, names) for call in calls))
+    return int(any(_takes(call, names) for call in asked))
 
 
 def _takes(call: ast.Call, names: Sequence[str]) -> bool:

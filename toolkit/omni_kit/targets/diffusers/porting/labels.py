@@ -3,7 +3,7 @@
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -55,6 +55,7 @@ class Guided:
         more: its other arguments with a default, as written.
         lines: its statements, in terms of `noise_pred`, `latents`, `timestep` and `guidance_scale`.
         imports: what they need.
+        unset: its arguments without a default that forward has one for.
     """
 
     method: str
@@ -62,6 +63,7 @@ class Guided:
     more: Mapping[str, str]
     lines: Sequence[str]
     imports: Sequence[str]
+    unset: Sequence[str] = ()
 
     @property
     def channels(self) -> str:
@@ -148,8 +150,17 @@ def _joined(one: ast.FunctionDef, scale: str, reference: Reference, names: Mappi
         changed = _Told(told, reference).visit(node)
         lines += ast.unparse(ast.fix_missing_locations(changed)).split("\n")
     return None if "self." in "\n".join(lines).replace("self.transformer.config", "") else Guided(
-        one.name, scale, more, lines, imports
+        one.name, scale, more, lines, imports, _unset(one, {scale, *names}, reference)
     )  # fmt: skip
+
+
+def _unset(one: ast.FunctionDef, given: Collection[str], reference: Reference) -> list[str]:
+    """Return the arguments that a method requires, and forward does not, of those that nothing is known to pass."""
+    required = [item.arg for item in one.args.args[1 : len(one.args.args) - len(one.args.defaults)]]
+    found = reference.cls.method("forward")
+    args = found[1].args if found is not None else ast.arguments([], [], None, [], [], None, [])
+    free = {item.arg for item in args.args[len(args.args) - len(args.defaults) :]}
+    return [name for name in required if name in free - {*given}]
 
 
 class _PlainAnswer(ast.NodeTransformer):
