@@ -239,6 +239,8 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     cut = cut_of(reference, found, names, condition) if unread else None
     if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants or cut.loop.derived):
         cut = None  # a pipeline for labels passes the model nothing else
+    if cut is not None and by_class is not None and cut.loop.guides:
+        by_class = replace(by_class, guided=None)  # the loop does, whatever method the model has for it
     process = process_of(reference, condition) if unread and cut is None else None
     tokens = through_linear(reference, latents)
     if process is not None and process.learns_variance and tokens:
