@@ -159,6 +159,15 @@ def test_a_namesake_of_what_the_file_has_from_diffusers_is_not_imported(tmp_path
     assert "PeftAdapterMixin" in found.text
 
 
+def test_a_type_of_two_modules_is_imported_once(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("from collections.abc import Callable\n\nKind = Callable[[int], int]\n")
+    head = "from typing import Callable, Optional\n\nfrom other import Kind\n\nMaker = Optional[Callable]\n\n\n"
+    init = f"{SPLIT}\nself.kind: Kind = abs\nself.maker: Maker = None"
+    found = ported(tmp_path, head + attention(init, ASKED))
+    assert "from collections.abc import Callable" in found.text
+    assert "from typing import Optional" in found.text
+
+
 def test_a_text_without_a_value_is_a_plain_text(tmp_path: Path) -> None:
     found = ported(tmp_path, attention(f'{SPLIT}\nassert dim, f"no width"\nassert dim, f"{{dim}}"', ASKED))
     assert 'assert dim, "no width"' in found.text

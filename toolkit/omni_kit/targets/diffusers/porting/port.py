@@ -68,6 +68,9 @@ _OWN = ("configuration_utils.py", "models/modeling_utils.py", "models/attention.
 _LOADING = "load_state_dict"  # of torch's own: where authors rename, the conversion does
 
 
+_ABSTRACT, _TYPING = "from collections.abc import ", "from typing import "
+
+
 @dataclass(frozen=True)
 class Port:
     """A model file, and what is known of it.
@@ -251,8 +254,10 @@ def _mark(part: Part, what: str) -> None:
 
 def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     given = {name for _, names in _LIBRARY for name in names.split(", ")}
+    abstract = {name for line in parts.imports if line.startswith(_ABSTRACT) for name in _imported(line)}
+    kept = (_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports)
     lines = [
-        *filter(None, (_without(line, given) for line in parts.imports)),
+        *filter(None, kept),
         "import functools",
         "import torch",
         "import torch.nn as nn",
@@ -273,14 +278,18 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
 
 
 def _without(line: str, given: Collection[str]) -> str:
-    """Return an import without what the file has from diffusers anyway: authors may have it by another module, or its
-    namesake of transformers.
+    """Return an import without what the file has anyway: from diffusers, where authors have it by another module, or
+    its namesake of transformers; or from collections.abc.
     """
-    head, found, names = line.partition(" import ")
-    if not found or not re.match(r"from (diffusers|transformers)\b", head):
+    head = line.partition(" import ")[0]
+    if not re.match(r"from (diffusers|transformers|typing)\b", head):
         return line
-    left = [name for name in names.split(", ") if name not in given]
+    left = [name for name in _imported(line) if name not in given]
     return f"{head} import {', '.join(left)}" if left else ""
+
+
+def _imported(line: str) -> list[str]:
+    return line.partition(" import ")[2].split(", ")
 
 
 def _from(package: str, module: str) -> str:
