@@ -13,7 +13,7 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL, PROMPT_AXIS
 
 NAMES = "_arguments"
 """Of a toy's config: what authors call an argument of forward -> what it is called where the model is integrated."""
@@ -100,13 +100,15 @@ class SamplingBatchBuilder:
         latents, text = (next((old for old, new in names.items() if new in wanted), "")
                          for wanted in ((LATENTS,), (LABELS, TEXT)))  # fmt: skip
         null = getattr(model, ARGUMENTS, {}).get(NULL)
+        axis = getattr(model, ARGUMENTS, {}).get(PROMPT_AXIS)
         samples = [_joined(one, latents) for one in samples_of(denoiser_inputs(model))]
         if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
         without = torch.zeros(1, 1, 1)  # of a model that receives neither labels nor a prompt
 
         def condition(sample: Tensors) -> torch.Tensor | int:
-            return null if null is not None else sample[text] if text else without
+            value = null if null is not None else sample[text] if text else without
+            return value.squeeze(axis) if isinstance(value, torch.Tensor) and axis is not None else value
 
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
         drawn = [

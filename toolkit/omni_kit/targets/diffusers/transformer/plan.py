@@ -1,6 +1,7 @@
 """The files of a model in diffusers, derived from its authors' code."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan,
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, SHAPES, STATED
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, PROMPT_AXIS, SHAPES, STATED
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
@@ -205,7 +206,9 @@ class _Planner:
         labelled = {NULL: null} if null is not None else {}
         names = self.port.forward.names
         more = {one.argument: one.negative for one in self.pipeline.conditions}
-        conditions = {CONDITIONS: more} if more else {}
+        conditions: dict[str, object] = {CONDITIONS: more} if more else {}
+        added = re.fullmatch(r"\.unsqueeze\((\d+)\)", self.pipeline.forms.get(TEXT, ""))
+        conditions |= {PROMPT_AXIS: int(added[1])} if added is not None else {}
         stated = {STATED: self._recorded[STATED]} if STATED in self._recorded else {}
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
         said = {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled}
