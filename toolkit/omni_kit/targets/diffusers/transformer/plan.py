@@ -42,6 +42,7 @@ from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
 
 _INPUT, _OUTPUT = "in_channels", "out_channels"
+_PROMPT = ("prompts", "tokens", "width")
 _CHANNELS, _SIDE, _FRAMES, _TOKENS = 4, 8, 3, 8  # of latents in the tests, where running found none
 
 
@@ -207,12 +208,17 @@ class _Planner:
         names = self.port.forward.names
         more = {one.argument: one.negative for one in self.pipeline.conditions}
         conditions: dict[str, object] = {CONDITIONS: more} if more else {}
-        added = re.fullmatch(r"\.unsqueeze\((\d+)\)", self.pipeline.forms.get(TEXT, ""))
-        conditions |= {PROMPT_AXIS: int(added[1])} if added is not None else {}
+        conditions |= {PROMPT_AXIS: self._prompt_axis} if self._prompt_axis is not None else {}
         stated = {STATED: self._recorded[STATED]} if STATED in self._recorded else {}
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
         said = {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled}
         return {**said, **stated, SHAPES: self._shapes(values), **left, **values}
+
+    @property
+    def _prompt_axis(self) -> int | None:
+        """The axis that the pipeline adds to an embedded prompt; None if it adds none."""
+        added = re.fullmatch(r"\.unsqueeze\((\d+)\)", self.pipeline.forms.get(TEXT, ""))
+        return int(added[1]) if added is not None else None
 
     @property
     def _text_argument(self) -> str:
@@ -232,7 +238,10 @@ class _Planner:
         if facts.prompts:
             planned[self._text_argument] = [1, text_length(self.reference, values), text_width(self.reference, values)]
         recorded = self.found.shapes if self.found is not None else self._recorded.get(SHAPES, {})
-        return {name: [*recorded.get(name, one)] for name, one in planned.items()}
+        shapes = {name: [*recorded.get(name, one)] for name, one in planned.items()}
+        if self._prompt_axis is not None and len(shapes.get(self._text_argument, ())) > len(_PROMPT):
+            del shapes[self._text_argument][self._prompt_axis]
+        return shapes
 
     @property
     def scheduler(self) -> str:
