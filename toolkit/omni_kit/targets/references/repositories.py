@@ -291,7 +291,8 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         said = " ".join(f"{type(error).__name__}: {what} {asserted(error)}".split())
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
-        own = isinstance(error, _OWN) or _COMPARES.search(said) is not None  # no other version would take the values
+        checks = isinstance(error, _OWN) or _COMPARES.search(said) is not None
+        own = checks and Path(where.filename).is_relative_to(reference.repository.root)  # whatever the version
         pinned = "" if own else other_versions(reference.repository, foreign(reference))
         objects = ", ".join(f"{name}: {one.annotation}" for name, one in reference.arguments.items()
                             if one.required and one.annotation and name not in given)  # fmt: skip

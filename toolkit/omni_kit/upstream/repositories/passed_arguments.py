@@ -1,4 +1,4 @@
-"""Where a constructor's arguments arrive: there, and in the constructors of classes that it passes them to."""
+"""Follows a constructor's arguments into the constructors of classes that it passes them to."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -32,8 +32,10 @@ def condition_of(error: BaseException) -> str:
     """Return the condition of the check that raised an error: `requires x in [1, 2]`; without one the line's code."""
     _, tests = _failed(error)
     said = " and ".join(ast.unparse(test) for test in tests if not isinstance(test, ast.Constant))
-    lines = traceback.extract_tb(error.__traceback__)
-    return f"requires {said}" if said else (lines[-1].line or "") if lines else ""
+    if said:
+        return f"requires {said}"
+    lines = traceback.extract_tb(error.__traceback__, limit=-1)
+    return (lines[-1].line or "") if lines else ""
 
 
 def _failed(error: BaseException) -> tuple[FrameType | None, list[ast.expr]]:
