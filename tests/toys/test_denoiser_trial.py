@@ -807,3 +807,25 @@ def test_a_list_holds_a_text_and_a_list_its_mask() -> None:
     sample = samples_of(searched_inputs(Encoders()).inputs)[0]
     assert sample["y_feat[0]"].shape == (1, 9, 28)
     assert sample["y_mask[0]"].shape == (1, 9)
+
+
+class Checked(torch.nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        if self.kind not in ["a", "b"]:
+            raise NotImplementedError
+        if self.kind == "b":
+            raise NotImplementedError("of b")
+        return hidden_states
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("c", "NotImplementedError: requires self.kind in ['a', 'b']"), ("b", "NotImplementedError: of b"), ("a", "")
+])  # fmt: skip
+def test_a_check_without_a_text_has_its_condition(kind: str, said: str) -> None:
+    reach = trial_module.how_far(Checked(kind), lambda: {"hidden_states": torch.ones(1, 4, 2, 2)})
+    assert reach.error.startswith(said)
+    assert "requires" not in reach.error or kind == "c"

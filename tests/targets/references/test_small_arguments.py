@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from omni_kit.targets.references.repositories import RepositoryBuilder
+from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder, made
 from omni_kit.targets.references.small_arguments import small_arguments
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
@@ -30,6 +31,8 @@ class Net(nn.Module):
         mode: Literal["fused", "plain"] = "fused",
         norm: str = "batch",
         mlp_ratio: float = 4.0,
+        speakers=None,
+        act=None,
     ):
         super().__init__()
         {needs}
@@ -42,7 +45,7 @@ class Net(nn.Module):
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
 TOY_ = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
-TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0}
+TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0, "speakers": None, "act": None}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -68,6 +71,10 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("self.inner = nn.Linear(hidden_size, 1152)", lambda toy: toy["decoder_size"] == 1152),
     ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
     ("assert int(hidden_size * mlp_ratio) == 3000", lambda toy: toy["mlp_ratio"] == 37.5),
+    ("if speakers > 1: raise ValueError(speakers)", lambda toy: toy["speakers"] == 1),
+    ("assert act in ['GELU', 'GELU2']", lambda toy: toy["act"] == "GELU"),
+    ("speakers * 2\n        assert act == 'GELU'", lambda toy: (toy["speakers"], toy["act"]) == (1, "GELU")),
+    ("pass", lambda toy: (toy["speakers"], toy["act"]) == (None, None)),
     ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
 ])  # fmt: skip
 def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -77,6 +84,36 @@ def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable
     config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
     model = builder.make_toy(str(config), DenoiserBatchBuilder())
     assert holds(vars(model)[ARGUMENTS])
+
+
+@pytest.mark.parametrize(("needs", "said"), [
+    ("assert norm in ('layer', )", "AssertionError: requires norm in ('layer',)"),
+    ("if norm == 'batch': pass\n        raise NotImplementedError", "NotImplementedError: raise NotImplementedError"),
+    ("raise ValueError('why')", "ValueError: why"),
+])  # fmt: skip
+def test_an_error_of_the_constructor_has_its_condition_and_where_to_state_values(
+    tmp_path: Path, needs: str, said: str
+) -> None:
+    reference = find_reference(written(tmp_path, needs))
+    with pytest.raises(BrokenReference) as raised:
+        made(reference, {"norm": "batch"}, Authors(reference))
+    assert f"{said} (" in raised.value.message
+    assert "state values of its constructor in toy_config.json" in raised.value.hint
+
+
+@pytest.mark.parametrize(("needs", "blamed"), [
+    ("speakers > 1", False), ("assert act == 'GELU'", False), ("numpy.not_there", True)
+])  # fmt: skip
+def test_another_version_is_blamed_for_no_check_of_the_authors(tmp_path: Path, needs: str, blamed: bool) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy==0.1\n")
+    place = written(tmp_path, needs)
+    model = tmp_path / "model.py"
+    used = model.read_text().replace("super().__init__()", "super().__init__()\n        numpy.ones(1)")
+    model.write_text(f"import numpy\n{used}")
+    reference = find_reference(place)
+    with pytest.raises(BrokenReference) as raised:
+        made(reference, {}, Authors(reference))
+    assert ("numpy==0.1" in raised.value.hint) == blamed
 
 
 def test_a_width_that_forward_finds_fixed_is_tried_after_each_of_the_others(tmp_path: Path) -> None:

@@ -91,6 +91,21 @@ def test_a_key_that_a_constructor_cannot_do_without_comes_from_a_command_line(
     assert {name: one.default for name, one in given.items()} == found
 
 
+@pytest.mark.parametrize(("calls", "found"), [
+    ("block_kwargs = {'qk_norm': True, 'fused': False}\nmodel = models[name](**block_kwargs)\n", {"qk_norm": True}),
+    ("", {"qk_norm": None}),
+])  # fmt: skip
+def test_a_key_that_is_required_comes_from_a_mapping_or_is_null(
+    tmp_path: Path, calls: str, found: dict[str, object]
+) -> None:
+    text = MODEL.format(more=", **kwargs", handed=", **kwargs", factory="")
+    text = text.replace("dim, qk_norm=False):\n", 'dim, **kwargs):\n        kwargs["qk_norm"]\n')
+    (tmp_path / "model.py").write_text(text)
+    (tmp_path / "evaluate.py").write_text(calls)
+    given = find_reference(f"{tmp_path}::Lantern").handed_on
+    assert {name: one.default for name, one in given.items()} == found
+
+
 def test_the_choices_of_a_command_line_annotate_what_a_namespace_holds(tmp_path: Path) -> None:
     text = MODEL.format(more="", handed="", factory="").replace("self, depth=2, hidden_size=16, heads=2", "self, args")
     text = text.replace("Inner(hidden_size)", "Inner(args.qk_norm)\n        self.mode = args.mode")

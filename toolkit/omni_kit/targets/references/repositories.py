@@ -22,9 +22,9 @@ from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.plurals import counted
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
-from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
+from omni_kit.targets.references.small_arguments import NOT_MADE, as_checked, small_arguments, with_fixed_widths
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
-from omni_kit.toys.batches.denoiser.failed_checks import asserted
+from omni_kit.toys.batches.denoiser.failed_checks import asserted, condition_of
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen
@@ -44,6 +44,8 @@ _LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is 
 _FEW_TRIED, _FEWER, _FEWEST = 200, 40, 8
 WEIGHTS = "model.safetensors"
 _HUB = re.compile(r"huggingface\.co|\bHub\b|from_pretrained|local_files_only")  # what is not there, and not fetched
+_OWN = (AssertionError, NotImplementedError, KeyError)  # of checks and mappings of the authors'
+_COMPARES = re.compile(r"not supported between|unsupported operand")
 _PLACED = {"device": torch.device("cpu"), "dtype": torch.float32}  # where authors let their callers choose
 
 
@@ -285,19 +287,23 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     except (ImportError, OmniKitError):
         raise
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error} {asserted(error)}".split())
+        what = str(error) or condition_of(error)
+        said = " ".join(f"{type(error).__name__}: {what} {asserted(error)}".split())
         where = traceback.extract_tb(error.__traceback__)[-1]
         name = f"{reference.class_name} of {reference.repository.root.name}"
-        pinned = other_versions(reference.repository, foreign(reference))
+        checks = isinstance(error, _OWN) or _COMPARES.search(said) is not None
+        own = checks and Path(where.filename).is_relative_to(reference.repository.root)  # whatever the version
+        pinned = "" if own else other_versions(reference.repository, foreign(reference))
         objects = ", ".join(f"{name}: {one.annotation}" for name, one in reference.arguments.items()
                             if one.required and one.annotation and name not in given)  # fmt: skip
         hints = {
             f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
             f"its authors require {pinned}: compare in an environment with that version": pinned,
             "its constructor loads a model by name: pass a class that is made from sizes alone": _HUB.search(said),
+            "state values of its constructor in toy_config.json": True,
         }
         hint = "; ".join(text for text, what in hints.items() if what)
-        raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})", hint) from error
+        raise BrokenReference(f"{name} {NOT_MADE}: {said} ({where.filename}:{where.lineno})", hint) from error
 
 
 class _Fields(dict[str, Any]):

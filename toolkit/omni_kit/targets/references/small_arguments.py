@@ -12,6 +12,7 @@ from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
 from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide
 from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.upstream.repositories.passed_arguments import allowed_values, counted_with
 from omni_kit.upstream.repositories.reference import Reference
 
 _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
@@ -20,6 +21,9 @@ _IS_RATIO = re.compile(r"(^|_)(ratio|mult|multiplier|expansion|factor)(_|$)")  #
 _SMALL = 8  # published numbers below are layers, patches and channels
 _LARGEST, _MOST_CHECKED = 2048, 100
 _INPUT, _OUTPUT = "in_", "out_"
+_FEW = (1, 2)  # numbers for null
+_NULL = "NoneType"
+NOT_MADE = "cannot be made"  # in the error of a constructor
 
 
 def small_arguments(
@@ -30,7 +34,8 @@ def small_arguments(
     In turn: numbers where null will not do; sizes that are equal where they are equal in the published config; words
     that the code compares an argument with; other widths of the whole; all this with the other words that an argument
     takes; without one of the parts that are switched on; sizes that the constructor's checks allow; the published
-    sizes. After each of them, the same with a width that other parts have fixed, as an error of forward says.
+    sizes. After each of them, the same with a width that other parts have fixed, as an error of forward says, and with
+    values for null where an error of the constructor is about null.
 
     Args:
         refused: those of these values that the constructor, or forward with any inputs, did not take so far, each with
@@ -45,6 +50,7 @@ def small_arguments(
                 seen.append(one)
                 yield one
                 waiting += with_fixed_widths(reference, refused[-1:])
+                waiting += _without_nulls(reference, refused[-1:])
 
 
 def _variants(
@@ -83,6 +89,20 @@ def with_fixed_widths(
         }
         if changed:
             yield {**values, **changed}
+
+
+def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[dict[str, Any]]:
+    """Yield values with small numbers for null where constructors compute with it, and with texts that they allow."""
+    for values, error in refused:
+        nulls = [name for name, value in values.items() if value is None and NOT_MADE in error]
+        numbers = counted_with(reference.cls) if _NULL in error else frozenset[str]()
+        counted = [name for name in nulls if name in numbers]
+        yield from ({**values, **dict.fromkeys(counted, number)} for number in _FEW if counted)
+        allowed = allowed_values(reference.cls) if _NULL not in error else {}
+        words = {name: allowed[name] for name in nulls if name in allowed}
+        first = {name: listed[0] for name, listed in words.items()}
+        for name, listed in words.items():
+            yield from ({**values, **first, name: word} for word in listed)
 
 
 def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:

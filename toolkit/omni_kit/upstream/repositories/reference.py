@@ -20,6 +20,7 @@ from omni_kit.upstream.repositories.constructed import with_constructor, with_fo
 from omni_kit.upstream.repositories.helpers import without_helpers
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
+from omni_kit.upstream.repositories.passed_arguments import required_keys
 from omni_kit.upstream.repositories.published import Published, options, published
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
@@ -108,12 +109,19 @@ class Reference:
 
     @cached_property
     def handed_on(self) -> Mapping[str, Argument]:
-        """Arguments of the base class, and those of inner classes from the published config or a command line, which
-        the constructor passes on.
+        """Arguments of the base class, and those of inner classes from the published config, a command line or a
+        mapping, which the constructor passes on; null for a key that is read and that none of these has.
         """
         if not self.hands_on:
             return {}
-        said = [options(self.repository, self._looked_up) if self._looked_up else None, self.published]
+        keys = required_keys(self.cls, self.hands_on)
+        missing = {name: None for name, needed in keys.items() if needed}
+        said = [
+            Published(missing, self.where),
+            published(self.repository, self.made_as, keys) if keys else None,
+            options(self.repository, self._looked_up) if self._looked_up else None,
+            self.published,
+        ]
         given = {name: Argument(name, value, False, "", one.where) for one in filter(None, said)
                  for name, value in one.values.items() if name not in self._own}  # fmt: skip
         return {**given, **self._of_base}

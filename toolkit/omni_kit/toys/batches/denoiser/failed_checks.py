@@ -4,6 +4,7 @@ import ast
 import linecache
 import math
 import re
+import traceback
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -23,15 +24,30 @@ def asserted(error: BaseException) -> str:
 
     Of two shapes these are the first two sizes that differ. Both sides are computed again where the check stands.
     """
+    frame, tests = _failed(error)
+    return next(filter(None, (_said(test, frame) for test in tests)), "") if frame is not None else ""
+
+
+def condition_of(error: BaseException) -> str:
+    """Return the condition of the check that raised an error: `requires x in [1, 2]`; without one the line's code."""
+    _, tests = _failed(error)
+    said = " and ".join(ast.unparse(test) for test in tests if not isinstance(test, ast.Constant))
+    if said:
+        return f"requires {said}"
+    lines = traceback.extract_tb(error.__traceback__, limit=-1)
+    return (lines[-1].line or "") if lines else ""
+
+
+def _failed(error: BaseException) -> tuple[FrameType | None, list[ast.expr]]:
+    """Return where an error was raised, and the conditions that are not met there."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     if place is None:
-        return ""
+        return None, []
     code, line = place.tb_frame.f_code, place.tb_lineno
     checks = _checks("".join(linecache.getlines(code.co_filename, place.tb_frame.f_globals)))
-    tests = (test for node, test in checks if node.lineno <= line <= (node.end_lineno or 0))
-    return next(filter(None, (_said(test, place.tb_frame) for test in tests)), "")
+    return place.tb_frame, [test for node, test in checks if node.lineno <= line <= (node.end_lineno or 0)]
 
 
 def required_sizes(said: str) -> list[tuple[int, int]]:

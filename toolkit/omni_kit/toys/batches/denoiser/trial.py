@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
-from omni_kit.toys.batches.denoiser.failed_checks import asserted
+from omni_kit.toys.batches.denoiser.failed_checks import asserted, condition_of
 from omni_kit.toys.batches.denoiser.failing_line import guards, lines_of, read_at
 from omni_kit.toys.batches.denoiser.layouts import Layout
 from omni_kit.toys.batches.denoiser.options import LikeLatents
@@ -421,7 +421,7 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         with torch.no_grad(), counter:
             answer = ask_again(model, sample)
     except Exception as error:
-        said = " ".join(filter(None, (str(error), asserted(error))))
+        said = " ".join(filter(None, (str(error) or condition_of(error), asserted(error))))
         far = (*lines_of(model, error), counter.count, _nearness(said))
         return Reach(far, error=f"{type(error).__name__}: {said}")
     done = (_END, 0, counter.count, 0)
