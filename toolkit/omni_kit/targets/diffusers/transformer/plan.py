@@ -1,5 +1,6 @@
 """The files of a model in diffusers, derived from its authors' code."""
 
+import ast
 import json
 import re
 import shlex
@@ -34,6 +35,7 @@ from omni_kit.targets.diffusers.transformer.pipeline import (
 )
 from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
+from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, PROMPT_AXIS, SHAPES, STATED
@@ -292,8 +294,13 @@ class _Planner:
 
     @property
     def _draws(self) -> bool:
-        """Return whether a scheduler that is there draws noise."""
-        return self.pipeline.stepping.name == "DDPMScheduler"
+        """Return whether a scheduler of diffusers draws noise in its steps, with a generator."""
+        cls = find_class(self.library, self.pipeline.stepping.name)
+        step = cls.method("step") if cls is not None else None
+        if cls is None or step is None:
+            return False
+        named = {one.arg for one in (*step[1].args.args, *step[1].args.kwonlyargs)}
+        return "generator" in named and "randn_tensor(" in ast.unparse(cls.node)
 
     @property
     def _pipeline_templates(self) -> tuple[str, str]:
