@@ -83,7 +83,7 @@ class Level(ABC):
 
     @property
     def described(self) -> str:
-        """What `says` says, and of which sides it runs by default, where not of all."""
+        """Behaviour of a candidate that passes, and of which sides it runs by default, where not of all."""
         lacking = " and ".join(sorted(self.default_without))
         return f"{self.says}; by default only of sides without {lacking}" if lacking else self.says
 
