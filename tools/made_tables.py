@@ -88,7 +88,7 @@ def _levels(_: list[str]) -> list[str]:
     rows = ["| level | a candidate that passes | needs |", "|---|---|---|"]
     for name, level in BY_NAME.items():
         star = r" \*" if level.default else ""
-        rows.append(f"| `{name}`{star} | {level.says} | {', '.join(sorted(level.needs)) or '–'} |")
+        rows.append(f"| `{name}`{star} | {level.described} | {', '.join(sorted(level.needs)) or '–'} |")
     return rows
 
 

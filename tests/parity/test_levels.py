@@ -41,6 +41,10 @@ def test_the_order_is_that_of_the_contract() -> None:
         (frozenset(), ["import", "keys", "roundtrip", "forward"]),
         (OF_MODELS | {Ability.scenarios}, ["import", "keys", "roundtrip", "forward", "backward", "scenarios"]),
         (OF_MODELS | {Ability.hooks}, ["import", "hooks", "keys", "roundtrip", "forward", "backward"]),
+        (
+            OF_MODELS | {Ability.hooks, Ability.adapters},
+            ["import", "keys", "roundtrip", "forward", "backward"],
+        ),
         (frozenset({Ability.stages}), ["import", "keys", "roundtrip", "forward", "stages"]),
     ],
 )
@@ -52,8 +56,17 @@ def test_what_is_asked_for_by_name_is_run_or_said_not_to_apply() -> None:
     assert parse_levels(["sp", "keys"], frozenset()) == ["keys", "sp"]
 
 
+def test_a_level_that_does_not_always_run_by_default_says_when_it_does() -> None:
+    hooks, keys = BY_NAME["hooks"], BY_NAME["keys"]
+    assert hooks.default
+    assert hooks.described == f"{hooks.says}; by default only of sides without adapters"
+    assert keys.described == keys.says
+
+
 def test_the_help_text_names_every_level(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parity", "--help"]) == 0
     shown = capsys.readouterr().out
     assert all(f"{name:10} {level.says.split()[0]}" in shown for name, level in BY_NAME.items())
     assert "LEVELS" not in shown
+    assert "* hooks" in shown
+    assert "- modules" in shown

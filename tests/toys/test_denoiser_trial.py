@@ -683,6 +683,46 @@ def test_a_number_is_no_tensor_by_its_name() -> None:
     assert role("num_frames", "int") is not None
 
 
+class StepTable(torch.nn.Module):
+    """A U-Net of sounds [B, C, T] with a table of steps, which may have a condition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = {"chin": 3, "num_steps": 1000}
+        self.encoder = torch.nn.Conv1d(3, 24, 4, 2, 1)
+        self.embedding = torch.nn.Embedding(1000, 24)
+        self.decoder = torch.nn.ConvTranspose1d(24, 3, 4, 2, 1)
+
+    def forward(self, x: torch.Tensor, step: int | torch.Tensor, condition: torch.Tensor | None = None) -> Any:
+        given = step if type(step) is torch.Tensor else torch.tensor([step]).expand(len(x))
+        encoded = self.encoder(x)
+        return self.decoder(encoded + self.embedding(given).view(len(x), -1, 1).expand_as(encoded))
+
+
+def test_a_step_is_one_whole_number_of_a_sample() -> None:
+    inputs = denoiser_inputs(StepTable())
+    assert inputs["0.x"].shape[:2] == (1, 3)
+    assert inputs["0.step"].tolist() == [250]
+    assert "0.condition" not in inputs
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "required", "expected"),
+    [
+        ("step", "", True, "step"),
+        ("when", "typing.Union[int, torch.Tensor]", True, "step"),
+        ("when", "float | torch.Tensor", True, "step"),
+        ("step", "int", False, None),
+        ("when", "typing.Union[int, torch.Tensor, NoneType]", False, "embedding"),
+        ("states", "dict[int, torch.Tensor]", True, "embedding"),
+        ("step_embedding", "torch.Tensor", True, "embedding"),
+    ],
+)
+def test_a_number_or_a_tensor_is_a_time(name: str, annotation: str, required: bool, expected: str | None) -> None:
+    role = role_of(Argument(name, annotation, required=required, sigmas=False))
+    assert (role.__name__ if role is not None else None) == expected
+
+
 def test_an_operation_is_traced_to_the_inputs_that_it_computes_with() -> None:
     one, other = torch.ones(2, 3), torch.ones(3, 4)
     noted = Provenance({"one": one, "other": other})

@@ -2,12 +2,14 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -390,6 +392,25 @@ def broken(folder: Path, line: str, sides: Sides, made: str = "nn.Linear(dim, di
     report = run_parity(folder / "brk", ("import", "keys"), sides=sides)
     assert report.exit_code == 3
     return " ".join(level.reason for level in report.levels)
+
+
+@pytest.mark.parametrize(("shape", "given"), [
+    ([1, 6, 8, 4], {"height": 16, "width": 8, "output_type": "pt"}),
+    ([1, 3, 32], {"latents": [1, 3, 32], "output_type": "latent"}),
+])  # fmt: skip
+def test_the_ports_own_tests_follow_the_axes_that_a_person_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: list[int], given: dict[str, object]
+) -> None:
+    toy = json.loads((EXAMPLE / "toy_config.json").read_text(encoding="utf-8"))
+    stated = {**toy, "_inputs": {"x": {"shape": shape}}}
+    (tmp_path / "toy_config.json").write_text(json.dumps(stated), encoding="utf-8")
+    (tmp_path / "tests").mkdir()
+    test = Path(shutil.copy(EXAMPLE / "tests" / "test_lumen.py", tmp_path / "tests"))
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
+    drawn = runpy.run_path(str(test))["drawn"]
+    seen = drawn(lambda **more: SimpleNamespace(images=more))
+    told = {name: seen[name] for name in ("height", "width", "latents", "output_type") if name in seen}
+    assert {name: [*one.shape] if name == "latents" else one for name, one in told.items()} == given
 
 
 def test_the_toy_says_which_class_it_is_of() -> None:

@@ -162,3 +162,35 @@ def test_a_class_that_trains_and_samples_is_read_for_one_picture(tmp_path: Path)
 def test_a_list_that_steps_read_goes_on(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="moves images, z"):
         flowing(tmp_path, "            z = z + 0 * images[0]\n")
+
+
+OWN = """    def __init__(self, dim=8):
+        super().__init__()
+        self.beta = 0.5
+        self.model = {made}(dim)
+"""
+
+
+@pytest.mark.parametrize(("made", "found"), [("Net", True), ("Other", False)])
+def test_a_loop_is_known_whose_object_makes_the_model_itself(tmp_path: Path, made: str, found: bool) -> None:
+    init = "    def __init__(self, model, normal=True):\n        self.model = model\n"
+    text = (
+        FLOW.replace(init, OWN.format(made=made))
+        .replace("{uses}", "")
+        .replace("z - dt * v", "(z - dt * self.beta * v) * 1")
+    )
+    assert "self.model = " + made in text
+    other = text[text.index("class Net") : text.index("class Flow")].replace("class Net", "class Other")
+    (tmp_path / "flow.py").write_text(text.replace("class Flow:", f"{other}class Flow(nn.Module):"), encoding="utf-8")
+    loops = samplings_of(find_reference(f"{tmp_path / 'flow.py'}::Net"))
+    assert [(one.function, one.closed, one.roles) for one in loops] == (
+        [("sample", "is of Flow, which makes its own Net", {})] if found else []
+    )
+
+
+def test_a_loop_that_is_given_the_model_comes_before_one_whose_object_makes_it(tmp_path: Path) -> None:
+    own = OWN.format(made="Net") + FLOW[FLOW.index("    def sample") :].replace("{uses}", "")
+    text = NET.format(before="", step=f"        {ask('v')}\n        z = z + (after - now) * v")
+    (tmp_path / "net.py").write_text(f"{text}\n\nclass Flow(nn.Module):\n{own}", encoding="utf-8")
+    (found,) = samplings_of(find_reference(f"{tmp_path / 'net.py'}::Net"))
+    assert (found.function, found.closed) == ("sample", "")

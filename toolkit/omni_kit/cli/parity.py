@@ -37,7 +37,8 @@ def _levels() -> str:
     width = max(map(len, BY_NAME))
     wrapped = TextWrapper(get_terminal_size().columns - 2, subsequent_indent=" " * (width + 4))
     rows = [
-        wrapped.fill(f"{'*' if level.default else '-'} {name:{width}}  {level.says}") for name, level in BY_NAME.items()
+        wrapped.fill(f"{'*' if level.default else '-'} {name:{width}}  {level.described}")
+        for name, level in BY_NAME.items()
     ]
     head = "Levels; those marked * run by default when both sides support them:"
     return "\n".join([head, "", "\b", *rows])

@@ -38,7 +38,11 @@ def small_pipeline():
 def drawn(pipeline, seed=0, **more):
     embeds = torch.linspace(-1, 1, math.prod(TEXT)).reshape(TEXT)
     generator = torch.Generator("cpu").manual_seed(seed)
-    given = {"height": 2 * LATENTS[2], "width": 2 * LATENTS[3], "num_inference_steps": 2, "output_type": "pt", **more}
+    if len(LATENTS) == 4:
+        size = {"height": 2 * LATENTS[2], "width": 2 * LATENTS[3], "output_type": "pt"}
+    else:  # no pictures, as toy_config.json states
+        size = {"latents": torch.randn(LATENTS, generator=generator), "output_type": "latent"}
+    given = {"num_inference_steps": 2, **size, **more}
     return pipeline(prompt_embeds=embeds, negative_prompt_embeds=embeds.flip(1), generator=generator, **given).images
 
 

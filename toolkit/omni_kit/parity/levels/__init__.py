@@ -56,7 +56,7 @@ _ALL: tuple[Level, ...] = (
 BY_NAME = {level.name: level for level in _ALL}
 LEVELS = tuple(BY_NAME)
 # Of a model whose sides can do all that models can.
-DEFAULT_LEVELS = tuple(level.name for level in _ALL if level.default and level.needs <= OF_MODELS)
+DEFAULT_LEVELS = tuple(level.name for level in _ALL if level.runs_unasked(OF_MODELS))
 PROCESS_LEVELS = frozenset(level.name for level in _ALL if Ability.mesh in level.needs)
 # What needs a process from which others are started.
 LAUNCHED_LEVELS = PROCESS_LEVELS | {level.name for level in _ALL if Ability.train in level.needs}

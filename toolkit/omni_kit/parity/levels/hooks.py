@@ -18,10 +18,8 @@ class Hooks(Level):
     name = "hooks"
     says = "the hooks, attributes and module names that the framework needs exist and match the model"
     needs = frozenset({Ability.hooks})
-
-    def runs_unasked(self, offers: frozenset[Ability]) -> bool:
-        """See `Level.runs_unasked`: hooks of language models, which have adapters, are asked while they are checked."""
-        return self.needs <= offers and Ability.adapters not in offers
+    default = True
+    default_without = frozenset({Ability.adapters})  # hooks of models that have them are called while they are checked
 
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""

@@ -78,9 +78,18 @@ class Level(ABC):
     default: ClassVar[bool] = False
     """True if it runs where no levels are named."""
 
+    default_without: ClassVar[frozenset[Ability]] = frozenset()
+    """Abilities with which it runs only where it is named."""
+
+    @property
+    def described(self) -> str:
+        """Behaviour of a candidate that passes, and of which sides it runs by default, where not of all."""
+        lacking = " and ".join(sorted(self.default_without))
+        return f"{self.says}; by default only of sides without {lacking}" if lacking else self.says
+
     def runs_unasked(self, offers: frozenset[Ability]) -> bool:
         """Return whether it runs where no levels are named and both sides can do these."""
-        return self.default and self.needs <= offers
+        return self.default and self.needs <= offers and self.default_without.isdisjoint(offers)
 
     @abstractmethod
     def judge(self, case: "Case") -> LevelVerdict:

@@ -142,7 +142,8 @@ def samplings_of(reference: Reference) -> list[Sampling]:
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
     """Yield the functions with a loop that calls a model, and how well each fits the class."""
     tops = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
-    for found_function, owner, closed in functions_of(source):
+    model = Defined(reference.cls.source, reference.class_name, reference.cls.node)
+    for found_function, owner, closed, owned in functions_of(source, model):
         if found_function.name == MADE:  # an object is made there
             continue
         function = without_aliases(found_function)
@@ -158,7 +159,8 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
                 if schedule is not None and schedule.argument:
                     roles = {}  # its levels are passed, and no number of steps
                 own = Defined(source, owner.name if owner is not None else function.name, found_function)
-                fits = _fits(source, function, loop, reference, own in made)
+                # An object's own model is sure; what is given one can be read, and comes first.
+                fits = 0 if owned else _fits(source, function, loop, reference, own in made)
                 moves = told[-1] if told else None
                 found = Sampling(
                     source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop,

@@ -19,6 +19,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"^img_shapes$", scalars.picture_sizes),
         (r"^t$|^t_(?!emb)[a-z]+$|(^|_)times?$|timesteps?(_r|_ratio)?$|sigmas?$|^ofs$", scalars.time),
         (r"(noise|diffusion|denois\w+)_?(steps?|times?|labels?|levels?)$|^log_?snr$", scalars.time),
+        (r"^steps?$", scalars.step),
         (r"^(max_)?seq_len(gth)?$|^(num|n)_tokens$", scalars.length),
         (r"(^|_)(lens|lengths?)$|(text|prompt|caption)_len$", scalars.lengths),
         (r"guidance$", scalars.guidance),
@@ -46,19 +47,26 @@ WHOLE = (scalars.added, scalars.nothing)
 """Roles of mappings that are made as a whole."""
 
 # Roles that a number cannot have: `num_cond_latents: int`.
-_OF_TENSORS = (image_conditions.latents, masks.mask, positions.ids, positions.indices, positions.rope)
+_OF_TENSORS = (scalars.step, image_conditions.latents, masks.mask, positions.ids, positions.indices, positions.rope)
 _NUMBER = re.compile(r"(<class ')?(int|bool|float|str)('>)?( \| None)?")
+# A number, or a tensor with one for each sample.
+_EITHER = re.compile(r"(?=.*\b(int|float)\b)(?=.*Tensor)(typing\.)?(Union\[)?[\w. |,]+\]?")
 # Numbers, pairs of them by default, and switches, of which those that are data have roles.
 _PLAIN = re.compile(r"(<class ')?(int|bool|float|str|tuple)('>)?( \| None)?")
 
 
 def role_of(argument: Argument) -> Role | None:
-    """Return the role of an argument; embedding for unknown names; None if it is not data."""
+    """Return the role of an argument; None if it is not data.
+
+    Of an unknown name it is a time where the annotation allows a number or a tensor, else an embedding.
+    """
     for pattern, role in _ROLES:
         if pattern.search(argument.own_name):
             return None if role in _OF_TENSORS and _NUMBER.fullmatch(argument.annotation) else role
     if argument.is_whole:
         return scalars.tokens
+    if argument.required and _EITHER.fullmatch(argument.annotation):
+        return scalars.step
     return None if _PLAIN.fullmatch(argument.annotation) else embeddings.embedding
 
 

@@ -33,6 +33,11 @@ def time(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield option(_of(_FEW_TIMESTEPS), 1)
 
 
+def step(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Yield what a time may be, for a tensor that is called a step or may be a number."""
+    yield from time(argument, sizes)
+
+
 def guidance(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Return the guidance scale."""
     yield option(_of(_GUIDANCE), 1)

@@ -1,22 +1,43 @@
 """Functions of a file as they are looked at: those of the authors' objects are told without them."""
 
 import ast
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
 
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.sampler_step.members import methods_of
+from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
+from omni_kit.upstream.repositories.sampler_step.members import MADE, methods_of, of_self
 from omni_kit.upstream.repositories.sampler_step.objects import Owner, emptied, opened
 
 _MODELS = frozenset({"forward"})
 _MOST = 4
-Function = tuple[ast.FunctionDef, Owner | None, str]
-"""A function; the class whose method it is; and why a method could not be told without its object."""
 
 
-def functions_of(source: SourceFile) -> Iterator[Function]:
-    """Yield the functions of a file, and the methods of its classes."""
+class Function(NamedTuple):
+    """A function as it is looked at.
+
+    Attributes:
+        node: its code.
+        owner: the class whose method it is.
+        closed: why a method could not be told without its object.
+        owned: the model that it calls is one that its object makes.
+    """
+
+    node: ast.FunctionDef
+    owner: Owner | None = None
+    closed: str = ""
+    owned: bool = False
+
+
+def functions_of(source: SourceFile, model: Defined | None = None) -> Iterator[Function]:
+    """Yield the functions of a file, and the methods of its classes.
+
+    Args:
+        model: a class; a method that calls an instance of it which its object made gets that as an argument.
+    """
     inside: dict[int, Function] = {}
     for cls in (node for node in source.tree.body if isinstance(node, ast.ClassDef)):
         methods = methods_of(cls)
@@ -24,11 +45,54 @@ def functions_of(source: SourceFile) -> Iterator[Function]:
         for method in methods.values():
             if _loops(method) and method.name not in _MODELS:
                 alone = _alone(source, cls, method)
-                if not trained or _asks_given(*alone[:2]):
+                given, owned = _asks_given(alone.node, alone.owner), _owned(source, methods, model)
+                stepped = any(map(steps_scheduler, calls_in(method)))
+                if (
+                    model is not None
+                    and _asks(method, owned)
+                    and not given
+                    and (trained or alone.closed or not stepped)
+                ):
+                    made = f"is of {cls.name}, which makes its own {model.name}"
+                    inside[id(method)] = Function(_given(method, owned), None, made, True)
+                elif not trained or given:
                     inside[id(method)] = alone
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         known = inside.get(id(function))
-        yield known or (_without(source, function) if function in source.tree.body else function, None, "")
+        yield known or Function(_without(source, function) if function in source.tree.body else function)
+
+
+def _owned(source: SourceFile, methods: Mapping[str, ast.FunctionDef], model: Defined | None) -> set[str]:
+    """Return the attributes of an object that its constructor makes as instances of a class."""
+    init = methods.get(MADE)
+    sets = [one for one in ast.walk(init) if isinstance(one, ast.Assign)] if init is not None and model else []
+    calls = [(one.targets, one.value.func) for one in sets if isinstance(one.value, ast.Call)]
+    made = (targets for targets, func in calls if resolve(source, dotted(func) or "") == model)
+    return {of_self(target) for targets in made for target in targets} - {""}
+
+
+def _asks(method: ast.FunctionDef, owned: Set[str]) -> bool:
+    """Return whether a method calls one of the attributes."""
+    return any(isinstance(node, ast.Call) and of_self(node.func) in owned for node in ast.walk(method))
+
+
+def _given(method: ast.FunctionDef, owned: Set[str]) -> ast.FunctionDef:
+    """Return a method with attributes of its object as arguments."""
+    told: ast.FunctionDef = _Given(owned).visit(copy.deepcopy(method))
+    told.args.kwonlyargs += [ast.arg(name) for name in sorted(owned)]
+    told.args.kw_defaults += [None] * len(owned)
+    return ast.fix_missing_locations(told)
+
+
+class _Given(ast.NodeTransformer):
+    """A method with variables in place of attributes of its object."""
+
+    def __init__(self, names: Set[str]) -> None:
+        self.names = names
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Replace one of the attributes."""
+        return ast.Name(of_self(node), node.ctx) if of_self(node) in self.names else self.generic_visit(node)
 
 
 def _asks_given(function: ast.FunctionDef, owner: Owner | None) -> bool:
@@ -43,11 +107,11 @@ def _loops(function: ast.FunctionDef) -> bool:
 
 def _alone(source: SourceFile, cls: ast.ClassDef, method: ast.FunctionDef) -> Function:
     if any(isinstance(resolve(source, dotted(base) or ""), Defined) for base in cls.bases):
-        return method, None, f"is of {cls.name}, which is made of another class of theirs"
+        return Function(method, None, f"is of {cls.name}, which is made of another class of theirs")
     try:
-        return *opened(cls, method), ""
+        return Function(*opened(cls, method))
     except Unsupported as reason:
-        return method, None, str(reason)
+        return Function(method, None, str(reason))
 
 
 def _without(source: SourceFile, function: ast.FunctionDef) -> ast.FunctionDef:
