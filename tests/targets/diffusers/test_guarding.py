@@ -45,3 +45,32 @@ def test_a_file_runs_without_the_package_until_it_is_needed() -> None:
 )
 def test_what_is_there_and_what_the_model_cannot_do_without_is_imported(text: str) -> None:
     assert guarded(text, ["torch", "no_such_kernels"], "Lantern") == text
+
+
+BUILT = (
+    FILE
+    + """
+    def __init__(self, deep=False):
+        super().__init__()
+        {line}
+
+
+class Inner(torch.nn.Module):
+    def __init__(self):
+        self.layer = Kernel()
+
+
+class Kernel(no_such_kernels.Module):
+    pass
+"""
+)
+
+
+@pytest.mark.parametrize(("line", "kept"), [
+    ("self.layers = [Kernel() for _ in range(2)]", True), ("self.layer = Inner()", True),
+    ("self.layer = Inner() if deep else None", False), ("self.make = lambda: Kernel()", False),
+    ("if deep:\n            self.layer = Kernel()", False),
+])  # fmt: skip
+def test_a_package_that_the_model_cannot_be_made_without_is_imported(line: str, kept: bool) -> None:
+    text = BUILT.format(line=line)
+    assert (guarded(text, ["no_such_kernels"], "Lantern") == text) is kept

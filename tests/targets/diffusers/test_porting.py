@@ -1130,6 +1130,38 @@ def test_a_base_whose_arguments_cannot_be_told_stays(tmp_path: Path) -> None:
     found = ported(tmp_path, INHERITED.replace("super().__init__(dim=dim, depth=depth, rate=rate, odd=odd)",
                                                "super().__init__(*[dim, depth])"))  # fmt: skip
     assert "self.embed" not in found.text.partition("class TinyTransformer2DModel")[2]
+    assert [what for _, what in found.todo if what.startswith("write what TinyBase has into this class")]
+
+
+def test_a_constructor_that_returns_what_its_base_does_is_joined(tmp_path: Path) -> None:
+    heir = (
+        "ODD = 3\n\n\nclass Net(Base):\n    def __init__(self, dim=8, rate=ODD):\n"
+        "        return super().__init__(dim=dim, rate=rate)\n\n\n"
+    )
+    found = ported(tmp_path, INHERITED.partition("class Net")[0] + heir)
+    model = found.text.partition("class TinyTransformer2DModel")[2]
+    assert "rate=ODD" in model
+    assert "self.embed = TinyEmbed(dim)" in model
+    assert "super().__init__()\n" in model
+    assert not [what for _, what in found.todo if "TinyBase" in what]
+
+
+def test_a_default_that_is_computed_stays_inside(tmp_path: Path) -> None:
+    text = INHERITED.replace("odd=True", "odd=ODD").replace("class Net(", "ODD = torch.ones(2)\n\n\nclass Net(")
+    assert "odd = ODD\n" in ported(tmp_path, text).text
+
+
+def test_names_of_one_assignment_come_along_together(tmp_path: Path) -> None:
+    head = HEAD + "gain, (_, shift) = 2.0, (0, 1.0)\n"
+    text = NAMESPACE.replace("self.proj(x) *", "self.proj(x) * gain + shift *")
+    assert ported(tmp_path, text, head).text.count("gain, (_, shift) = 2.0, (0, 1.0)\n") == 1
+
+
+def test_two_assignments_to_one_of_several_names_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("shift, more = 3.0, 4.0\n\n\ndef moved(x):\n    return x + shift\n")
+    head = HEAD + "from .other import moved\n\ngain, shift = 2.0, 1.0\n"
+    with pytest.raises(Refusal, match="shift is bound at"):
+        ported(tmp_path, NAMESPACE.replace("self.proj(x) *", "moved(x) * gain + shift *"), head)
 
 
 DEVICES = """

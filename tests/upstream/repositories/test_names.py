@@ -83,3 +83,11 @@ def test_a_second_name_means_the_first(tmp_path: Path) -> None:
 def test_a_name_that_is_made_of_itself_means_nothing(line: str, tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(f"{line}\n")
     assert not isinstance(resolve(read_source(Library("own", tmp_path), tmp_path / "m.py"), "model.run"), Defined)
+
+
+def test_each_of_several_names_means_the_whole_assignment(tmp_path: Path) -> None:
+    source = written(tmp_path, "def probe(): ...\nfound, (version, *_rest) = probe()\nsizes[0], other.x = probe()\n")
+    for name in ("found", "version", "_rest"):
+        assert resolve(source, name) == Defined(source, "found", source.tree.body[1])
+    assert resolve(source, "sizes") is None
+    assert resolve(source, "probe") == Defined(source, "probe", source.tree.body[0])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.source import dotted
-from omni_kit.upstream.repositories.names import Defined, in_stand_ins, resolve
+from omni_kit.upstream.repositories.names import Defined, in_stand_ins, keeps_names, resolve
 
 
 @dataclass
@@ -55,7 +55,7 @@ def _add(one: Defined, found: Closure) -> None:
         if isinstance(meant, str):
             found.foreign[one][name] = meant
         elif meant is not None and meant != one:
-            if not isinstance(meant.node, ast.Try | ast.If):  # what that binds keeps its name
+            if not keeps_names(meant.node):  # what that binds keeps its name
                 found.uses[one][name] = meant
             _add(meant, found)
     found.definitions.append(one)

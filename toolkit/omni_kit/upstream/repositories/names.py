@@ -49,7 +49,7 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
         return block
     if head in (own := definitions(source)):
         aliased = _aliased(source, own[head], rest, seen)
-        return aliased or (None if rest else Defined(source, head, own[head]))
+        return aliased or (None if rest else Defined(source, (unpacked(own[head]) or [head])[0], own[head]))
     if (imported := source.imports.get(head)) is not None:
         return _imported(source, imported, head, rest, seen)
     return _inside(source, head, rest, seen) or _starred(source, name, seen)
@@ -134,10 +134,24 @@ def definitions(source: SourceFile) -> Mapping[str, ast.stmt]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {one.id: node for one in targets if isinstance(one, ast.Name)}
+            found |= dict.fromkeys(unpacked(node), node)
         elif lacks_alternative(node, source.tree) and isinstance(node, ast.Try):
             flags = [part for part in (*node.body, *node.orelse) if isinstance(part, ast.Assign)]
             found |= {one.id: part for part in flags for one in part.targets if isinstance(one, ast.Name)}
     return found | {name: node for name, node in source.classes.items() if name not in found}
+
+
+def unpacked(node: ast.stmt) -> list[str]:
+    """Return the names that an assignment to several at once binds: `found, version = probe()`."""
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    several = [one for one in targets if isinstance(one, ast.Tuple | ast.List)]
+    return [one.id for target in several for one in ast.walk(target)
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]  # fmt: skip
+
+
+def keeps_names(node: ast.stmt) -> bool:
+    """Return whether a statement may bind several names, which stay as they are in every file."""
+    return isinstance(node, ast.Try | ast.If) or bool(unpacked(node))
 
 
 @cache

@@ -3,22 +3,24 @@
 import ast
 import importlib.util
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.pysource.reads import items_read
+from omni_kit.pysource.reads import items_read, literal
+from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
 from omni_kit.upstream.repositories.constructed import with_constructor, with_forward
 from omni_kit.upstream.repositories.helpers import without_helpers
-from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.names import Defined, resolve, unpacked
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.passed_arguments import required_keys
 from omni_kit.upstream.repositories.published import Published, options, published
@@ -76,7 +78,7 @@ class Reference:
     def _own(self) -> Mapping[str, Argument]:
         if self.settings is not None:
             return {**self.settings.fields, **self.settings.others}
-        own = arguments(self.cls)
+        own = _with_constants(self.cls, arguments(self.cls))
         if self.namespace is None:
             return own
         given = options(self.repository, self.namespace.fields)
@@ -141,7 +143,8 @@ class Reference:
         if len(spread) != 1 or spread[0].args or base is None:
             return {}
         passed = {word.arg for word in spread[0].keywords}
-        return {name: one for name, one in arguments(base).items() if name not in passed and name not in self._own}
+        return {name: one for name, one in _with_constants(base, arguments(base)).items()
+                if name not in passed and name not in self._own}  # fmt: skip
 
     @cached_property
     def _inner(self) -> frozenset[str]:
@@ -177,6 +180,26 @@ class Reference:
     def closure(self) -> Closure:
         """Everything that the authors wrote and that the class needs."""
         return closure_of(Defined(self.cls.source, self.class_name, self.cls.node))
+
+
+def _with_constants(cls: ClassRef, own: Mapping[str, Argument]) -> dict[str, Argument]:
+    """Return the constructor's arguments, those with their value that are a constant of the file by default."""
+    found = cls.method("__init__")
+    if found is None:
+        return {**own}
+    home, init = found
+    names = {name: dotted(value) for name, value in defaults(signature(init)).items() if value is not None}
+    values = {name: _constant(resolve(home.source, names.get(name) or "")) for name, one in own.items()
+              if one.default is UNKNOWN and not one.required}  # fmt: skip
+    return {name: replace(one, default=values.get(name, one.default)) for name, one in own.items()}
+
+
+def _constant(meant: Defined | str | None) -> Any:
+    """Return the literal that a name of the authors' stands for; UNKNOWN for anything else."""
+    node = meant.node if isinstance(meant, Defined) else None
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or unpacked(node):
+        return UNKNOWN
+    return literal(node.value)
 
 
 def _constructs_base(call: ast.Call) -> bool:

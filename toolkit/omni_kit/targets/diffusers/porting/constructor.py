@@ -55,6 +55,8 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     """
     root = parts.root
     assert root.cls is not None
+    own = {part.name for part in parts.parts if part.cls is not None}
+    bases = [name for one in root.cls.bases if (name := chain(one.value)) in own]
     node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in MIXINS])
     if (namespace := reference.namespace) is not None:
         node = _without_namespace(node, namespace, reference)
@@ -66,7 +68,9 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
     odd = [one for one in odd if one.name not in _fixed(reference)]
-    todo = [f"{one.name} is not a value that a config can store: {one.annotation or 'an object'}" for one in odd]
+    todo = [f"write what {name} has into this class: the authors' inherits from it, and super() does not reach it here"
+            for name in bases]  # fmt: skip
+    todo += [f"{one.name} is not a value that a config can store: {one.annotation or 'an object'}" for one in odd]
     return todo + [f"its own '{name}' would shadow a model's: renamed {name}_ here" for name in stolen]
 
 

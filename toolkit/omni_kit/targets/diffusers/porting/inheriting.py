@@ -164,7 +164,9 @@ class _Renamed(ast.NodeTransformer):
 def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
     """Write what the base's constructor does instead of its call; whether that could be done."""
     for place, node in enumerate(own.body):
-        call = node.value if isinstance(node, ast.Expr) else None
+        call = node.value if isinstance(node, ast.Expr | ast.Return) else None  # `return super().__init__()` is None
+        if isinstance(node, ast.Return) and node is not own.body[-1]:
+            continue
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not _is_super(call.func.value):
             continue
         given = _given(call, theirs)

@@ -3,7 +3,7 @@
 import ast
 import re
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from itertools import groupby
 
@@ -18,13 +18,14 @@ def guarded(text: str, foreign: Collection[str], root: str) -> str:
 
     Args:
         foreign: the packages that the file imports and that it should not need.
-        root: the model's class; where it cannot be defined without a package, that import stays as it is.
+        root: the model's class; where it cannot be defined or made without a package, that import stays as it is.
     """
     body = ast.parse(text).body
+    always = _made({node.name: node for node in body if isinstance(node, ast.ClassDef)}, root)
     needed: dict[int, str] = {}
     for package in (name for name in foreign if find_spec(name) is None):
         found = _depending(body, package)
-        if all(getattr(body[at], "name", "") != root for at in found):
+        if not any(_bound(body[at]) & always for at in found):
             needed |= {at: needed.get(at, package) for at in found}
     if not needed:
         return text
@@ -38,6 +39,34 @@ def guarded(text: str, foreign: Collection[str], root: str) -> str:
             written.append(textwrap.indent("\n".join(lines[start - 1 : end]), "    "))
             before = end
     return "\n".join(_with_import([*written, *lines[before:]]))
+
+
+def _made(classes: Mapping[str, ast.ClassDef], name: str) -> set[str]:
+    """Return a class and the names that making one reads whatever its arguments, with those of classes among them."""
+    found, open_ = set[str](), [name]
+    while open_:
+        if (one := open_.pop()) in found:
+            continue
+        found.add(one)
+        if one in classes:
+            inits = [item for item in classes[one].body if getattr(item, "name", "") == "__init__"]
+            read = [line for init in inits for line in init.body]  # type: ignore[attr-defined]
+            open_ += set().union(*map(_always_read, [*classes[one].bases, *read]))
+    return found
+
+
+def _always_read(node: ast.AST) -> set[str]:
+    """Return the names that a statement reads on every way through it: none of a branch, or of a function within."""
+    match node:
+        case ast.Name(name, ast.Load()):
+            return {name}
+        case ast.If() | ast.IfExp() | ast.While():
+            return _always_read(node.test)
+        case ast.BoolOp():
+            return _always_read(node.values[0])
+        case ast.Try() | ast.With() | ast.FunctionDef() | ast.Lambda() | ast.ClassDef():
+            return set()
+    return set().union(*map(_always_read, ast.iter_child_nodes(node)))
 
 
 def _runs(places: list[int]) -> Iterator[tuple[int, int]]:

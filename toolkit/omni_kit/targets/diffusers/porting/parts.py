@@ -1,6 +1,5 @@
 """The pieces of the file that is written: the authors' definitions, with the names that they have there."""
 
-import ast
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +11,7 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.devices import compiled_at
 from omni_kit.targets.diffusers.porting.syntax import chain, visited
 from omni_kit.upstream.repositories.closure import Closure
-from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.names import Defined, keeps_names, unpacked
 from omni_kit.upstream.repositories.repository import Repository
 
 # How what torch has is written here, longest first.
@@ -104,7 +103,7 @@ def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str
     found: dict[Defined, str] = {closure.definitions[-1]: model}
     for one in closure.definitions[:-1]:
         is_class = type(one.node).__name__ == "ClassDef"
-        if isinstance(one.node, ast.Try | ast.If):
+        if keeps_names(one.node):
             found[one] = one.name
             continue
         wanted = one.name if not is_class or one.name.lower().startswith(prefix.lower()) else prefix + one.name
@@ -115,7 +114,22 @@ def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str
         while wanted in found.values():
             wanted, number = f"{re.sub(r'_?[0-9]+$', '', wanted)}_{number}", number + 1
         found[one] = wanted
+    for one in found:
+        _checked_apart(one, found)
     return found
+
+
+def _checked_apart(one: Defined, names: Mapping[Defined, str]) -> None:
+    """Check that no other definition has a name that an assignment to several at once binds.
+
+    Raises:
+        Refusal: one has.
+    """
+    bound = unpacked(one.node)
+    for other, name in names.items():
+        if other != one and (shared := {*bound} & {name, *unpacked(other.node)}):
+            what = f"{min(shared)} is bound at {one.source.where(one.node)} and {other.source.where(other.node)}"
+            raise Refusal(f"{what}: one file cannot have both", "rename one of them in a copy of the authors' files")
 
 
 def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
