@@ -202,7 +202,7 @@ def page(rows: Sequence[Sequence[str]]) -> str:
             "",
             "| repository | model | class of diffusers | its function | same name and values | same values, other name"
             " | same rows, shared out otherwise | ours alone | theirs alone | examples |",
-            "|---|---|---|---|---|---|---|---|---|---|---|",
+            "|---|---|---|---|---|---|---|---|---|---|",
             *(f"| {' | '.join(row)} |" for row in rows),
             "",
         ]
