@@ -117,7 +117,8 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     """Return the functions that may sample with the class: those that say so, else those that call a model as it is
     called.
 
-    Of several that fit equally, those in the folders nearest to the class are returned.
+    Of several that fit equally, those in the folders nearest to the class are returned; of these, those with a
+    scheduler if any.
 
     Raises:
         BadInput: the reference names one, and there is none of that name.
@@ -136,7 +137,8 @@ def samplings_of(reference: Reference) -> list[Sampling]:
             found.setdefault(fits, []).append(one)
     best = found[max(found)] if found and max(found) >= 0 else []
     nearest = min((distance(reference, one.source.path) for one in best), default=0)
-    return [one for one in best if distance(reference, one.source.path) == nearest]
+    near = [one for one in best if distance(reference, one.source.path) == nearest]
+    return [one for one in near if any(map(steps_scheduler, calls_in(one.loop)))] or near
 
 
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
