@@ -58,11 +58,12 @@ def changes(before: State, after: State) -> Iterator[str]:
 
 def _own(kind: str, name: str, new: object) -> bool:
     """Whether a library replaced its own objects: torch when its compiler is first imported, transformers itself, and
-    omni-kit's kernels, which are registered again for each model.
+    omni-kit's kernels, which are registered again for each model; or a class is registered by its own name.
     """
     if kind == "module":
         return name.partition(".")[0] in _LIBRARIES or name.startswith("omni_kit_")
-    return str(getattr(new, "__module__", None)).partition(".")[0] == kind.partition(".")[0]
+    module = str(getattr(new, "__module__", None))
+    return module.partition(".")[0] == kind.partition(".")[0] or name.startswith(f"{module}.")
 
 
 def _settings(torch: Any) -> dict[str, Any]:
