@@ -19,7 +19,7 @@ def check_python(text: str, name: str) -> None:
     """Compile Python source without running it.
 
     Raises:
-        InvalidPython: the text is no valid Python.
+        InvalidPython: the text is not valid Python.
     """
     try:
         compile(text, name, "exec", dont_inherit=True)
@@ -34,7 +34,7 @@ def format_python(text: str, name: str, rules: Path | None = None) -> str:
         rules: the pyproject.toml by which ruff formats it; 120 columns without one.
 
     Raises:
-        InvalidPython: the text is no valid Python.
+        InvalidPython: the text is not valid Python.
         MissingRequirement: ruff is not installed.
     """
     check_python(text, name)

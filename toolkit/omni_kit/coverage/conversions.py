@@ -40,7 +40,7 @@ class Own:
         class_name: the class whose parameters it names.
         function: that of diffusers.
         tensors: by diffusers' names.
-        numbers: what the function says of the published model, and what the toy has in its place; empty if nothing.
+        numbers: the hard-coded size that was replaced by the toy's; empty if none was.
     """
 
     class_name: str
@@ -72,7 +72,7 @@ def own_conversion(authors: Tensors) -> Own | None:
     library, found = find_library(TARGET), dict[str, tuple[float, Own]]()
     for class_name, (function, _) in converters(library).items():
         cls = find_class(library, class_name)
-        if cls is None or not hasattr(importlib.import_module(_LOADERS), function):
+        if cls is None:
             continue
         model = ComponentModel(library, cls)
         for numbers, convert in _variants(function, authors):
@@ -87,10 +87,13 @@ def own_conversion(authors: Tensors) -> Own | None:
 
 
 def _variants(function: str, authors: Tensors) -> Iterator[tuple[str, Callable[[dict[str, Any]], Any]]]:
-    """Yield the function; and with one number that it says of the published model replaced by one of the toy."""
+    """Yield the function, then copies in which a size of the toy replaces one that it hard-codes."""
     module = importlib.import_module(_LOADERS)
-    yield "", getattr(module, function)
-    (tree,) = ast.parse(inspect.getsource(getattr(module, function))).body
+    original = getattr(module, function, None)
+    if original is None:
+        return
+    yield "", original
+    (tree,) = ast.parse(inspect.getsource(original)).body
     said = {
         node.value.value: node.targets[0].id
         for node in ast.walk(tree)
@@ -133,12 +136,16 @@ def compared(ours: Tensors, theirs: Tensors) -> Difference:
 
 
 def _rows(tensor: "torch.Tensor") -> frozenset[bytes]:
-    return frozenset(row.detach().float().contiguous().numpy().tobytes() for row in tensor)
+    return frozenset(map(_values, tensor))
 
 
 def _key(tensor: "torch.Tensor") -> object:
-    """Values in their order; a dimension of one, which a layer of one place has, does not count."""
-    return tuple(size for size in tensor.shape if size != 1), tensor.detach().float().contiguous().numpy().tobytes()
+    """Values in their order, and the shape without dimensions of one: pointwise convolutions equal linear layers."""
+    return tuple(size for size in tensor.shape if size != 1), _values(tensor)
+
+
+def _values(tensor: "torch.Tensor") -> bytes:
+    return tensor.detach().float().contiguous().numpy().tobytes()
 
 
 def cover(wanted: Sequence[Repository]) -> Iterator[Sequence[str]]:
@@ -196,9 +203,9 @@ def page(rows: Sequence[Sequence[str]]) -> str:
             "",
             "Made by `make coverage-conversions`: a toy checkpoint of the authors' class goes through the conversion",
             "that `new-model` has derived, and through the function of the installed diffusers that reads the authors'",
-            "file. Numbers that a function says of the published model are replaced by those of the toy. Tensors are",
-            "compared value by value, and what differs row by row: a fused layer that one side splits, halves in",
-            f"another order. Of {len(rows)} models {equal} have every tensor under diffusers' own name.",
+            "file. Sizes that a function hard-codes for the published model are replaced by the toy's. Tensors are",
+            "compared by value; those that differ are compared row by row, as for a fused layer that one side splits",
+            f"or halves in another order. Of {len(rows)} models {equal} have every tensor under diffusers' own name.",
             "",
             "| repository | model | class of diffusers | its function | same name and values | same values, other name"
             " | same rows, shared out otherwise | ours alone | theirs alone | examples |",

@@ -28,7 +28,7 @@ def render(files: Sequence[NewFile], templates: Path, rules: Path | None = None)
         rules: as `format_python` takes them.
 
     Raises:
-        BadInput: there is no such template, or a file is not valid Python: InvalidPython.
+        BadInput: a template is missing; InvalidPython, which is one: a file is not valid Python.
     """
     return {file.path: render_file(file, templates, rules) for file in files}
 

@@ -36,7 +36,7 @@ _FEW_CHANNELS = re.compile(
     r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^(num|n|img|image|latent)_(channels|chans|ch)$"
 )
 _MOST_CHANNELS = 32
-# Sizes that are no widths, whatever takes them.
+# Sizes that are never widths.
 _IS_NO_WIDTH = re.compile(
     r"step|time|pos|max|min|len|resolution|size|period|theta|freq|seed|scale|sigma|every|class|vocab|temp|base|factor"
     r"|token|num_|^n_|kernel|group|rate|iter|window|frame|height|width"

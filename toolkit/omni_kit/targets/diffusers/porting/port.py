@@ -66,8 +66,6 @@ _OWN = ("configuration_utils.py", "models/modeling_utils.py", "models/attention.
 
 
 _LOADING = "load_state_dict"  # of torch's own: where authors rename, the conversion does
-
-
 _ABSTRACT, _TYPING = "from collections.abc import ", "from typing import "
 
 
