@@ -38,10 +38,13 @@ def state() -> State:
 
 
 def forget_temporary(before: State) -> None:
-    """Remove modules of temporary files that were not there before: another test may make a file of the same name."""
+    """Remove modules of temporary files, and of worked examples, that were not there before: another test may make a
+    file of the same name.
+    """
     for name in sys.modules.keys() - before["module"].keys():
         file = Path(str(getattr(sys.modules[name], "__file__", None) or ""))
-        if file.is_relative_to(tempfile.gettempdir()) and not file.is_relative_to(_HERE):
+        temporary = file.is_relative_to(tempfile.gettempdir()) and not file.is_relative_to(_HERE)
+        if temporary or file.is_relative_to(_HERE / "reference_models"):
             del sys.modules[name]
 
 

@@ -33,10 +33,14 @@ def test_what_a_file_leaves_changed_is_named(monkeypatch: pytest.MonkeyPatch, tm
     assert f"variable OF_A_TEST: '1' became {os.environ['OF_A_TEST']!r}" in found
 
 
-def test_modules_of_temporary_files_are_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["of its own", "of worked examples"])
+def test_modules_of_temporary_files_and_examples_are_forgotten(
+    folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     before = state()
     left = ModuleType("left_behind")
-    left.__file__ = str(tmp_path / "left_behind.py")
+    place = tmp_path if folder == "of its own" else Path(__file__).parents[2] / "reference_models"
+    left.__file__ = str(place / "left_behind.py")
     monkeypatch.setitem(sys.modules, "left_behind", left)
     forget_temporary(before)
     assert "left_behind" not in sys.modules
