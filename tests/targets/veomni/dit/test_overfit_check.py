@@ -60,7 +60,7 @@ _MORE = [
     ("transformer", "from_pretrained(pretrained_model_name_or_path, **kwargs)\n        c",
      "from_pretrained(pretrained_model_name_or_path)\n        c", "although torch_dtype is"),
     ("condition", "step, end - start", "step, start - end", "process_condition: a transformer"),
-    ("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer"),
+    ("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: at 64x64 noise level"),
     ("transformer", "values[i] for name", "values[0] for name", "size of tensor"),
 ]  # fmt: skip
 
