@@ -1035,6 +1035,35 @@ def test_a_foreign_class_that_is_called_stays(tmp_path: Path) -> None:
     assert "from omegaconf.listconfig import ListConfig" in text
 
 
+UNREACHABLE = """
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        if TEST:
+            self.proj = Missing(width)
+        else:
+            self.proj = nn.Linear(width, width)
+
+    def forward(self, x, t):
+        if TEST:
+            return missing(x)
+        return self.proj(x)
+"""
+
+
+def test_code_that_authors_switched_off_is_left_out(tmp_path: Path) -> None:
+    found = ported(tmp_path, UNREACHABLE.replace("TEST", "False"))
+    assert "issing" not in found.text
+    assert "nn.Linear(width, width)" in found.text
+
+
+def test_code_that_a_value_switches_stays(tmp_path: Path) -> None:
+    text = UNREACHABLE.replace("TEST", "FLAG").replace("Missing", "nn.Identity").replace("missing", "nn.Identity()")
+    found = ported(tmp_path, text, HEAD + "FLAG = bool(0)\n")
+    assert "nn.Identity(width)" in found.text
+    assert "nn.Identity()(" in found.text
+
+
 def test_what_authors_import_from_diffusers_by_another_module_is_imported_once(tmp_path: Path) -> None:
     head = HEAD + "from diffusers.models import AutoencoderKL, ModelMixin\n"
     text = NET.replace("class Net(nn.Module)", "class Net(ModelMixin)").replace("Attn(dim)", "nn.Linear(dim, dim)")
