@@ -869,3 +869,20 @@ def test_a_check_without_a_text_has_its_condition(kind: str, said: str) -> None:
     reach = trial_module.how_far(Checked(kind), lambda: {"hidden_states": torch.ones(1, 4, 2, 2)})
     assert reach.error.startswith(said)
     assert "requires" not in reach.error or kind == "c"
+
+
+class TurnedByAxis(Small):
+    """Takes a list with a table of complex numbers for each axis of rope."""
+
+    def forward(
+        self, hidden_states: torch.Tensor, timestep: torch.Tensor, freqs_cis: list[torch.Tensor]
+    ) -> tuple[torch.Tensor]:
+        assert [one.shape[-1] for one in freqs_cis] == [1, 2]
+        turned = freqs_cis[0][0].abs().sum()
+        return (self.mixed(hidden_states, torch.zeros(1, 1, 6)) * turned * timestep[:, None, None, None],)
+
+
+def test_positions_may_be_a_table_for_each_axis() -> None:
+    for sample in samples_of(denoiser_inputs(TurnedByAxis(hidden_size=24, heads_num=4, axes_dim_rope=(2, 4)))):
+        assert sample["freqs_cis[1]"].is_complex()
+        assert sample["freqs_cis[1]"].shape == (40, 2)

@@ -260,6 +260,17 @@ def test_axes_without_names_stay_as_they_are(call: str) -> None:
     assert torch.equal(eval(call, {"rearrange": rearrange, "repeat": repeat, "x": x}), eval(written, {"x": x}))
 
 
+@pytest.mark.parametrize(("tensors", "written"), [
+    ("(x, x + 1)", "(x + 1).unflatten(2, (2, -1)),"),
+    ("x.chunk(2, dim=1)", "[one.unflatten(2, (2, -1)) for one in x.chunk(2, dim=1)]"),
+])  # fmt: skip
+def test_one_pattern_for_several_tensors_is_written_out(tensors: str, written: str, tmp_path: Path) -> None:
+    text = attention(SPLIT, f'one, other = rearrange_many({tensors}, "b l (h d) -> b l h d", h=2)\n{ASKED}')
+    found = ported(tmp_path, text, HEAD + "from einops_exts import rearrange_many\n")
+    assert written in found.text
+    assert "rearrange_many" not in found.text
+
+
 def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:
     text = attention(SPLIT, f'x = rearrange(x, "b ... d -> b (...) d")\n{ASKED}')
     found = ported(tmp_path, text, HEAD + "from einops import rearrange\n")
