@@ -886,3 +886,30 @@ def test_positions_may_be_a_table_for_each_axis() -> None:
     for sample in samples_of(denoiser_inputs(TurnedByAxis(hidden_size=24, heads_num=4, axes_dim_rope=(2, 4)))):
         assert sample["freqs_cis[1]"].is_complex()
         assert sample["freqs_cis[1]"].shape == (40, 2)
+
+
+class Heard(Small):
+    """Takes a spectrum with one channel, and a condition [1, width, places] as its documentation says."""
+
+    def __init__(self) -> None:
+        super().__init__(in_channels=None)
+        self.spectrum = torch.nn.Conv1d(8, 20, 1)
+        self.condition = torch.nn.Conv1d(12, 20, 1)
+        self.back = torch.nn.Conv1d(20, 8, 1)
+
+    def forward(self, spec: torch.Tensor, timestep: torch.Tensor, cond: torch.Tensor) -> torch.Tensor:
+        """Return what is heard.
+
+        :param spec: [B, 1, M, T]
+        :param timestep: [B]
+        :param cond: [B, M, T]
+        """
+        heard: torch.Tensor = self.spectrum(spec[:, 0]) * timestep[:, None, None] + self.condition(cond)
+        return self.back(heard)[:, None]
+
+
+def test_a_condition_of_sounds_has_its_width_first() -> None:
+    for sample in samples_of(denoiser_inputs(Heard())):
+        _, channels, bins, places = sample["spec"].shape
+        assert (channels, bins) == (1, 8)
+        assert sample["cond"].shape == (1, 12, places)

@@ -33,7 +33,7 @@ def with_constructor(cls: ClassRef) -> ClassRef:
     for first, last in spans:
         lines[first:last] = [""] * (last - first)
     lines[fields[0].lineno - 1] = f"{' ' * fields[0].col_offset}def __init__(self, {taken}): {'; '.join(body)}"
-    return _with_lines(cls, lines)
+    return with_lines(cls, lines)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def with_forward(cls: ClassRef) -> ClassRef:
         lines.insert(body[0].lineno - 1, f"{' ' * body[0].col_offset}{says}")
         if not lines[begins - 1].strip():  # the lines below keep their numbers
             del lines[begins - 1]
-    return _with_lines(cls, lines)
+    return with_lines(cls, lines)
 
 
 def _choices(init: ast.FunctionDef) -> Iterator[_Choice]:
@@ -115,7 +115,7 @@ def _passed_on(given: ast.arguments) -> str:
     return ", ".join([*(one.arg for one in (*given.posonlyargs, *given.args)[1:]), *starred, *named, *spread])
 
 
-def _with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:
+def with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:
     """Return the class as it stands in other lines of its file."""
     text = "\n".join(lines)
     source = replace(cls.source, text=text, tree=ast.parse(text))
