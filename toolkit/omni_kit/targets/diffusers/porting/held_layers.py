@@ -43,7 +43,7 @@ def with_held_layers(part: Part, parts: Sequence[Part], found: Projections) -> P
     """Give the layers of such a module diffusers' names, also where they are asked for.
 
     Returns:
-        What they are called now; empty if one is asked for otherwise than by a call, or if the order of a fused layer's
+        What they are called now; empty if anything but a call asks for one, or if the order of a fused layer's
         rows depends on what its own forward knows.
     """
     if not (found.order.in_turn or found.order.innermost):
