@@ -94,6 +94,7 @@ def test_what_is_installed_and_broken_is_said(tmp_path: Path, monkeypatch: pytes
     assert found["accelerate"]["fix"] == f"pip install --force-reinstall --no-deps accelerate=={version}"
 
 
+@pytest.mark.sweep
 def test_a_package_that_lacks_another_names_that_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "accelerate.py").write_text("import no_such_package")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -88,6 +88,7 @@ class TestAction:
         done = self.run(repository, paths="plugins/olmoe")
         assert (done.returncode, "::error" in done.stdout) == (0, False), done.stderr
 
+    @pytest.mark.sweep
     def test_arguments_and_a_report_beside(self, repository: Path) -> None:
         _break(repository)
         done = self.run(
@@ -271,6 +272,7 @@ class TestPreCommit:
         assert done.returncode == 0, done.stdout
         assert "checked 1 model," in done.stdout
 
+    @pytest.mark.sweep
     def test_a_mistake_stops_the_commit(self, configured: Path) -> None:
         _break(configured)
         done = self.run(configured)

@@ -105,6 +105,7 @@ class TestImport:
 
 
 class TestToy:
+    @pytest.mark.sweep
     @pytest.mark.parametrize("number", sampled(range(len(LOADED)), *map(LOADED.index, QUICK)), ids=map(str, LOADED))
     def test_variant(self, number: int, loaded: Reports) -> None:
         _agrees(LOADED[number], loaded["test_variant", number])

@@ -22,6 +22,7 @@ def torchrun(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.sweep
 def test_two_ranks_write_what_one_process_writes(toy: Toys, tmp_path: Path) -> None:
     source, options = str(toy("qwen3_moe")), ("--to", "canonical", "--shard-size", "50KB")
     done = torchrun("convert", source, str(tmp_path / "two"), *options, "--verify", "--format", "json")

@@ -65,6 +65,7 @@ def edited(plugin: Path, place: Path, old: str, new: str) -> Path:
     return copy
 
 
+@pytest.mark.sweep
 def test_doctor_looks_for_what_it_requires() -> None:
     code, answer = run_cli("doctor", "--target", "lantern")
     found = {component["name"]: component for component in answer["components"]}

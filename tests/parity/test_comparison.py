@@ -13,6 +13,7 @@ from omni_kit.parity.compare.tensors import (
     FLOAT32_TOLERANCE,
     compare_closely,
     compare_exactly,
+    compare_up_to_rounding,
     related,
     without_lone_zeros,
 )
@@ -120,6 +121,20 @@ def test_of_several_nudges_the_largest_response_of_each_tensor_counts() -> None:
     assert not compare_closely(reference, off, nudges[0]).ok
     assert compare_closely(reference, off, *nudges).ok
     assert not compare_closely(reference, dict.fromkeys(reference, UNEVEN * 1.001), *nudges).ok
+
+
+@pytest.mark.parametrize(
+    ("off", "asked", "right"), [(0.0, 0, True), (1e-4, 1, True), (1e-3, 1, False), (0.5, 0, False)]
+)
+def test_rounding_is_measured_again_where_it_may_be_what_differs(off: float, asked: int, right: bool) -> None:
+    reference, calls = {"one": UNEVEN}, []
+
+    def again() -> list[Tensors]:
+        calls.append(off)
+        return [{"one": UNEVEN * (1 + 1e-5)}]
+
+    found = compare_up_to_rounding(reference, {"one": UNEVEN * (1 + off)}, reference, again)
+    assert (len(calls), found.ok) == (asked, right)
 
 
 def test_what_is_beyond_the_magnified_rounding_still_fails() -> None:

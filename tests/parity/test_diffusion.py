@@ -270,6 +270,7 @@ def test_language_models_keep_their_reference(veomni_models: Path) -> None:
     assert find_candidate(veomni_models / "qwen3").reference.endswith(":TransformersBuilder")
 
 
+@pytest.mark.sweep
 def test_low_precision_that_upstream_avoids_is_seen_and_explained(denoisers: Path, sides: Sides) -> None:
     """diffusers keeps Wan's embedding of time in float32; VeOmni casts all of the model."""
     wan = run_parity(denoisers / WAN, ["dtype"], sides=sides)

@@ -93,6 +93,7 @@ FAULTS: dict[str, tuple[Edits, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sides) -> None:
     new_model("mine", "glm4_moe", target="veomni", into=tmp_path)
     run_configs(sorted((tmp_path / "mine").glob("*_patch_gen_config.py")))

@@ -65,6 +65,7 @@ def test_adapters_that_do_not_work_are_named(fault: str, plant: Plant, sides: Si
     assert said in found.reason
 
 
+@pytest.mark.sweep
 def test_a_diffusion_transformer_is_adapted_as_well(sides: Sides) -> None:
     wan = Path(__file__).parents[2] / "reference_models" / "veomni" / "wan"
     found = run_parity(wan, ["lora"], sides=sides).level("lora")

@@ -223,6 +223,7 @@ def test_a_fault_is_caught_on_a_given_checkpoint_too(plant: Plant, sides: Sides,
     assert bad.level("roundtrip").status == "fail"
 
 
+@pytest.mark.sweep
 def test_a_toy_config_in_the_directory_is_what_is_built(plant: Plant, sides: Sides, tmp_path: Path) -> None:
     path = plant("with_toy_config", {})
     toy = toy_config(AutoConfig.for_model("qwen3_moe", mlp_only_layers=[1]).to_dict()) | {"num_local_experts": 6}

@@ -124,6 +124,7 @@ def with_code(*lines: str) -> Edits:
     return {MODELING: [(ROUTER, "\n        ".join([*lines, ROUTER]))]}
 
 
+@pytest.mark.sweep
 def test_a_candidate_that_ignores_signals_and_stops_itself_is_ended_in_time(plant: Plant, fragile: Sides) -> None:
     deaf = plant(
         "deaf",

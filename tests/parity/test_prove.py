@@ -199,6 +199,7 @@ def test_nothing_is_planted_in_what_is_wrong_already(plant: Plant, sides: Sides)
     assert any(note.startswith("no fault was injected: forward already fails") for note in report.notes)
 
 
+@pytest.mark.sweep
 def test_a_level_that_does_not_apply_keeps_nothing_from_being_planted(veomni_models: Path, sides: Sides) -> None:
     report = run_parity(veomni_models / "llama", ["ep"], sides=sides, prove=True)
 

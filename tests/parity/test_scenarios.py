@@ -70,6 +70,7 @@ def test_the_copy_itself_passes_each_scenario(plant: Plant, sides: Sides) -> Non
     assert all(one.compared for one in results if one.status == "pass")
 
 
+@pytest.mark.sweep
 def test_faults_that_one_way_of_calling_does_not_show(plant: Plant, sides: Sides) -> None:
     edits = {MODELING: [(old, new) for old, new, _ in FAULTS.values()], OF_NPU: [(ROUTED, f"{ROUTED} * 1.01")]}
     report = run_parity(plant("called_with_faults", edits), ["forward", "backward", "scenarios"], sides=sides)

@@ -142,7 +142,7 @@ def test_a_sequence_put_together_along_the_wrong_axis(plant: Plant, sides: Sides
     assert ("ulysses=2, batch 1 of 2: 2 of 2 figures differ" in report.level("sp").reason) is (status == "fail")
 
 
-@pytest.mark.parametrize("reduces", [True, False])
+@pytest.mark.parametrize("reduces", first(1, [True, False]))
 def test_a_missing_all_reduce_in_the_backward_pass(plant: Plant, sides: Sides, reduces: bool) -> None:
     definition = (
         FIRST_TOKEN if reduces else FIRST_TOKEN.replace("torch.distributed.all_reduce", "_ = (lambda *a, **k: 0)")
@@ -182,6 +182,7 @@ def test_a_process_that_crashes_is_reported_and_not_the_one_that_lost_it(plant: 
     assert report.exit_code == 3
 
 
+@pytest.mark.sweep
 def test_a_process_that_hangs_is_an_error_with_every_stack(plant: Plant, sides: Sides, tmp_path: Path) -> None:
     launcher = sides.launcher()
     launcher.timeout = GRACE + 10

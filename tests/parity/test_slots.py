@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from omni_kit.parity import LevelResult, ParityReport, run_parity
 from omni_kit.parity.processes.workers import Sides
 
@@ -49,6 +51,7 @@ def test_a_slot_of_classes_that_were_not_built_is_said(veomni_models: Path, side
     assert "only Qwen3ForSequenceClassification would call it" in said[0]
 
 
+@pytest.mark.sweep
 def test_slots_that_hold_classes_and_stored_kernels_are_counted(veomni_models: Path, sides: Sides) -> None:
     """Its gated norm is made of the slot, and its convolution is kept on the module when that is made."""
     found = slots_of(compare(veomni_models / "qwen3_5", sides))

@@ -20,6 +20,7 @@ def example(kind: type[Step[Any]]) -> Step[Any]:
     rest: dict[str, Any] = {
         "mesh": {"name": "m"}, "options": {}, "forbidden": ["x"], "pairs": [["a", 0, 1]], "run": {"name": "r"},
         "records": ["a"], "extent": "numbers", "published": {"a": [1, 2]}, "measured": ["a"], "hidden": ["x"],
+        "salt": 2,
     }  # fmt: skip
     return kind(**known, **{field.name: rest[field.name] for field in fields(kind) if field.name not in known})
 

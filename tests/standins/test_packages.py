@@ -23,7 +23,7 @@ from omni_kit.standins import ROOT
 # Of these, flash_attn, apex, xformers, mmcv and colossalai need a compiler for CUDA, and liger_kernel needs triton.
 PACKAGES = (
     "timm", "x_transformers", "torchdiffeq", "rotary_embedding_torch", "einx", "easydict", "loguru", "mmengine",
-    "fairscale",
+    "fairscale", "einops_exts",
 )  # fmt: skip
 MODULES = sorted(
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

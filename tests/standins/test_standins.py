@@ -9,6 +9,7 @@ from diffusers.models.attention_processor import Attention
 from torch import nn
 
 from omni_kit.standins import ROOT, einx, stand_ins
+from omni_kit.standins.einops_exts import check_shape, rearrange_many, reduce_many, repeat_many
 from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_func, flash_attn_varlen_func
 from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
 from omni_kit.standins.flash_attn.flash_attention import FlashAttention, FlashMHA
@@ -199,6 +200,18 @@ def test_axes_are_aligned_by_their_names() -> None:
     torch.testing.assert_close(einx.subtract("n b, n -> b n", x.T, y[:, 0]), x - y[:, 0])
     with pytest.raises(ValueError, match="install einx"):
         einx.multiply("b ..., b -> b ...", x, y)
+
+
+def test_one_pattern_rearranges_several_tensors() -> None:
+    x = torch.randn(2, 3, 4)
+    turned, other = rearrange_many((x, x + 1), "b l d -> b d l")
+    assert torch.equal(turned, x.mT)
+    assert torch.equal(other, x.mT + 1)
+    assert next(repeat_many([x], "b l d -> b (n l) d", n=2)).shape == (2, 6, 4)
+    assert torch.equal(next(reduce_many([x], "b l d -> b d", reduction="max")), x.amax(dim=1))
+    assert check_shape(x, "b l d", b=2) is not None
+    with pytest.raises(Exception, match="4 != 5"):
+        check_shape(x, "b l d", d=5)
 
 
 @pytest.mark.parametrize("text", [False, True])

@@ -77,6 +77,7 @@ def test_metadata_counts_before_what_a_target_declares(tmp_path: Path, monkeypat
     assert pin.install == "pip install 'transformers<8,>=7.1'"
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("another_transformers")
 def test_doctor_reports_another_version() -> None:
     code, data = run_cli("doctor", "--target", "veomni")

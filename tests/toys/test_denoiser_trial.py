@@ -909,3 +909,20 @@ def test_a_model_of_words_gets_numbers_of_words() -> None:
     assert not found["0.indices"].is_floating_point()
     assert found[f"0.{TARGET}"].shape == (*found["0.indices"].shape, 30)
     assert denoiser_inputs(Letters(words=False))["0.indices"].shape[:2] == (1, 6)
+
+
+class TurnedByAxis(Small):
+    """Takes a list with a table of complex numbers for each axis of rope."""
+
+    def forward(
+        self, hidden_states: torch.Tensor, timestep: torch.Tensor, freqs_cis: list[torch.Tensor]
+    ) -> tuple[torch.Tensor]:
+        assert [one.shape[-1] for one in freqs_cis] == [1, 2]
+        turned = freqs_cis[0][0].abs().sum()
+        return (self.mixed(hidden_states, torch.zeros(1, 1, 6)) * turned * timestep[:, None, None, None],)
+
+
+def test_positions_may_be_a_table_for_each_axis() -> None:
+    for sample in samples_of(denoiser_inputs(TurnedByAxis(hidden_size=24, heads_num=4, axes_dim_rope=(2, 4)))):
+        assert sample["freqs_cis[1]"].is_complex()
+        assert sample["freqs_cis[1]"].shape == (40, 2)

@@ -69,6 +69,7 @@ def test_a_resumed_run_reports_what_the_first_one_merged(plugin: Path) -> None:
     assert first.verdict.startswith("0 of 1 model verified")
 
 
+@pytest.mark.sweep
 def test_a_resumed_run_takes_over_the_stages_of_unchanged_models(plugin: Path) -> None:
     where = find_library("transformers").root
     said: list[str] = []

@@ -8,6 +8,7 @@ import pytest
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
+from tests.conftest import sampled
 
 NET = """\
 import torch
@@ -83,7 +84,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield both
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled(FORMS, "h_chunked", "repeated"))
 def test_a_form_is_ported_and_at_parity(form: str, tmp_path: Path, sides: Sides) -> None:
     init, forward, groups = FORMS[form]
     file = tmp_path / f"{form}.py"

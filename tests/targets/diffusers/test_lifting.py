@@ -105,6 +105,35 @@ def test_what_only_holds_layers_gets_no_processor(tmp_path: Path) -> None:
     assert "def forward" not in layers
 
 
+MADE = (
+    "        self.q, self.kv, self.proj = "
+    "nn.Linear(width, width), nn.Linear(width, 2 * width), nn.Linear(width, width)\n"
+)
+OWN = "        k, v = self.kv(x).chunk(2, -1)\n        return self.proj(attend(heads_of(self.q(x), self.heads), "
+FUSED = NET.replace("ATTENDED", BY_FUNCTION).replace(
+    MADE, "        self.qkv = nn.Linear(width, width * 3)\n        self.proj = nn.Linear(width, width)\n"
+).replace(
+    OWN, "        q, k, v = self.qkv(x).chunk(3, -1)\n        return self.proj(attend(heads_of(q, self.heads), "
+).replace(
+    "q, (k, v) = self.layers.q(y), self.layers.kv(y).chunk(2, -1)", "q, k, v = self.layers.qkv(y).chunk(3, -1)"
+)  # fmt: skip
+
+
+def test_layers_that_a_block_asks_for_have_diffusers_names(tmp_path: Path) -> None:
+    found = ported(tmp_path, FUSED)
+    assert "self.to_k = nn.Linear(width, width)" in found.text
+    assert "q, k, v = self.layers.to_q(y), self.layers.to_k(y), self.layers.to_v(y)" in found.text
+    assert "self.layers.to_out[1](self.layers.to_out[0](" in found.text
+    assert found.attention.projections["TinyLayers"].fused == "qkv"
+
+
+def test_layers_whose_weights_a_block_reads_keep_their_names(tmp_path: Path) -> None:
+    found = ported(tmp_path, FUSED.replace("self.layers.qkv(y)", "F.linear(y, self.layers.qkv.weight)"))
+    assert "self.layers.qkv.weight" in found.text
+    assert "self.qkv = nn.Linear(width, width * 3)" in found.text
+    assert "to_out" not in found.text
+
+
 def test_a_module_that_is_called_has_its_own_processor(tmp_path: Path) -> None:
     called = NET.replace("        x = x + self.layers.proj(ATTENDED)\n", "        x = x + self.layers(y)\n")
     found = ported(tmp_path, called)
@@ -119,7 +148,7 @@ def test_a_block_that_computes_attention_in_two_ways_is_left_to_a_person(tmp_pat
 
 
 def test_its_processors_are_called_and_a_backend_reaches_them(tmp_path: Path) -> None:
-    source = written(tmp_path, NET.replace("ATTENDED", BY_FUNCTION))
+    source = written(tmp_path, FUSED)
     new_model("lifted", f"{source}::Net", target="diffusers", into=tmp_path)
     report = run_parity(tmp_path / "lifted", ("hooks", "keys", "forward"))
     assert report.ok, report.levels

@@ -206,6 +206,7 @@ def test_what_is_planted_in_the_example_is_located(sides: Sides) -> None:
     assert (report.level("stages").max_rel or 0.0) <= FLOAT32_TOLERANCE
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("pipeline", [
     "CogView3PlusPipeline", *(pytest.param(one, marks=pytest.mark.sweep)
                               for one in ("SanaPipeline", "LTXPipeline", "MochiPipeline")),

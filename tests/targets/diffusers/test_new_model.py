@@ -52,6 +52,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield both
 
 
+@pytest.mark.sweep
 def test_a_repository_that_nothing_was_fitted_to_is_at_parity(tmp_path: Path, sides: Sides) -> None:
     made = new_model("heron_net", HERON, target="diffusers", into=tmp_path)
     assert any("attention is written out" in todo.what for todo in made.plan.todo)
@@ -96,6 +97,7 @@ class Dove(nn.Module):
 """
 
 
+@pytest.mark.sweep
 def test_attention_that_was_written_out_is_at_parity(tmp_path: Path, sides: Sides) -> None:
     (tmp_path / "dove.py").write_text(DOVE, encoding="utf-8")
     made = new_model("dove_net", f"{tmp_path / 'dove.py'}::Dove", target="diffusers", into=tmp_path)
@@ -108,6 +110,7 @@ def test_attention_that_was_written_out_is_at_parity(tmp_path: Path, sides: Side
     assert report.prove.located == report.prove.faults
 
 
+@pytest.mark.sweep
 def test_the_ports_own_tests_use_the_toy_that_the_authors_class_takes(tmp_path: Path) -> None:
     text = DOVE.replace("        self.x_in,", "        assert dim % 96 == 0\n        self.x_in,", 1)
     authors, into = tmp_path / "authors", tmp_path / "ports"

@@ -282,6 +282,17 @@ def test_axes_without_names_stay_as_they_are(call: str) -> None:
     assert torch.equal(eval(call, {"rearrange": rearrange, "repeat": repeat, "x": x}), eval(written, {"x": x}))
 
 
+@pytest.mark.parametrize(("tensors", "written"), [
+    ("(x, x + 1)", "(x + 1).unflatten(2, (2, -1)),"),
+    ("x.chunk(2, dim=1)", "[one.unflatten(2, (2, -1)) for one in x.chunk(2, dim=1)]"),
+])  # fmt: skip
+def test_one_pattern_for_several_tensors_is_written_out(tensors: str, written: str, tmp_path: Path) -> None:
+    text = attention(SPLIT, f'one, other = rearrange_many({tensors}, "b l (h d) -> b l h d", h=2)\n{ASKED}')
+    found = ported(tmp_path, text, HEAD + "from einops_exts import rearrange_many\n")
+    assert written in found.text
+    assert "rearrange_many" not in found.text
+
+
 def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:
     text = attention(SPLIT, f'x = rearrange(x, "b ... d -> b (...) d")\n{ASKED}')
     found = ported(tmp_path, text, HEAD + "from einops import rearrange\n")
@@ -1055,6 +1066,35 @@ def test_a_foreign_class_that_is_called_stays(tmp_path: Path) -> None:
     made = TYPED.replace("if type(width) == ListConfig:", "if width:").replace("list(width)", "ListConfig(width)")
     text = ported(tmp_path, made).text
     assert "from omegaconf.listconfig import ListConfig" in text
+
+
+UNREACHABLE = """
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        if TEST:
+            self.proj = Missing(width)
+        else:
+            self.proj = nn.Linear(width, width)
+
+    def forward(self, x, t):
+        if TEST:
+            return missing(x)
+        return self.proj(x)
+"""
+
+
+def test_code_that_authors_switched_off_is_left_out(tmp_path: Path) -> None:
+    found = ported(tmp_path, UNREACHABLE.replace("TEST", "False"))
+    assert "issing" not in found.text
+    assert "nn.Linear(width, width)" in found.text
+
+
+def test_code_that_a_value_switches_stays(tmp_path: Path) -> None:
+    text = UNREACHABLE.replace("TEST", "FLAG").replace("Missing", "nn.Identity").replace("missing", "nn.Identity()")
+    found = ported(tmp_path, text, HEAD + "FLAG = bool(0)\n")
+    assert "nn.Identity(width)" in found.text
+    assert "nn.Identity()(" in found.text
 
 
 def test_what_authors_import_from_diffusers_by_another_module_is_imported_once(tmp_path: Path) -> None:

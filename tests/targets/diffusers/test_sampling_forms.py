@@ -279,6 +279,7 @@ def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sid
     compared(file, sides, "base=1.2", "base=1.3")
 
 
+@pytest.mark.sweep
 def test_a_time_that_is_counted_up_is_the_flow_scheduler_s_the_other_way(tmp_path: Path, sides: Sides) -> None:
     file, text = written("plover", tmp_path, COUNTED_UP)
     assert "scheduler: FlowMatchEulerDiscreteScheduler" in text
@@ -299,6 +300,7 @@ def test_a_loop_that_leaves_an_argument_of_the_model_out_is_not_taken(
     assert (cut_of(reference, samplings_of(reference), names, "context") is not None) is stands
 
 
+@pytest.mark.sweep
 def test_an_interval_of_guidance_that_holds_every_step_is_guidance(tmp_path: Path, sides: Sides) -> None:
     file, _ = written("crow", tmp_path, INTERVAL)
     compared(file, sides, "negative_pred + self.guidance_scale", "negative_pred + 1.1 * self.guidance_scale")
@@ -323,6 +325,7 @@ def test_levels_that_a_scheduler_is_told_are_told_to_its_copy(tmp_path: Path) ->
         compared(file, sides, "torch.linspace(1, 0.2,", "torch.linspace(1, 0.3,")
 
 
+@pytest.mark.sweep
 def test_a_scheduler_is_the_default_of_the_table_that_authors_choose_from(tmp_path: Path) -> None:
     """The model is called in one way of several engines, answers a variance, too, and gets what has rows twice."""
     taken = (("t, context):", "t, context, ids):"),
@@ -337,6 +340,7 @@ def test_a_scheduler_is_the_default_of_the_table_that_authors_choose_from(tmp_pa
         compared(file, sides, "noise_pred.chunk(2, dim=1)[0]", "noise_pred.chunk(2, dim=1)[1]")
 
 
+@pytest.mark.sweep
 def test_noise_is_drawn_alike_for_prompts_that_the_model_itself_guides_by(tmp_path: Path, sides: Sides) -> None:
     rest = GUIDING + ancestral(
         told="y", asked="net.forward_with_cfg", clips="False", kwargs="dict(context=y, cfg_scale=4.0)"

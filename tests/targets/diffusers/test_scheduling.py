@@ -124,6 +124,7 @@ def test_a_loop_of_the_authors_pipeline_is_cut_out_and_gone_along(tmp_path: Path
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.sweep
 def test_the_authors_own_scheduler_is_copied(tmp_path: Path) -> None:
     loop = PIPED.replace("import DiffusionPipeline, FlowMatchEulerDiscreteScheduler", "import DiffusionPipeline")
     loop = loop.replace("FlowMatchEulerDiscreteScheduler", "DoveScheduler").replace(", pooled)", ")")
@@ -152,7 +153,7 @@ COSINE = """    left = lambda u: math.cos((u + 0.008) / 1.008 * math.pi / 2) ** 
 """
 
 
-@pytest.mark.parametrize(("loop", "changed", "choice", "settings"), first(3, [
+@pytest.mark.parametrize(("loop", "changed", "choice", "settings"), first(1, [
     (DDIM, (), "DDIMScheduler", f"{OWN}, clip_sample=False"),
     (DDIM, (LINEAR,), "DDIMScheduler", "; beta_start=0.00085, beta_end=0.012, clip_sample=False"),
     (DDIM, (LINEAR, ("0.00085, end=0.012", "0.0001, end=0.02")), "DDIMScheduler", "side by side; clip_sample=False"),
@@ -183,6 +184,7 @@ def test_a_scheduler_is_reused_with_the_settings_whose_numbers_are_the_authors_o
     assert why.endswith(settings)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "loop"), first(1, [("betas", DDIM), ("sigmas", ALONG_SIGMAS)]))
 def test_what_is_reused_along_betas_goes_where_the_authors_go(
     name: str, loop: str, tmp_path: Path, sides: Sides
@@ -198,7 +200,7 @@ def test_what_is_reused_along_betas_goes_where_the_authors_go(
     assert not run_parity(file, ("stages",), sides=sides).ok
 
 
-@pytest.mark.parametrize(("old", "new", "said"), first(2, [
+@pytest.mark.parametrize(("old", "new", "said"), first(1, [
     ("        old = v\n", "        if old is not None and old.abs().max() > 9:\n            break\n", "has a `break`"),
     ("neg + cfg * (v - neg)", "neg + cfg**2 * (v - neg)", "guides differently from"),
     ("sigmas = get_sigmas(steps, 2.0)", "sigmas = get_sigmas(steps, float(noise.shape[-1]))", "of noise"),
@@ -221,6 +223,7 @@ REMEMBERED = ("        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * a
 KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        self.kept = None\n")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), first(1, [
     ("method", METHODS, (), "a new class", "Sampler.sample remembers old"),
     ("called", CALLED, (), "a new class", "Heun.__call__ calls its model 2 times a step"),
@@ -246,7 +249,7 @@ def test_steps_of_objects_go_where_the_authors_go(
         assert report.prove.detected == report.prove.located == report.prove.faults
 
 
-@pytest.mark.parametrize(("old", "new", "said"), first(2, [
+@pytest.mark.parametrize(("old", "new", "said"), first(1, [
     ("        self.old = v\n", "        log(self)\n        self.old = v\n", "passes its Sampler to other code"),
     ("        self.old = v\n", "        self.old = v * self.scale\n", "reads self.scale, which Sampler does not set"),
     ("class Sampler:", "class Base:\n    pass\n\n\nclass Sampler(Base):", "made of another class of theirs"),

@@ -201,6 +201,24 @@ def test_parts_that_a_package_imports_when_asked_and_no_gpu(tmp_path: Path) -> N
         authors.forget()
 
 
+@pytest.mark.parametrize("binds", ["from .glow import glow\n", ""])
+def test_a_package_may_bind_a_function_by_the_name_of_its_module(tmp_path: Path, binds: str) -> None:
+    parts = tmp_path / "shine" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "__init__.py").write_text(binds)
+    (parts / "glow.py").write_text("def glow(x):\n    return 2 * x\n")
+    text = "from torch import nn\n\nfrom shine.parts import glow\n\n\nclass Shine(nn.Module):\n"
+    text += "    def forward(self, x, t):\n"
+    (tmp_path / "README.md").write_text("")
+    (parts.parent / "model.py").write_text(f"{text}        return {'glow' if binds else 'glow.glow'}(x)\n")
+    reference = find_reference(f"{tmp_path}/shine/model.py::Shine")
+    authors = Authors(reference)
+    try:
+        assert authors.get(reference.cls.source.module, "Shine")()(3, 0) == 6
+    finally:
+        authors.forget()
+
+
 def test_a_model_with_empty_weights_is_not_made(tmp_path: Path) -> None:
     text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, dim=8, size=4):\n"
     text += "        super().__init__()\n        self.layer = nn.Linear(dim, dim // size)\n"

@@ -22,6 +22,7 @@ VERSION = "if flash_attn.__version__ > '2':\n        pass\n    "
     (":\n    flash_attn = flash_attn_func = None", TESTED, False),
     (":\n    from plain import flash_attn_func", "", False),
     (":\n    raise", "", False),
+    (":\n    flash.attend = None", "", False),
 ])  # fmt: skip
 def test_whether_an_import_has_an_alternative(handler: str, use: str, lacks: bool) -> None:
     tree = ast.parse(TRY.format(handler=handler) + USE.format(use=use))

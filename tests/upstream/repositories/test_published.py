@@ -114,6 +114,31 @@ def test_the_choices_of_a_command_line_annotate_what_a_namespace_holds(tmp_path:
     assert find_reference(f"{tmp_path}::Lantern").arguments["mode"].annotation == "Literal['fused', 'plain']"
 
 
+@pytest.mark.parametrize(("nargs", "command", "known"), [
+    (', nargs="+"', "python train.py --qk-norm 1 2 --mode plain\n", [1, 2]),
+    ("", "python train.py --qk_norm=0.5 \\\n", 0.5),
+    ("", "| --qk-norm | how much |\n", None),
+])  # fmt: skip
+def test_an_option_without_a_default_is_what_the_documentation_passes(
+    nargs: str, command: str, known: object, tmp_path: Path
+) -> None:
+    text = MODEL.format(more="", handed="", factory="").replace("self, depth=2, hidden_size=16, heads=2", "self, args")
+    (tmp_path / "model.py").write_text(text.replace("Inner(hidden_size)", "Inner(args.qk_norm, args.mode)"))
+    (tmp_path / "train.py").write_text(
+        OPTIONS.replace("action=argparse.BooleanOptionalAction, default=False", f"type=int{nargs}")
+    )
+    (tmp_path / "readme.md").write_text(command)
+    assert find_reference(f"{tmp_path}::Lantern").arguments["qk_norm"].default == known
+
+
+def test_tags_of_yaml_do_not_hide_a_config(tmp_path: Path) -> None:
+    tagged = "betas: !!python/tuple [0.9, 0.96]\noptimizer: !made.Adam {lr: 0.1}\nname: !label best\n"
+    (tmp_path / "config.yaml").write_text(f"{tagged}model:\n  depth: 28\n  hidden_size: !size 1152\n")
+    found = find_reference(written(tmp_path)).published
+    assert found is not None
+    assert found.values == {"depth": 28, "hidden_size": 1152}
+
+
 PARAMS = "class Params(dict):\n    pass\n\n\nparams = Params({own}{more})\n"
 
 

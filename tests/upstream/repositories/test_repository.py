@@ -63,3 +63,14 @@ def test_packages_that_people_install_from_a_folder_are_found(beside: str, found
     repository = replace(repository_of(tmp_path / "net.py"), root=tmp_path)
     assert (repository.module_file("scans_of_nobody.ops.scan") is not None) is found
     assert repository.module_file("json") is None
+
+
+@pytest.mark.parametrize(("module", "found"), [("glow.glow", "glow/glow.py"), ("glow", None), ("dim", "glow/dim.py")])
+def test_a_file_of_the_same_name_does_not_hide_the_folder_around_it(
+    module: str, found: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "glow").mkdir()
+    for name in ("glow", "dim"):
+        (tmp_path / "glow" / f"{name}.py").write_text("")
+    repository = replace(repository_of(tmp_path / "glow" / "glow.py"), root=tmp_path)
+    assert repository.module_file(module) == (tmp_path / found if found is not None else None)

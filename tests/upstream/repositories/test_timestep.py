@@ -17,6 +17,11 @@ def timestep_embedding(t, dim):
     return torch.cat([t[:, None].sin(), t[:, None].cos()], dim=1)
 
 
+def level(gammas, dim):
+    turned = gammas[:, None] * torch.arange(dim // 2)[None]
+    return torch.cos(turned)
+
+
 def waves(values):
     return values.sin()
 
@@ -50,6 +55,8 @@ class Net(nn.Module):
     ("level = a.float()\\n        x = x * torch.log(level)", "a"),
     ("x = x + waves(values=b)", "b"),
     ("x = x + self.inner(a.reshape(-1))", "a"),
+    ("x = x + level(a.view(-1), self.width)", "a"),
+    ("x = x + level(a, x.shape[1])", ""),
     ("x = x + self.project(a)", ""),
     ("x = torch.sin(x) + a", ""),
     ("x = waves(x + self.project(x)) * a", ""),

@@ -1,6 +1,6 @@
 """One comparison under way: upstream's results, evidence about the candidate, and what follows from both."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -9,7 +9,7 @@ from omni_kit.parity.compare.attention import attention_differences
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.compare.missing_inputs import caller_at_fault, lacking
 from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_backward, first_forward, owner
-from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, MOST_ROUNDING, compare_closely, without_lone_zeros
+from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, compare_up_to_rounding, without_lone_zeros
 from omni_kit.parity.evidence import Evidence
 from omni_kit.parity.processes.builder import made_batch_builder
 from omni_kit.parity.processes.outcomes import NUDGED, REFERENCE
@@ -84,15 +84,8 @@ class Case:
         return self._closely(what, without_lone_zeros(reference, candidate), without_lone_zeros(candidate, reference))
 
     def _closely(self, what: str, reference: Tensors, candidate: Tensors) -> Comparison:
-        """Compare up to rounding; where that fails by no more than rounding can do, measure rounding more often.
-
-        A model that rounds to bfloat16 inside jumps where a number crosses a boundary, which few nudges make happen.
-        """
         nudged = self.pair.results_of(NUDGED, what)
-        found = compare_closely(reference, candidate, nudged)
-        if found.ok or found.missing or found.max_rel > MOST_ROUNDING:
-            return found
-        return compare_closely(reference, candidate, nudged, *self.pair.rounded_again(what))
+        return compare_up_to_rounding(reference, candidate, nudged, partial(self.pair.rounded_again, what))
 
     def right(self) -> bool:
         """Return whether no answer, and no gradient where there is one, is wrong."""

@@ -90,6 +90,7 @@ LOSS = (
 )
 
 
+@pytest.mark.sweep
 def test_a_wrapper_is_asked_what_its_own_model_never_asks(tmp_path: Path) -> None:
     wan = shutil.copytree(resource_dir("reference_models") / "veomni" / "wan", tmp_path / "wan_asked")
     for name, old, new in (MASK, LOSS):

@@ -37,6 +37,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return answered
 
 
+@pytest.mark.sweep
 def test_the_schedulers_own_step_ends_at_the_clean_latents(found: dict[str, Any]) -> None:
     """Of the drawn pairs of time and noise level, each with its target."""
     assert found["off"] < 1e-5

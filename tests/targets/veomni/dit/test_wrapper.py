@@ -27,6 +27,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return answered
 
 
+@pytest.mark.sweep
 def test_diffusers_stays_as_it_is(found: dict[str, Any]) -> None:
     assert found["untouched"]
 

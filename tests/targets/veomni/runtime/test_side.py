@@ -146,6 +146,7 @@ def test_another_plugins_registration_does_not_stay_on_veomnis_own(facts: dict[s
     assert facts["owner"] == "veomni.models.transformers.qwen3"
 
 
+@pytest.mark.sweep
 def test_the_trainer_does_not_sleep_to_log_how_busy_a_cpu_is() -> None:
     code = """
 import time

@@ -61,7 +61,7 @@ def copied(checkpoint: Checkpoints, tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-@pytest.mark.parametrize("model_type", ["olmoe", "mixtral"])
+@pytest.mark.parametrize("model_type", first(1, ["olmoe", "mixtral"]))
 def test_split_experts(probe: Probe, model_type: str, copied: Callable[[str], Path], tmp_path: Path) -> None:
     """Mixtral also renames: block_sparse_moe on disk is mlp in memory."""
     place = copied(model_type)

@@ -285,10 +285,18 @@ class SideResults:
         self._reference.send(steps[0])
         self._other.send(steps[1])
         lost_upstream, lost = self._reference.receive(steps[0]), self._other.receive(steps[1])
-        nudged = self.folder(f"{NUDGED}/steps")
-        self._reference.ask(TakeSteps(self.checkpoint, self.inputs_file, nudged, nudged=True))
-        taken = [load_tensors(place / "outputs.safetensors") for place in (*places, nudged)]
-        return Stepped(taken[0], taken[1], taken[2], lost_upstream, lost)
+        taken = [load_tensors(place / "outputs.safetensors") for place in places]
+        return Stepped(taken[0], taken[1], self._stepped_nudged(0), lost_upstream, lost)
+
+    @once
+    def stepped_again(self) -> list[Tensors]:
+        """Return the results of `stepped` of the reference with its weights moved in other ways."""
+        return [self._stepped_nudged(number) for number in range(1, _MORE_NUDGES + 1)]
+
+    def _stepped_nudged(self, salt: int) -> Tensors:
+        place = self.folder(f"{NUDGED}/steps/{salt}")
+        self._reference.ask(TakeSteps(self.checkpoint, self.inputs_file, place, salt))
+        return load_tensors(place / "outputs.safetensors")
 
     def folder(self, side: str) -> Path:
         """Return the results folder of a side: "reference", "candidate", or a run of one, as "reference/nudged"."""

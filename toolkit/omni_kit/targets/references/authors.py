@@ -247,14 +247,15 @@ class _Package(_Module):
         def found(name: str) -> Any:
             if name.startswith("__") and name != "__all__":
                 raise AttributeError(name)
+            source = read_source(self.authors.repository, Path(self.path))
+            meant = resolve(source, name)
+            if isinstance(meant, Defined) and meant.source is not source:  # also where a module has the same name
+                vars(module)[name] = getattr(importlib.import_module(meant.source.module), meant.name)
+                return vars(module)[name]
             with suppress(ModuleNotFoundError):
                 inner = f"{self.name}.{name}"
                 if self.authors.repository.module_file(inner) or self.authors.repository.folders(inner):
                     return importlib.import_module(inner)
-            source = read_source(self.authors.repository, Path(self.path))
-            meant = resolve(source, name)
-            if isinstance(meant, Defined) and meant.source is not source:
-                return getattr(importlib.import_module(meant.source.module), meant.name)
             if not ran:
                 ran.append(True)
                 whole(module)

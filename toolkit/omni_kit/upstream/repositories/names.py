@@ -224,8 +224,10 @@ def lacks_alternative(node: ast.stmt, tree: ast.Module) -> bool:
     if not packages or not set(packages) <= stand_ins():
         return False
     rest = [one for part in (*node.handlers, *node.orelse) for one in ast.walk(part)]
-    values = {target.id: one.value for one in rest if isinstance(one, ast.Assign)
-              for target in one.targets if isinstance(target, ast.Name)}  # fmt: skip
+    targets = [(target, one.value) for one in rest if isinstance(one, ast.Assign) for target in one.targets]
+    values = {target.id: value for target, value in targets if isinstance(target, ast.Name)}
+    if len(values) < len({ast.unparse(target) for target, _ in targets}):  # an object keeps what is used instead
+        return False
     empty = all(isinstance(value, ast.Constant) and not value.value for value in values.values())
     none = all(isinstance(value, ast.Constant) and value.value is None for value in values.values())
     binds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Raise)

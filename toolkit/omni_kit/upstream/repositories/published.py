@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,25 @@ _MOST_FILES, _MOST_BYTES = 2000, 300_000
 SIGNED = "_reference"  # the key under which a config of a port says the class of its authors' repository
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ADDS = "add_argument"
+_NUMBER = r"-?\d+(?:\.\d+)?"
+
+
+class _Loader(_SAFE):  # type: ignore[misc]
+    """Reads what has a tag of the authors' own, `!!python/tuple [4, 8]`, as it would be without one."""
+
+
+def _untagged(loader: Any, tag: str, node: Any) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    plain = loader.resolve(yaml.ScalarNode, node.value, (not node.style, bool(node.style)))
+    return loader.construct_object(yaml.ScalarNode(plain, node.value, style=node.style))
+
+
+_Loader.add_multi_constructor("", _untagged)
 
 
 @dataclass(frozen=True)
@@ -75,10 +93,13 @@ def options(repository: Repository, names: Collection[str]) -> Published | None:
 
 
 def _options(repository: Repository, file: Path) -> Published:
-    """Return the default of each option in the parsers of a file; `set_defaults` takes precedence."""
+    """Return the default of each option in the parsers of a file; `set_defaults` takes precedence. Where an option has
+    none it is the number, or the numbers, that the first command in the documentation passes.
+    """
     added: dict[str, Any] = {}
     set_apart: dict[str, Any] = {}
     choices: dict[str, Sequence[Any]] = {}
+    several: dict[str, bool] = {}
     with suppress(BadInput):
         for node in ast.walk(read_source(repository, file).tree):
             name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
@@ -86,9 +107,25 @@ def _options(repository: Repository, file: Path) -> Published:
                 added = (own := _argument(node)) | added
                 listed = next((literal(one.value) for one in node.keywords if one.arg == "choices"), None)
                 choices |= dict.fromkeys(own, listed) if isinstance(listed, (list, tuple)) else {}
+                several[_option(node)] = any(one.arg == "nargs" and literal(one.value) != "?" for one in node.keywords)
             elif isinstance(node, ast.Call) and name == "set_defaults":
                 set_apart |= _keywords(node)
-    return Published(added | set_apart, repository.show(file), choices=choices)
+    known = added | set_apart
+    passed = ((name, _passed(repository, name, many)) for name, many in several.items() if known.get(name) is None)
+    known |= {name: value for name, value in passed if value is not None}
+    return Published(known, repository.show(file), choices=choices)
+
+
+def _passed(repository: Repository, option: str, several: bool) -> Any:
+    """Return the number, or list of numbers, that a command in the documentation or a script passes; None without
+    one.
+    """
+    if not option:
+        return None
+    spelled = re.compile(rf"--{option.replace('_', '[-_]')}(?:=|[ \t]+)((?:{_NUMBER}[ \t]+)*{_NUMBER})(?=[\s`'\"\\]|$)")
+    found = next(filter(None, (spelled.search(_text(file)) for file in repository.commands)), None)
+    numbers = [literal(ast.parse(one, mode="eval").body) for one in found[1].split()] if found is not None else []
+    return numbers if several and numbers else next(iter(numbers), None)
 
 
 def _fits(one: Published, names: Collection[str]) -> bool:
@@ -166,11 +203,17 @@ def _entries(node: ast.Dict) -> dict[str, Any]:
 def _argument(call: ast.Call) -> dict[str, Any]:
     """Return the default that `add_argument` gives an option."""
     given = {one.arg: literal(one.value) for one in call.keywords if one.arg}
-    names = [value for one in call.args if isinstance(value := literal(one), str) and value.startswith("--")]
     switched = {"store_true": False, "store_false": True}.get(str(given.get("action")))
     default = given.get("default", UNKNOWN if given.get("required") else switched)
-    name = given.get("dest") or (names[0].lstrip("-").replace("-", "_") if names else "")
-    return {str(name): default} if name and default is not UNKNOWN else {}
+    name = _option(call)
+    return {name: default} if name and default is not UNKNOWN else {}
+
+
+def _option(call: ast.Call) -> str:
+    """Return the name under which a parser keeps an option."""
+    dest = next((literal(one.value) for one in call.keywords if one.arg == "dest"), None)
+    names = [value for one in call.args if isinstance(value := literal(one), str) and value.startswith("--")]
+    return str(dest or (names[0].lstrip("-").replace("-", "_") if names else ""))
 
 
 def _text(file: Path) -> str:
@@ -188,7 +231,7 @@ def _speaks_of(text: str, cls: str, names: Collection[str]) -> bool:
 
 def _parsed(text: str, suffix: str) -> Any:
     with suppress(ValueError, yaml.YAMLError, RecursionError):
-        return json.loads(text) if suffix == ".json" else interpolated(yaml.load(text, _LOADER))
+        return json.loads(text) if suffix == ".json" else interpolated(yaml.load(text, _Loader))
     return None
 
 

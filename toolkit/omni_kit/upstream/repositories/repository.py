@@ -24,6 +24,7 @@ _OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "REA
 _DEEPEST = 8  # folders between a file and its repository's root
 _MOST_FILES, _MOST_BYTES = 2000, 1_000_000  # that are searched for imports of a file
 _NEAR = 64  # files of one folder that are looked at
+_COMMANDS = (".md", ".sh")
 _DOCUMENTS = (".yaml", ".yml", ".json")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 
@@ -64,6 +65,11 @@ class Repository(Library):
         return tuple(sorted(found, key=lambda file: (_DOCUMENTS.index(file.suffix), file)))
 
     @cached_property
+    def commands(self) -> tuple[Path, ...]:
+        """Its documentation and scripts of a shell, in order: what tells people how to run it."""
+        return tuple(file for file in self._everything if file.suffix.lower() in _COMMANDS)
+
+    @cached_property
     def _everything(self) -> tuple[Path, ...]:
         """Its regular files; an environment in it is not walked through."""
         folder, found = self.own or self.root, list[Path]()
@@ -76,7 +82,8 @@ class Repository(Library):
     def module_file(self, module: str) -> Path | None:
         """Return the file of a dotted module below one of the places; None of what the authors did not write."""
         places = [*self.places]
-        if self.script_folder is not None and not is_importable(module.partition(".")[0]):
+        head = module.partition(".")[0]
+        if self.script_folder is not None and not is_importable(head) and not self.folders(head):
             places.append(self.script_folder)
         for place in places:
             base = place.joinpath(*module.split("."))

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.signatures import passed, positional, required, signature
@@ -25,6 +25,7 @@ _SAME = re.compile(
     r"|log2?|sqrt|exp|div|mul|clamp)$"
 )
 _DEEPEST = 4
+_NONE: frozenset[str] = frozenset()
 
 
 def step_of(reference: Reference) -> tuple[str, str]:
@@ -47,9 +48,15 @@ def _use(cls: ClassRef, name: str) -> str:
     return _used(found[1], name, found[0].source, cls, _DEEPEST) if found is not None else ""
 
 
-def _used(function: ast.FunctionDef, name: str, source: SourceFile, cls: ClassRef | None, deep: int) -> str:
-    """Return what a function does with an argument that is done with times alone; empty if it is nothing."""
-    own = _with_aliases(function, name)
+def _used(
+    function: ast.FunctionDef, name: str, source: SourceFile, cls: ClassRef | None, deep: int, plain: Set[str] = _NONE
+) -> str:
+    """Return what a function does with an argument that is done with times alone; empty if it is nothing.
+
+    Args:
+        plain: other arguments, which the caller sets to fields and constants, such as a width.
+    """
+    own = _with_aliases(function, name, plain)
     nodes = [one for one in ast.walk(function) if isinstance(one, ast.Call)]
     for call in nodes:
         last = call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
@@ -63,18 +70,18 @@ def _used(function: ast.FunctionDef, name: str, source: SourceFile, cls: ClassRe
             return "takes the logarithm of"
         if _EMBEDS.search(last.lower()) and given and _is_of(given[0], own):
             return f"passes to {last}"
-        for inner, argument, place, owner in _called(call, own, function, source, cls) if deep else ():
-            if not _IS_OTHER.search(argument) and (how := _used(inner, argument, place, owner, deep - 1)):
+        for inner, argument, place, owner, fixed in _called(call, own, function, source, cls) if deep else ():
+            if not _IS_OTHER.search(argument) and (how := _used(inner, argument, place, owner, deep - 1, fixed)):
                 return how
     return ""
 
 
-def _with_aliases(function: ast.FunctionDef, name: str) -> set[str]:
-    """Return an argument and the variables that are computed from it, and from no other one that is required."""
+def _with_aliases(function: ast.FunctionDef, name: str, plain: Set[str]) -> set[str]:
+    """Return an argument and the variables that are computed from it, and from no other data that is required."""
     stores = [(target.id, one.value) for one in ast.walk(function) if isinstance(one, ast.Assign)
               for target in one.targets if isinstance(target, ast.Name)]  # fmt: skip
     others = _reached(
-        {*required(signature(function))} - {name, "self"},
+        {*required(signature(function))} - {name, "self", *plain},
         stores,
         lambda value, names: not names.isdisjoint(_read(value)),
     )
@@ -114,12 +121,15 @@ def _is_of(node: ast.expr, own: set[str]) -> bool:
 
 def _called(
     call: ast.Call, own: set[str], function: ast.FunctionDef, source: SourceFile, cls: ClassRef | None
-) -> Iterator[tuple[ast.FunctionDef, str, SourceFile, ClassRef | None]]:
-    """Yield the authors' functions that a call may run, each with the argument that gets the time, and its home."""
+) -> Iterator[tuple[ast.FunctionDef, str, SourceFile, ClassRef | None, Set[str]]]:
+    """Yield the authors' functions that a call may run, each with the argument that gets the time, its home, and the
+    arguments that get no variable.
+    """
     for inner, place, owner in _functions(call.func, function, source, cls):
         taken = positional(signature(inner))[1 if owner is not None else 0 :]
         given = passed(call, taken)
-        yield from ((inner, name, place, owner) for name, value in given.items() if _is_of(value, own))
+        fixed = {name for name, value in given.items() if not _read(value) - {"self"}}
+        yield from ((inner, name, place, owner, fixed) for name, value in given.items() if _is_of(value, own))
 
 
 def _functions(

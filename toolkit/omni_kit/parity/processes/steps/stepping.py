@@ -24,7 +24,8 @@ class TakeSteps(Step[list[str]]):
     """Loads the checkpoint, takes a few steps with an optimizer, and writes what came of them below `out`.
 
     That is, as outputs.safetensors: loss.N and gradient_norm.N of each step, and delta.NAME, how far each trained
-    parameter moved, under upstream's name. With `nudged` every weight begins at the next float32 number.
+    parameter moved, under upstream's name. With a `salt` every weight begins at the next float32 number;
+    another one moves other weights up.
 
     Answers what is different in one more step when model and optimizer are saved, made again and loaded before it.
     """
@@ -32,14 +33,14 @@ class TakeSteps(Step[list[str]]):
     checkpoint: Path
     inputs: Path
     out: Path
-    nudged: bool = False
+    salt: int | None = None
 
     def take(self, side: Side) -> list[str]:
         """See `Step.take`."""
         training = _Training(side, self.checkpoint, load_tensors(self.inputs))
-        if not self.nudged:
+        if self.salt is None:
             return training.run(self.out)
-        with nudging(training.model, restore=False):
+        with nudging(training.model, restore=False, salt=self.salt):
             return training.run(self.out)
 
 

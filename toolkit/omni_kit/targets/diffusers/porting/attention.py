@@ -8,9 +8,10 @@ import libcst as cst
 
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
-from omni_kit.targets.diffusers.porting.attention_class import Lifted, holds_layers_alone, without_forward
+from omni_kit.targets.diffusers.porting.attention_class import Lifted
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
 from omni_kit.targets.diffusers.porting.grouped import with_groups
+from omni_kit.targets.diffusers.porting.held_layers import holds_layers_alone, with_held_layers, without_forward
 from omni_kit.targets.diffusers.porting.layers import with_layers
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.per_head_projections import with_heads_apart
@@ -73,6 +74,10 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
         assert part.cls is not None
         if part is not parts.root and holds_layers_alone(part, parts.parts):
             part.node = without_forward(part.cls)
+            init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
+            if init is not None and forward is not None:
+                known = _projections(part, forward, init, closure, helpers, found)
+                done.projections[part.name] = with_held_layers(part, parts.parts, known)
         elif (
             part is not parts.root
             and _is_block(part, parts)

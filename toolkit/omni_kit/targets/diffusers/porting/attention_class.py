@@ -1,6 +1,6 @@
 """Attention that stands in a block, lifted into a module of its own with a processor; the block keeps its layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -15,7 +15,6 @@ from omni_kit.targets.diffusers.porting.syntax import (
     statement,
     visited,
     walk,
-    with_body,
     with_method,
 )
 from omni_kit.upstream.repositories.attention import SDPA
@@ -103,42 +102,6 @@ class Lifted:
         ]
         self._made[kind] = name
         self.processors.append(processor)
-
-
-def holds_layers_alone(part: Part, parts: Sequence[Part]) -> bool:
-    """Return whether nobody calls a module: whoever makes it asks for its layers by name, and its forward is dead
-    code.
-    """
-    assert part.cls is not None
-    held = 0
-    for other in parts:
-        if other is part:
-            continue
-        nodes = [*walk(other.node)]
-        made = [name for one in nodes if isinstance(one, cst.Assign) and (name := _makes(one, part.name))]
-        mentioned = sum(isinstance(one, cst.Name) and one.value == part.name for one in nodes)
-        if mentioned != len(made):
-            return False
-        for name in made:
-            every = sum(own_attribute(one) == name for one in nodes)
-            asked = sum(isinstance(one, cst.Attribute) and own_attribute(one.value) == name
-                        and one.attr.value != "forward" for one in nodes)  # fmt: skip
-            if every != asked + made.count(name):
-                return False
-        held += len(made)
-    return held > 0
-
-
-def without_forward(node: cst.ClassDef) -> cst.ClassDef:
-    """Return the class without its forward."""
-    kept = [one for one in body_of(node) if not (isinstance(one, cst.FunctionDef) and one.name.value == "forward")]
-    return with_body(node, kept)
-
-
-def _makes(node: cst.Assign, name: str) -> str:
-    """Return the attribute that an instance of a class becomes."""
-    made = isinstance(node.value, cst.Call) and chain(node.value.func) == name
-    return own_attribute(node.targets[0].target) if made and len(node.targets) == 1 else ""
 
 
 def _methods(node: cst.ClassDef) -> Iterator[cst.FunctionDef]:

@@ -1,12 +1,13 @@
 """The layers of attention under diffusers' names, where they are made and where they are asked for."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.projections import IN_TURN, Order, Projections
 from omni_kit.targets.diffusers.porting.syntax import (
+    chain,
     code,
     expression,
     own_attribute,
@@ -21,7 +22,7 @@ _PARTS = ("to_q", "to_k", "to_v")
 def with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
     """Return the class with its layers under diffusers' names."""
     node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
-    node = visited(node, _Layers(found))
+    node = visited(node, Layers(found))
     dropout = _dropout(node) if found.out else None
     return visited(node, _WithDropout(*dropout)) if dropout is not None else node
 
@@ -134,15 +135,19 @@ def _without(node: cst.BaseExpression, times: str) -> cst.BaseExpression:
     )
 
 
-class _Layers(cst.CSTTransformer):
-    """Renames the layers where they are used."""
+class Layers(cst.CSTTransformer):
+    """Renames the layers where they are used.
 
-    def __init__(self, found: Projections) -> None:
-        self.found = found
+    Args:
+        holders: whose they are: `self`, or what holds the module that has them.
+    """
+
+    def __init__(self, found: Projections, holders: Collection[str] = ("self",)) -> None:
+        self.found, self.holders = found, holders
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
         """Return a layer with another name."""
-        name = own_attribute(updated_node)
+        _, name = self._layer(updated_node)
         return (
             updated_node.with_changes(attr=cst.Name(self.found.renamed[name]))
             if name in self.found.renamed
@@ -161,20 +166,31 @@ class _Layers(cst.CSTTransformer):
         assert isinstance(value, cst.Call)
         assert isinstance(value.func, cst.Attribute)
         inner = value.func.value
-        if not isinstance(inner, cst.Call) or not self.found.fused or own_attribute(inner.func) != self.found.fused:
+        holder, name = self._layer(inner.func) if isinstance(inner, cst.Call) else ("", "")
+        if not isinstance(inner, cst.Call) or not name or name != self.found.fused:
             return updated_node
-        given = ", ".join(code(one) for one in inner.args)
-        parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
-        return updated_node.with_changes(value=expression(parts))
+        return updated_node.with_changes(value=expression(", ".join(_each(holder, _PARTS, inner))))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """Return the fused layer, and the one that takes the answer."""
-        name = own_attribute(original_node.func)
-        given = ", ".join(code(one) for one in updated_node.args)
+        holder, name = self._layer(original_node.func)
         if name and name == self.found.fused:
-            return expression(_joined(self.found.order, [f"self.{part}({given})" for part in _PARTS]))
+            return expression(_joined(self.found.order, _each(holder, _PARTS, updated_node)))
         if name and name == self.found.paired:
-            return expression(_joined(IN_TURN, [f"self.{part}({given})" for part in _PARTS[1:]]))
+            return expression(_joined(IN_TURN, _each(holder, _PARTS[1:], updated_node)))
         if name and name == self.found.out:
-            return expression(f"self.to_out[1](self.to_out[0]({given}))")
+            (inner,) = _each(holder, ["to_out[0]"], updated_node)
+            return expression(f"{holder}.to_out[1]({inner})")
         return updated_node
+
+    def _layer(self, node: cst.CSTNode) -> tuple[str, str]:
+        """Return whose a layer is, and its name."""
+        if not isinstance(node, cst.Attribute) or (holder := chain(node.value)) not in self.holders:
+            return "", ""
+        return holder, node.attr.value
+
+
+def _each(holder: str, layers: Sequence[str], call: cst.Call) -> list[str]:
+    """Return calls of layers with the arguments of another call."""
+    given = ", ".join(code(one) for one in call.args)
+    return [f"{holder}.{one}({given})" for one in layers]

@@ -21,23 +21,21 @@ class HeadsApart(cst.CSTTransformer):
     ) -> cst.IndentedBlock:
         """Return the statements of a function."""
         body = _at_once(list(updated_node.body))
-        for place, one in enumerate(body):
-            found = _cut(one)
-            if found is None:
-                continue
-            target, parts, rest = found
-            names, used = _names(target, body[place + 1 :])
-            if not names:
-                continue
-            lines = [statement(f"{name} = {part}{rest}") for name, part in zip(names, parts, strict=True)]
-            leading = getattr(one, "leading_lines", ())
-            body[place : place + 1 + used] = [lines[0].with_changes(leading_lines=leading), *lines[1:]]
-            break
+        place = 0
+        while place < len(body):
+            found = _cut(body[place])
+            target, parts, rest = found or ("", [], "")
+            names, used = _names(target, body[place + 1 :]) if found else ([], 0)
+            if names:
+                lines = [statement(f"{name} = {part}{rest}") for name, part in zip(names, parts, strict=True)]
+                leading = getattr(body[place], "leading_lines", ())
+                body[place : place + 1 + used] = [lines[0].with_changes(leading_lines=leading), *lines[1:]]
+            place += 1
         return updated_node.with_changes(body=body)
 
 
 def _at_once(body: list[cst.BaseStatement]) -> list[cst.BaseStatement]:
-    """Return a joined answer that has a name for one statement only, without that name."""
+    """Return joined answers that have a name for one statement only, without that name."""
     for place in range(len(body) - 1):
         first, second = (_assignment(one) for one in body[place : place + 2])
         if first is None or second is None or not _JOINED.match(code(first.value)):
@@ -50,7 +48,7 @@ def _at_once(body: list[cst.BaseStatement]) -> list[cst.BaseStatement]:
         if isinstance(base, cst.Name) and base.value == name and not again:
             whole = visited(body[place + 1], _Put(base, first.value))
             leading = getattr(body[place], "leading_lines", ())
-            return [*body[:place], whole.with_changes(leading_lines=leading), *body[place + 2 :]]
+            return _at_once([*body[:place], whole.with_changes(leading_lines=leading), *body[place + 2 :]])
     return body
 
 
@@ -135,7 +133,8 @@ def _cut(node: cst.BaseStatement) -> tuple[str, list[str], str] | None:
     after = [one for one in chained[2:] if one != "unbind(0)"]
     unbound = len(after) < len(chained[2:])
     target = code(small.targets[0].target)
-    if unbound != isinstance(small.targets[0].target, cst.Tuple):
+    several = isinstance(small.targets[0].target, cst.Tuple)
+    if unbound != several and (unbound or after):  # without `unbind`, a tuple takes the three of the first axis
         return None
     more = "".join(f".{one}" for one in after)
     return target, parts, f".unflatten(-1, ({sizes})).transpose(1, 2){more}"

@@ -4,9 +4,8 @@ import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts, WithoutImports
 from omni_kit.targets.diffusers.porting.syntax import chain, visited, walk
+from omni_kit.targets.diffusers.porting.tidying import NEVER, WithoutUnreachable
 from omni_kit.upstream.diffusers.requirements import importable
-
-_NEVER = cst.Name("False")
 
 
 def without_foreign_types(parts: Parts) -> None:
@@ -19,7 +18,7 @@ def without_foreign_types(parts: Parts) -> None:
         inside = _foreign(part.node)
         names = at_top | inside
         if names and any(isinstance(one, cst.Name) and one.value in names for one in walk(part.node)):
-            node = visited(part.node, _Decided(names))
+            node = visited(part.node, _Decided(names), WithoutUnreachable())
             read = [visited(node, WithoutImports(inside))]
             if not isinstance(node, cst.FunctionDef | cst.ClassDef):  # a `try` binds names for the whole file
                 read += [other.node for other in parts.parts if other is not part]
@@ -40,16 +39,10 @@ def _package(module: cst.BaseExpression) -> str:
 
 
 class _Decided(cst.CSTTransformer):
-    """Decides the tests, and takes the branch of an `if` that is decided."""
+    """Decides the tests."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
-        self._elif: set[int] = set()
-
-    def visit_If(self, node: cst.If) -> None:  # noqa: N802
-        """An `elif` is part of the `if` before it."""
-        if isinstance(node.orelse, cst.If):
-            self._elif.add(id(node.orelse))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`isinstance(x, ListConfig)`, and `isinstance(x, (list, ListConfig))`."""
@@ -57,14 +50,14 @@ class _Decided(cst.CSTTransformer):
             return updated_node
         types = updated_node.args[1].value
         if self._is_foreign(types):
-            return _NEVER
+            return NEVER
         if not isinstance(types, cst.Tuple):
             return updated_node
         kept = [one.value for one in types.elements if not self._is_foreign(one.value)]
         if len(kept) == len(types.elements):
             return updated_node
         if not kept:
-            return _NEVER
+            return NEVER
         left = kept[0] if len(kept) == 1 else cst.Tuple([cst.Element(one) for one in kept])
         return updated_node.with_changes(args=[updated_node.args[0], cst.Arg(left)])
 
@@ -76,31 +69,18 @@ class _Decided(cst.CSTTransformer):
         if only is None or not isinstance(only.operator, cst.Equal | cst.Is) or not self._is_foreign(only.comparator):
             return updated_node
         left = updated_node.left
-        return _NEVER if isinstance(left, cst.Call) and chain(left.func) == "type" else updated_node
+        return NEVER if isinstance(left, cst.Call) and chain(left.func) == "type" else updated_node
 
     def leave_BooleanOperation(  # noqa: N802
         self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation
     ) -> cst.BaseExpression:
         """`False or x` is `x`; with `and` it is `False`."""
         sides = (updated_node.left, updated_node.right)
-        if not any(one.deep_equals(_NEVER) for one in sides):
+        if not any(one.deep_equals(NEVER) for one in sides):
             return updated_node
         if isinstance(updated_node.operator, cst.And):
-            return _NEVER
-        return next((one for one in sides if not one.deep_equals(_NEVER)), _NEVER)
-
-    def leave_If(  # type: ignore[override]  # noqa: N802
-        self, original_node: cst.If, updated_node: cst.If
-    ) -> cst.If | cst.Else | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
-        """Leave out what follows the test; keep what stands in `else`."""
-        if not updated_node.test.deep_equals(_NEVER) or original_node.test.deep_equals(_NEVER):
-            return updated_node
-        rest = updated_node.orelse
-        if rest is None:
-            return cst.RemoveFromParent()
-        if isinstance(rest, cst.If) or id(original_node) in self._elif:
-            return rest
-        return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
+            return NEVER
+        return next((one for one in sides if not one.deep_equals(NEVER)), NEVER)
 
     def _is_foreign(self, node: cst.BaseExpression) -> bool:
         return _package(node) in self.names

@@ -10,6 +10,7 @@ import libcst as cst
 
 from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
+from omni_kit.standins import ROOT
 from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.checking import repaired
@@ -52,6 +53,7 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.timestep import step_of
 
 _EINOPS = "einops"
+_EINOPS_MANY = ROOT / "einops_exts.py"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
 _LIBRARY = (
     ("configuration_utils", "ConfigMixin, register_to_config"),
@@ -179,9 +181,10 @@ def todo_in(text: str) -> Iterator[tuple[int, str]]:
 
 def _without_einops(parts: Parts) -> list[tuple[str, str]]:
     left = []
-    for part in parts.parts:
+    several = {part.name: part.definition.name for part in parts.parts if part.definition.source.path == _EINOPS_MANY}
+    for part in (one for one in parts.parts if one.name not in several):
         written = {chain(one) for one in walk(part.node) if isinstance(one, cst.Attribute | cst.Name)}
-        names = {}
+        names = {**several}
         for line in parts.imports:
             imported = line.removeprefix("from ").partition(" import ")[2]
             if line.startswith(f"from {_EINOPS} "):
@@ -191,6 +194,9 @@ def _without_einops(parts: Parts) -> list[tuple[str, str]]:
         visitor = WithoutEinops(names)
         part.node = visited(part.node, visitor)
         left += [(part.name, what) for what in dict.fromkeys(visitor.left)]
+    used = {one.value for part in parts.parts if part.name not in several for one in walk(part.node)
+            if isinstance(one, cst.Name)}  # fmt: skip
+    parts.parts = [part for part in parts.parts if part.name not in several or part.name in used]
     return left
 
 

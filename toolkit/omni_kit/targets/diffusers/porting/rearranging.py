@@ -1,4 +1,6 @@
-"""`einops.rearrange` and `einops.repeat` with a pattern that can be read, written with torch's own methods."""
+"""`einops.rearrange` and `einops.repeat` with a pattern that can be read, written with torch's own methods; also where
+one pattern is for several tensors.
+"""
 
 import ast
 import re
@@ -11,6 +13,7 @@ from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
 
 _TOKEN = re.compile(r"\(([^()]*)\)|(\S+)")
 _ONE, _OTHERS = "1", "..."
+_MANY = "_many"  # how einops_exts calls a function for several tensors
 
 
 @dataclass
@@ -95,11 +98,13 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
     """Return a call of rearrange or repeat as a chain of torch's methods.
 
     Args:
-        name: "rearrange" or "repeat".
+        name: "rearrange" or "repeat", or one of them for several tensors: "rearrange_many".
 
     Raises:
         Unsupported: its pattern is not one that is written out here.
     """
+    if name.endswith(_MANY):
+        return _many(call, name.removesuffix(_MANY))
     plain = [one.value for one in call.args if one.keyword is None and not one.star]
     sizes = {one.keyword.value: code(one.value) for one in call.args if one.keyword is not None}
     if name not in ("rearrange", "repeat") or len(plain) != 2 or len(plain) + len(sizes) != len(call.args):
@@ -127,6 +132,19 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
     base = code(plain[0])
     whole = base if chain(plain[0]) or isinstance(plain[0], cst.Call | cst.Subscript | cst.Attribute) else f"({base})"
     return expression(whole + "".join(steps.done))
+
+
+def _many(call: cst.Call, name: str) -> cst.BaseExpression:
+    """Return a tuple of such chains for tensors that are listed; for others a list of what is done to each."""
+    tensors = call.args[0].value
+    several = tensors.elements if isinstance(tensors, cst.Tuple | cst.List) else []
+    listed = several and not any(isinstance(one, cst.StarredElement) for one in several)
+    given = [one.value for one in several] if listed else [cst.Name("one")]
+    firsts = (call.args[0].with_changes(value=one) for one in given)
+    done = [written_out(call.with_changes(args=[first, *call.args[1:]]), name) for first in firsts]
+    if not listed:
+        return expression(f"[{code(done[0])} for one in {code(tensors)}]")
+    return expression(f"({', '.join(map(code, done))},)")
 
 
 def _groups(side: str) -> list[list[str]]:

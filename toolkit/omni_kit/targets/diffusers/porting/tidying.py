@@ -35,6 +35,7 @@ _OF_TRAIN = re.compile(
     r"self\.training = \w+$|super\(.*\)\.train\(\w*\)$|for \w+ in self\.children\(\):\s+\w+\.train\(\w+\)$|return self$"
     r"|if not isinstance\(\w+, bool\):\s+raise "
 )
+NEVER = cst.Name("False")
 _DTYPES = ("input_dtype", "model_dtype", "given_dtype")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
@@ -55,6 +56,7 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
     for part in parts.parts:
         part.node = visited(
             part.node,
+            WithoutUnreachable(),
             _Unwrapped(),
             _Undecorated(),
             _OnAnyDevice(),
@@ -84,6 +86,37 @@ def _hides(one: cst.BaseStatement, taken: Collection[str], asked: Collection[str
     name = one.name.value
     own = name in taken and not name.startswith("__") and name != "forward"
     return own or (name not in asked and bool(re.search(r"no_weight_decay|set_gradient_checkpointing", name)))
+
+
+class WithoutUnreachable(cst.CSTTransformer):
+    """Without branches whose test is `False`."""
+
+    def __init__(self) -> None:
+        self._elif: set[int] = set()
+
+    def visit_If(self, node: cst.If) -> None:  # noqa: N802
+        """An `elif` is part of the `if` before it."""
+        if isinstance(node.orelse, cst.If):
+            self._elif.add(id(node.orelse))
+
+    def leave_If(  # type: ignore[override]  # noqa: N802
+        self, original_node: cst.If, updated_node: cst.If
+    ) -> cst.If | cst.Else | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
+        """Leave out what follows the test; keep what stands in `else`."""
+        if not updated_node.test.deep_equals(NEVER):
+            return updated_node
+        rest = updated_node.orelse
+        if rest is None:
+            return cst.RemoveFromParent()
+        if isinstance(rest, cst.If) or id(original_node) in self._elif:
+            return rest
+        return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
+
+    def leave_IndentedBlock(  # noqa: N802
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        """Return the block; with `pass` where nothing is left."""
+        return updated_node if updated_node.body else updated_node.with_changes(body=[statement("pass")])
 
 
 class _Unwrapped(cst.CSTTransformer):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.failures import one_line
 from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
@@ -198,6 +198,8 @@ def _taken(model: Any, trial: Trial) -> Chosen:
         refusal = NoInputs(what, f"{_HINT}; {furthest}")
         if missing := _NOT_INSTALLED.search(reach.error):
             refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
+        elif lacking := _LACKING.fullmatch(reach.error):
+            refusal = NoInputs(f"{name}.forward does not run: {lacking[1]}", lacking[2])
         refusal.far, refusal.chosen = reach.far, chosen
         raise refusal
     return chosen
@@ -316,6 +318,7 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
 
 _OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(\w+)\]$")
 _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
+_LACKING = re.compile(rf"{MissingRequirement.__name__}: (.*?)\. (Install them: .*)")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
 _NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")

@@ -1,7 +1,7 @@
 """Positions: of patches and words, as numbers or as what rope makes of them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import torch
@@ -40,11 +40,15 @@ def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 def _rows(place: Fill, sizes: Sizes, batched: bool = False) -> Iterator[Option]:
     """Yield rows of as many axes as rope has, or of any number; those with a batch first where one is expected."""
-    lists = (value for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple)))
-    for count in dict.fromkeys((*map(len, lists), 3, 4, 2, 1)):
+    for count in dict.fromkeys((*map(len, _axes(sizes)), 3, 4, 2, 1)):
         both = [option(place, count), option(_batched(place), count)]
         yield from reversed(both) if batched else both
         yield option(_batched(_turned_round(place)), count)
+
+
+def _axes(sizes: Sizes) -> list[Sequence[int]]:
+    """Return the widths of the axes of rope, of each argument that says them."""
+    return [value for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple))]
 
 
 def _all_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
@@ -96,7 +100,9 @@ def _along(axis: int) -> Dim:
 
 
 def rope(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Cosines and sines of positions, for a head or a part of it; then complex ones, in a row or as a table."""
+    """Cosines and sines of positions, for a head or a part of it; then complex ones, in a row or as a table, or as a
+    list with a table for each axis.
+    """
     spans: tuple[Dim, ...] = (patches, plus(patches, words("text")), plus(patches, 1))
     widths = _turned(sizes)
     for span, width in product(spans, widths):
@@ -105,6 +111,8 @@ def rope(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(_table, _SIDE, _SIDE, width)
     for span, width in product(spans, widths):
         yield option(_complex, span, width)
+    for axes in _axes(sizes):
+        yield several(*(option(_complex, _SIDE, width, where=f"[{at}]") for at, width in enumerate(axes)))
 
 
 def rope_part(argument: Argument, sizes: Sizes) -> Iterator[Option]:
