@@ -926,3 +926,17 @@ def test_positions_may_be_a_table_for_each_axis() -> None:
     for sample in samples_of(denoiser_inputs(TurnedByAxis(hidden_size=24, heads_num=4, axes_dim_rope=(2, 4)))):
         assert sample["freqs_cis[1]"].is_complex()
         assert sample["freqs_cis[1]"].shape == (40, 2)
+
+
+class Plain(Small):
+    """Takes pictures of any size."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return self.mixed(x, torch.zeros(1, 1, 6)) * t[:, None, None, None]
+
+
+@pytest.mark.parametrize(("stated", "shape"), [
+    ({}, [1, 6, 8, 4]), ({"_inputs": {"x": {"shape": [1, 6, 5, 7]}}}, [1, 6, 5, 7]),
+])  # fmt: skip
+def test_latents_are_what_a_person_states(stated: dict[str, Any], shape: list[int]) -> None:
+    assert [*denoiser_inputs(Plain(**stated))["0.x"].shape] == shape

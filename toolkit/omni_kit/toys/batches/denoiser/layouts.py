@@ -8,7 +8,7 @@ from typing import Any
 
 from omni_kit.toys.batches.denoiser.arguments import SHAPES
 from omni_kit.toys.batches.denoiser.embeddings import numbers
-from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.options import Argument, Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes, is_film, patch_of, side_of
 from omni_kit.toys.tensors import Tensors
 
@@ -66,6 +66,28 @@ class Layout:
         if self.axes == _WORDS:
             return {self.inside: numbers(sizes, (known["1"], known["n"])).expand(known["1"], -1)}
         return {self.inside: sizes.values("latents", [known[axis] for axis in self.axes])}
+
+
+@dataclass(frozen=True)
+class StatedLayout(Layout):
+    """Latents as a person states them, laid out as latents with as many axes usually are.
+
+    Attributes:
+        option: makes them.
+    """
+
+    option: Option | None = None
+
+    def __call__(self, sizes: Sizes) -> Tensors:
+        """Return the latents of a sample."""
+        assert self.option is not None
+        return self.option(sizes)
+
+
+def stated_layout(option: Option, dimensions: int) -> StatedLayout:
+    """Return the layout of what an option makes."""
+    axes = next((one for one in (_PICTURE, _ROW, _FILMS[0], _VECTOR) if len(one) == dimensions), "1" * dimensions)
+    return StatedLayout(axes, axes in _FILMS, 0, option=option)
 
 
 def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int = 1) -> list[Layout]:
