@@ -242,6 +242,7 @@ def test_a_constructor_that_loads_a_model_by_name_is_told_apart(tmp_path: Path, 
     with pytest.raises(BrokenReference) as raised:
         build(reference, {}, Authors(reference))
     assert ("loads a model by name" in raised.value.hint) is loads
+    assert raised.value.message.endswith("(net_of_hubs.py:6)")
 
 
 def test_an_extension_is_not_compiled_and_cannot_be_called() -> None:
