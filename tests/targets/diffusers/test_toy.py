@@ -147,6 +147,13 @@ def test_a_model_answers_the_channels_that_it_takes_where_nothing_says_which(
     assert (toy["out_channels"] == toy["in_channels"]) is same
 
 
+@pytest.mark.parametrize(("channels", "few"), [(3, True), (256, False)])
+def test_channels_are_those_of_latents_where_they_are_few(channels: int, few: bool) -> None:
+    given = {"depth": Argument("depth", 6, False, "int", ""), "channels": Argument("channels", channels, False, "", "")}
+    toy, _ = toy_of(given, {}, [])
+    assert (toy["channels"] == toy_of(ARGUMENTS, {}, [])[0]["in_channels"]) is few
+
+
 SPLIT_BETWEEN = """
 class Net:
     def forward(self, x):

@@ -83,6 +83,74 @@ def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Pa
     assert first is not second
 
 
+LOADING = """
+from torch import nn
+from beam_parts import Part, width_of
+
+
+class Beam(nn.Module):
+    def __init__(self, size, *, text=width_of("t5"), depth=abs(-2)):
+        super().__init__()
+        self.proj = nn.ModuleList([nn.Linear(size, text) for _ in range(depth)])
+
+    def forward(self, x, t):
+        return self.proj[0](x)
+"""
+PART = """
+from transformers import T5Config
+
+
+def width_of(name):
+    raise AssertionError(T5Config.from_pretrained(name))
+
+
+class Part:
+    width: int = width_of("t5")
+"""
+
+
+def test_no_model_is_loaded_for_a_default(tmp_path: Path) -> None:
+    (tmp_path / "beam_loading.py").write_text(LOADING)
+    (tmp_path / "beam_parts.py").write_text(PART)
+    reference = find_reference(f"{tmp_path / 'beam_loading.py'}::Beam")
+    model = build(reference, {"size": 8, "text": 4}, Authors(reference))
+    assert [tuple(one.shape) for one in model.parameters()][::2] == [(4, 8), (4, 8)]
+
+
+PACKED = """
+import torch
+from torch import nn
+
+import flash_attn
+import flash_attn.layers.rotary
+import no_such_configs
+
+
+class Beam(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if isinstance(config, dict):
+            config = no_such_configs.create(config)
+        self.proj = nn.Linear(config.model.width, 3 * config.model.width)
+
+    def forward(self, x, t):
+        qkv = self.proj(x).unflatten(-1, (3, 2, -1))
+        angles = torch.arange(x.shape[1])[:, None] * torch.ones(qkv.shape[-1] // 2)
+        qkv = flash_attn.layers.rotary.apply_rotary_emb_qkv_(qkv, angles.cos(), angles.sin())
+        return flash_attn.flash_attn_qkvpacked_func(qkv).flatten(-2)
+"""
+
+
+def test_parts_of_a_package_that_is_missing_are_there_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "beam.py").write_text(PACKED)
+    reference = find_reference(f"{tmp_path}::Beam")
+    authors = Authors(reference)
+    model = build(reference, {"width": 8}, authors)
+
+    assert model(torch.ones(1, 5, 8), 0).shape == (1, 5, 8)
+    assert [*authors.used] == ["flash_attn"]
+
+
 LAZY = """
 import importlib
 
@@ -174,6 +242,7 @@ def test_a_constructor_that_loads_a_model_by_name_is_told_apart(tmp_path: Path, 
     with pytest.raises(BrokenReference) as raised:
         build(reference, {}, Authors(reference))
     assert ("loads a model by name" in raised.value.hint) is loads
+    assert raised.value.message.endswith("(net_of_hubs.py:6)")
 
 
 def test_an_extension_is_not_compiled_and_cannot_be_called() -> None:

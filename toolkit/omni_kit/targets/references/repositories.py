@@ -292,15 +292,16 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     except Exception as error:
         what = str(error) or condition_of(error)
         said = " ".join(f"{type(error).__name__}: {what} {asserted(error)}".split())
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        name = f"{reference.class_name} of {reference.repository.root.name}"
+        frames = traceback.extract_tb(error.__traceback__)
+        root = reference.repository.root
+        theirs = [one for one in frames if Path(one.filename).is_relative_to(root)]
+        name = f"{reference.class_name} of {root.name}"
         checks = isinstance(error, _OWN) or _COMPARES.search(said) is not None
-        theirs = Path(where.filename).is_relative_to(reference.repository.root)
-        own = checks and theirs  # whatever the version
+        own = checks and frames[-1] in theirs  # whatever the version
         pinned = "" if own else other_versions(reference.repository, foreign(reference))
         objects = ", ".join(f"{name}: {one.annotation}" for name, one in reference.arguments.items()
                             if one.required and one.annotation and name not in given)  # fmt: skip
-        filled, named = _filled(error, where), ", ".join(named_classes(reference.cls))
+        filled, named = _filled(error, frames[-1]), ", ".join(named_classes(reference.cls))
         hints = {
             f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
             f"its authors require {pinned}: compare in an environment with that version": pinned,
@@ -310,8 +311,8 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
             "state values of its constructor in toy_config.json": True,
         }
         hint = "; ".join(text for text, what in hints.items() if what)
-        file = reference.repository.show(Path(where.filename)) if theirs else where.filename
-        raise BrokenReference(f"{name} {NOT_MADE}: {said} ({file}:{where.lineno})", hint) from error
+        where = f" ({Path(theirs[-1].filename).relative_to(root).as_posix()}:{theirs[-1].lineno})" if theirs else ""
+        raise BrokenReference(f"{name} {NOT_MADE}: {said}{where}", hint) from error
 
 
 def _filled(error: Exception, where: traceback.FrameSummary) -> str:

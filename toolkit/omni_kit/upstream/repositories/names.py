@@ -17,24 +17,51 @@ from omni_kit.upstream.diffusers.requirements import importable
 
 STAR = "*"
 _TORCH = "torch"
+_SCRIPT = "torch.jit.script"
 _AVAILABLE = re.compile(r"(?:\w+\.)*is_(\w+)_available\(\)")
 
 
 @dataclass(frozen=True)
 class Defined:
-    """A class, a function or an assignment at the top level of one of the authors' files."""
+    """A class, a function or an assignment at the top level of one of the authors' files.
+
+    Attributes:
+        replaced: a definition further down in the file has the same name.
+    """
 
     source: SourceFile
     name: str
     node: ast.stmt
+    replaced: bool = False
 
     def __hash__(self) -> int:
         """By place: syntax trees are told apart by identity."""
-        return hash((self.source.path, self.name))
+        return hash(self._place)
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are the same name in the same file."""
-        return isinstance(other, Defined) and (self.source.path, self.name) == (other.source.path, other.name)
+        return isinstance(other, Defined) and self._place == other._place
+
+    @property
+    def _place(self) -> tuple[object, ...]:
+        return self.source.path, self.name, self.replaced
+
+
+def resolve_within(one: Defined, name: str) -> Defined | str | None:
+    """Resolve a dotted name in a definition; see `resolve`.
+
+    What `torch.jit.script` decorates is compiled where it stands: a function that it calls is the one defined last
+    before it, even where the file defines another one of that name further down.
+    """
+    found = resolve(one.source, name)
+    later = isinstance(found, Defined) and found.source.path == one.source.path and found.node.lineno > one.node.lineno
+    if not later or not isinstance(one.node, ast.FunctionDef) or not isinstance(found, Defined):
+        return found
+    if _SCRIPT not in (resolve(one.source, dotted(each) or "") for each in one.node.decorator_list):
+        return found
+    earlier = [each for each in one.source.tree.body if isinstance(each, ast.FunctionDef)
+               and each.name == found.name and each.lineno < one.node.lineno]  # fmt: skip
+    return Defined(one.source, found.name, earlier[-1], replaced=True) if earlier else found
 
 
 def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Defined | str | None:

@@ -19,7 +19,7 @@ from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
-from omni_kit.upstream.repositories.constructed import with_constructor, with_forward
+from omni_kit.upstream.repositories.constructed import self_contained, with_constructor, with_forward
 from omni_kit.upstream.repositories.helpers import without_helpers
 from omni_kit.upstream.repositories.names import Defined, resolve, unpacked
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
@@ -250,7 +250,8 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    cls, shared = with_settings_passed(without_helpers(with_forward(with_constructor(found[0]))))
+    cls = without_helpers(self_contained(with_forward(with_constructor(found[0]))))
+    cls, shared = with_settings_passed(cls)
     return _checked(Reference(given, repository, cls, loop, shared))
 
 
