@@ -83,8 +83,9 @@ class Repository(Library):
         """Return the file of a dotted module below one of the places; None of what the authors did not write."""
         places = [*self.places]
         head = module.partition(".")[0]
-        if self.script_folder is not None and not is_importable(head) and not self.folders(head):
-            places.append(self.script_folder)
+        near = self.script_folder
+        if near is not None and not is_importable(head) and not any(map(near.is_relative_to, self.folders(head))):
+            places.append(near)
         for place in places:
             base = place.joinpath(*module.split("."))
             for candidate in (base.with_suffix(".py"), base / "__init__.py"):
