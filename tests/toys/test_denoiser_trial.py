@@ -15,7 +15,7 @@ from omni_kit.toys.batches.denoiser import TARGET, DenoiserBatchBuilder, ask, de
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined
-from omni_kit.toys.batches.denoiser.inputs import searched_inputs
+from omni_kit.toys.batches.denoiser.inputs import needed_arguments, searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.provenance import Provenance
 from omni_kit.toys.batches.denoiser.roles import role_of
@@ -968,3 +968,25 @@ def test_a_condition_of_sounds_has_its_width_first() -> None:
         _, channels, bins, places = sample["spec"].shape
         assert (channels, bins) == (1, 8)
         assert sample["cond"].shape == (1, 12, places)
+
+
+class WithDefaults(Small):
+    """Has a default for what it does not run without, and for what it does."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        timestep: torch.Tensor | None = None,
+        context: torch.Tensor | None = None,
+        return_dict: bool = True,
+    ) -> tuple[torch.Tensor]:
+        assert timestep is not None
+        seen = self.text(context) if context is not None else torch.zeros(1, 1, 6)
+        return (self.mixed(hidden_states, seen) * timestep[:, None, None, None],)
+
+
+def test_an_argument_with_a_default_may_be_needed() -> None:
+    model = WithDefaults()
+    inputs = denoiser_inputs(model)
+    assert "0.context" in inputs
+    assert needed_arguments(model, inputs) == ["timestep"]

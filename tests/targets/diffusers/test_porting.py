@@ -300,6 +300,16 @@ def test_only_modules_with_such_names_stay_in_high_precision(name: str, patterns
     assert f"_skip_layerwise_casting_patterns = {patterns}".replace("'", '"') in found.text
 
 
+@pytest.mark.parametrize(("body", "asked"), [("x * t", False), ("x.softmax(-1) * t", True)])
+def test_only_what_attends_is_to_have_a_processor(body: str, asked: bool, tmp_path: Path) -> None:
+    text = f"\nclass Net(nn.Module):\n    def forward(self, x, t):\n        return {body}\n"
+    text = text.replace(
+        "    def forward", "    def __init__(self, dim=8):\n        super().__init__()\n\n    def forward"
+    )
+    found = ported(tmp_path, text)
+    assert any("no attention was found" in what for _, what in found.todo) is asked
+
+
 def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:
     text = attention(SPLIT, f'x = rearrange(x, "b ... d -> b (...) d")\n{ASKED}')
     found = ported(tmp_path, text, HEAD + "from einops import rearrange\n")

@@ -272,6 +272,19 @@ def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) 
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_pipeline_without_an_argument_that_the_model_needs_raises(needed: bool, tmp_path: Path) -> None:
+    dove = DOVE.replace("t, context):", "t, context, y=None):")
+    dove = dove.replace("b, c, h, w = x.shape", f"b, c, h, w = x.shape\n        assert y is not None or not {needed}")
+    source = tmp_path / "authors_of_need.py"
+    told = "self.c_in(context).mean(1) + (0 if y is None else y.float().mean()))"
+    source.write_text(dove.replace("self.c_in(context).mean(1))", told) + TWO_STEPS)
+    assert not new_model("in_need", f"{source}::Dove", target="diffusers", into=tmp_path).refused
+    text = (tmp_path / "in_need" / "pipeline_in_need.py").read_text(encoding="utf-8")
+    assert ("they do not pass y, which the small model needs" in text) is needed
+    assert ("raise NotImplementedError" in text) is needed
+
+
 @pytest.mark.sweep
 def test_in_a_checkout_it_stands_where_schedulers_stand(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")

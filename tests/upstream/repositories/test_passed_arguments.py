@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.upstream.repositories.passed_arguments import allowed_values, counted_with, required_keys
+from omni_kit.upstream.repositories.passed_arguments import allowed_values, counted_with, named_classes, required_keys
 from omni_kit.upstream.repositories.reference import find_reference
 
 MODEL = """
@@ -71,3 +71,31 @@ def test_keys_of_a_mapping_are_read_where_it_is_passed_on(
     tmp_path: Path, outer: str, inner: str, found: dict[str, bool]
 ) -> None:
     assert required_keys(written(tmp_path, outer, inner), "kwargs") == found
+
+
+MAKES = """
+import importlib
+
+
+def get_obj(name):
+    module, name = name.rsplit(".", 1)
+    return getattr(importlib.import_module(module), name)
+
+
+def instantiate(config, act="GELU"):
+    return get_obj(config["target"])(**config["params"], act=act)
+
+
+def scaled(config):
+    return config * 2
+"""
+
+
+@pytest.mark.parametrize(("outer", "found"), [
+    ("self.inner = instantiate(block_act)", ["block_act"]),
+    ("self.inner = instantiate({'target': 'torch.nn.SiLU'}, block_act)", []),
+    ("self.inner = scaled(width)", []),
+])  # fmt: skip
+def test_an_argument_may_name_a_class(tmp_path: Path, outer: str, found: list[str]) -> None:
+    (tmp_path / "model.py").write_text(MAKES + MODEL.format(outer=outer, inner="pass"))
+    assert named_classes(find_reference(f"{tmp_path}/model.py::Net").cls) == found

@@ -7,13 +7,15 @@ from typing import Any
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
+from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 
 _FIRST = "0."
 
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a toy's values, and the shapes of the first sample by the authors' names of forward's arguments.
+    """Return a toy's values, the shapes of the first sample by the authors' names of forward's arguments, and those of
+    these arguments that it needs in spite of a default.
 
     Args:
         request: `toy`, the content of a toy_config.json; `reference`, the class as "PATH::Class".
@@ -28,6 +30,7 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         file.write_text(json.dumps(request["toy"]), encoding="utf-8")
         model = builder.make_toy(str(file), batches)
         inputs = batches.batch(model, lambda tensors: tensors)
+        needed = needed_arguments(model, inputs)
     first = {name.removeprefix(_FIRST): list(one.shape) for name, one in inputs.items() if name.startswith(_FIRST)}
     values = {name: one for name, one in getattr(model, ARGUMENTS).items() if not name.startswith("_")}
-    return {"values": values, "shapes": first}
+    return {"values": values, "shapes": first, "needed": needed}

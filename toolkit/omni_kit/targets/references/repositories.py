@@ -32,6 +32,7 @@ from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill, unfreeze
+from omni_kit.upstream.repositories.passed_arguments import named_classes
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import recorded_reference
@@ -300,11 +301,12 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         pinned = "" if own else other_versions(reference.repository, foreign(reference))
         objects = ", ".join(f"{name}: {one.annotation}" for name, one in reference.arguments.items()
                             if one.required and one.annotation and name not in given)  # fmt: skip
-        filled = _filled(error, frames[-1])
+        filled, named = _filled(error, frames[-1]), ", ".join(named_classes(reference.cls))
         hints = {
             f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
             f"its authors require {pinned}: compare in an environment with that version": pinned,
             f"its constructor reads {filled}, which a program fills in: pass a class that takes its values": filled,
+            f"its constructor imports the class that {named} names: pass a class that makes it by itself": named,
             "its constructor loads a model by name: pass a class that is made from sizes alone": _HUB.search(said),
             "state values of its constructor in toy_config.json": True,
         }

@@ -12,6 +12,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 _INIT = "__init__"
 _SIZED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _MOST = 200  # constructors that are read
+_DEEPEST = 3  # functions that call each other
 Arrival = tuple[ClassRef, ast.FunctionDef, Mapping[str, str]]
 """A class, its constructor, and the names there of the first constructor's arguments -> their names in that one."""
 
@@ -70,6 +71,29 @@ def required_keys(cls: ClassRef, mapping: str) -> dict[str, bool]:
                 own = {word.arg for word in call.keywords if word.arg} | {*_names(inner[1].args)}
                 waiting.append((*inner, inner[1].args.kwarg.arg, named | own))
     return keys
+
+
+def named_classes(cls: ClassRef) -> list[str]:
+    """Return the arguments that name a class: a function that the constructor passes them to imports what they say."""
+    found = cls.method(_INIT)
+    if found is None:
+        return []
+    home, init = found
+    own = {*_names(init.args)}
+    calls = ((node, resolve(home.source, dotted(node.func) or "")) for node in ast.walk(init)
+             if isinstance(node, ast.Call) and node.args and dotted(node.args[0]) in own)  # fmt: skip
+    named = (dotted(call.args[0]) for call, meant in calls if isinstance(meant, Defined) and _imports(meant))
+    return [*dict.fromkeys(filter(None, named))]
+
+
+def _imports(function: Defined, deep: int = _DEEPEST) -> bool:
+    """Return whether a function of the authors imports a module by a name that it works out, itself or by another."""
+    names = [dotted(one.func) or "" for one in ast.walk(function.node) if isinstance(one, ast.Call)]
+    if any(name.rpartition(".")[2] == "import_module" for name in names):
+        return True
+    inner = (resolve(function.source, name) for name in names if deep)
+    return any(isinstance(one, Defined) and isinstance(one.node, ast.FunctionDef) and _imports(one, deep - 1)
+               for one in inner)  # fmt: skip
 
 
 def _read_keys(init: ast.FunctionDef, mapping: str) -> tuple[list[str], set[str]]:

@@ -26,6 +26,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
 )
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.namespace import Namespace
+from omni_kit.upstream.repositories.passed_arguments import named_classes
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import kept_as_tensors
 
@@ -71,6 +72,8 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     todo = [f"write what {name} has into this class: the authors' inherits from it, and super() does not reach it here"
             for name in bases]  # fmt: skip
     todo += [f"{one.name} is not a value that a config can store: {one.annotation or 'an object'}" for one in odd]
+    todo += [f"{name} names a class that is imported when the model is made: write that class into this file"
+             for name in named_classes(reference.cls)]  # fmt: skip
     return todo + [f"its own '{name}' would shadow a model's: renamed {name}_ here" for name in stolen]
 
 

@@ -53,6 +53,7 @@ from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.timestep import step_of
 
+_ATTENDS = re.compile(r"softmax|attention|attn", re.IGNORECASE)
 _EINOPS = "einops"
 _EINOPS_MANY = ROOT / "einops_exts.py"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
@@ -130,7 +131,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         _without_method(parts.root, guided.method)
     own = port_constructor(parts, reference, _taken(library))
     moved = without_modules_of_arguments(parts, reference)
-    if not found:
+    if not found and any(_ATTENDS.search(ast.unparse(one.node)) for one in closure.definitions):
         own.append("no attention was found in the authors' own code: give it a class with a processor")
     others = {"MultiheadAttention": places_wanted} if places_wanted else {}
     names, inner = _named(parts, forward, attention, others)

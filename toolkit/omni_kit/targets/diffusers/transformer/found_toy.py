@@ -20,11 +20,13 @@ class FoundToy:
     Attributes:
         values: the arguments of its constructor; empty if none were found.
         shapes: authors' name of forward's argument -> its shape in the first sample.
+        needed: authors' names of arguments that forward has a default for, and does not run without.
         why: why none were found; empty if they were.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    needed: Sequence[str] = ()
     why: str = ""
 
 

@@ -170,6 +170,12 @@ class PipelineFacts:
         """Return whether latents are those of pictures, for all that forward says."""
         return self.axes == _PICTURE
 
+    def not_passed(self, names: Sequence[str]) -> list[str]:
+        """Return of the authors' names of arguments those that the steps do not pass the transformer."""
+        own = {self.latents_argument, self.time_argument, self.condition, self.mask_argument, self.embedded}
+        passed = own | {one.argument for one in self.conditions} | self.constants.keys()
+        return [name for name in names if name not in passed]
+
     def without_steps(self, why: str) -> "PipelineFacts":
         """Return the facts for a pipeline that raises where its steps belong; `why` ends the to-do."""
         where = self.process.where if self.process is not None else self.sampling.where if self.sampling else ""

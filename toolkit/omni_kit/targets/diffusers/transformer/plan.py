@@ -110,6 +110,8 @@ class _Planner:
         prompted = facts.proven and facts.by_class is None and facts.condition
         if prompted and found.shapes and facts.condition not in found.shapes:
             facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
+        if facts.proven and facts.by_class is None and (missing := facts.not_passed(found.needed)):
+            facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         other = replace(self, found=found)
         vars(other).update(port=self.port, pipeline=facts)
         return other

@@ -15,11 +15,12 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.failures import one_line
 from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
-from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
+from omni_kit.toys.batches.denoiser.arguments import TARGET, ask, ask_again
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts, stated_layout
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
+from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.scalars import time
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
@@ -103,6 +104,22 @@ def searched_inputs(
         inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
         tried = max(tried, trial.tried)
     return Search(inputs, chosen or {}, tried)
+
+
+def needed_arguments(model: Any, inputs: Tensors) -> list[str]:
+    """Return the arguments with a default that the first sample has, and that the model does not run without."""
+    sample = samples_of(inputs)[0]
+    given = {name: re.split(r"\W", name)[0] for name in sample}
+    parameters = inspect.signature(inspect.unwrap(type(model).forward)).parameters.values()
+    optional = [one.name for one in parameters if one.default is not one.empty and one.name in given.values()]
+    needed = []
+    for name in optional:
+        try:
+            with torch.no_grad():
+                ask_again(model, {key: one for key, one in sample.items() if given[key] != name})
+        except Exception:  # whatever the authors' code says
+            needed.append(name)
+    return needed
 
 
 def _add_found(trial: Trial, before: Trial) -> None:
