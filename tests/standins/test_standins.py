@@ -12,6 +12,8 @@ from omni_kit.standins import ROOT, einx, stand_ins
 from omni_kit.standins.einops_exts import check_shape, rearrange_many, reduce_many, repeat_many
 from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_func, flash_attn_varlen_func
 from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
+from omni_kit.standins.flash_attn.flash_attention import FlashAttention, FlashMHA
+from omni_kit.standins.flash_attn.layers.rotary import apply_rotary_emb, apply_rotary_emb_kv_, apply_rotary_emb_qkv_
 from omni_kit.standins.flash_attn.modules.mha import FlashCrossAttention, FlashSelfAttention
 from omni_kit.standins.liger_kernel.ops.rms_norm import LigerRMSNormFunction
 from omni_kit.standins.liger_kernel.ops.rope import LigerRopeFunction
@@ -60,6 +62,45 @@ def test_padding_comes_back_as_zeros() -> None:
     tokens, indices, ends, longest = unpad_input(x, mask)
     assert (ends.tolist(), longest) == ([0, 2, 5], 3)
     torch.testing.assert_close(pad_input(tokens, indices, 2, 4), x * mask[..., None])
+
+
+def test_modules_of_version_1_attend_and_return_no_weights(qkv: tuple[torch.Tensor, ...]) -> None:
+    packed, mask = torch.stack(qkv, dim=2), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    x, weights = FlashAttention()(packed)
+    assert weights is None
+    torch.testing.assert_close(x, attended(*qkv))
+    x, _ = FlashAttention()(packed, key_padding_mask=mask)
+    torch.testing.assert_close(x[1, :3], attended(*(one[1:, :3] for one in qkv))[0])
+    assert not x[1, 3:].any()
+    ends = torch.tensor([0, 5, 10], dtype=torch.int32)
+    torch.testing.assert_close(FlashAttention()(packed.flatten(0, 1), cu_seqlens=ends)[0], attended(*qkv).flatten(0, 1))
+    mha, other = FlashMHA(12, 3), nn.MultiheadAttention(12, 3, batch_first=True)
+    names = {"in_proj_": "Wqkv.", "out_proj": "out_proj"}
+    new = {
+        next(name.replace(a, b) for a, b in names.items() if a in name): one for name, one in other.state_dict().items()
+    }
+    mha.load_state_dict(new)
+    rows = torch.randn(2, 5, 12)
+    torch.testing.assert_close(mha(rows)[0], other(rows, rows, rows)[0])
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_positions_of_flash_attention_turn_pairs(interleaved: bool) -> None:
+    x, angles = torch.randn(2, 5, 3, 10), torch.randn(7, 4)
+    pairs = x[..., :8].reshape(2, 5, 3, *((4, 2) if interleaved else (2, 4)))
+    first, second = pairs.unbind(-1 if interleaved else -2)
+    turned = torch.complex(first, second) * torch.polar(torch.ones(5, 4), angles[2:])[:, None]
+    expected = torch.cat(
+        (torch.stack((turned.real, turned.imag), -1 if interleaved else -2).flatten(-2), x[..., 8:]), -1
+    )
+    cos, sin = angles.cos(), angles.sin()
+    found = apply_rotary_emb(x, cos, sin, interleaved=interleaved, seqlen_offsets=2)
+    torch.testing.assert_close(found, expected)
+    qkv, kv = (torch.stack([x] * count, dim=2) for count in (3, 2))
+    assert apply_rotary_emb_qkv_(qkv, cos, sin, interleaved=interleaved, seqlen_offsets=2) is qkv
+    assert apply_rotary_emb_kv_(kv, cos, sin, interleaved=interleaved, seqlen_offsets=2) is kv
+    torch.testing.assert_close(qkv, torch.stack([expected, expected, x], dim=2))
+    torch.testing.assert_close(kv, torch.stack([expected, x], dim=2))
 
 
 def test_masks_of_xformers_hide_what_they_say(qkv: tuple[torch.Tensor, ...]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
+from omni_kit.toys.batches.denoiser import TARGET, DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined
@@ -871,6 +871,46 @@ def test_a_check_without_a_text_has_its_condition(kind: str, said: str) -> None:
     assert "requires" not in reach.error or kind == "c"
 
 
+class OneVector(torch.nn.Module):
+    """Latents of one place, and a condition of one vector; axes of one place are squeezed away."""
+
+    def __init__(self, axes: int) -> None:
+        super().__init__()
+        self.config, self.axes = {"in_channels": 6, "context_dim": 28}, axes
+        self.proj, self.text = torch.nn.Linear(6, 6), torch.nn.Linear(28, 6)
+
+    def forward(self, x: Any, timesteps: Any = None, context: Any = None) -> torch.Tensor:
+        found: torch.Tensor = self.proj(x.squeeze()) + self.text(context.squeeze()) + timesteps[:, None]
+        return found[(..., *[None] * self.axes)]
+
+
+@pytest.mark.parametrize(("axes", "shape"), [(0, [1, 6]), (2, [1, 6, 1, 1])])
+def test_latents_of_one_place_have_as_many_axes_as_the_output(axes: int, shape: list[int]) -> None:
+    found = denoiser_inputs(OneVector(axes))
+    assert [[*found[f"0.{name}"].shape] for name in ("x", TARGET)] == [shape, shape]
+
+
+class Letters(torch.nn.Module):
+    """Says the next word of each; or what stands at each place of a picture."""
+
+    def __init__(self, words: bool) -> None:
+        super().__init__()
+        self.config, self.words = {"vocab_size": 30, "in_channels": 6}, words
+        self.table, self.proj = torch.nn.Embedding(30, 6), torch.nn.Linear(6, 30)
+
+    def forward(self, indices: Any, sigma: Any) -> torch.Tensor:
+        rows = self.table(indices) if self.words else indices.flatten(2).mT
+        found: torch.Tensor = self.proj(rows) * sigma[:, None, None]
+        return found
+
+
+def test_a_model_of_words_gets_numbers_of_words() -> None:
+    found = denoiser_inputs(Letters(words=True))
+    assert not found["0.indices"].is_floating_point()
+    assert found[f"0.{TARGET}"].shape == (*found["0.indices"].shape, 30)
+    assert denoiser_inputs(Letters(words=False))["0.indices"].shape[:2] == (1, 6)
+
+
 class TurnedByAxis(Small):
     """Takes a list with a table of complex numbers for each axis of rope."""
 
@@ -886,3 +926,45 @@ def test_positions_may_be_a_table_for_each_axis() -> None:
     for sample in samples_of(denoiser_inputs(TurnedByAxis(hidden_size=24, heads_num=4, axes_dim_rope=(2, 4)))):
         assert sample["freqs_cis[1]"].is_complex()
         assert sample["freqs_cis[1]"].shape == (40, 2)
+
+
+class Plain(Small):
+    """Takes pictures of any size."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return self.mixed(x, torch.zeros(1, 1, 6)) * t[:, None, None, None]
+
+
+@pytest.mark.parametrize(("stated", "shape"), [
+    ({}, [1, 6, 8, 4]), ({"_inputs": {"x": {"shape": [1, 6, 5, 7]}}}, [1, 6, 5, 7]),
+])  # fmt: skip
+def test_latents_are_what_a_person_states(stated: dict[str, Any], shape: list[int]) -> None:
+    assert [*denoiser_inputs(Plain(**stated))["0.x"].shape] == shape
+
+
+class Heard(Small):
+    """Takes a spectrum with one channel, and a condition [1, width, places] as its documentation says."""
+
+    def __init__(self) -> None:
+        super().__init__(in_channels=None)
+        self.spectrum = torch.nn.Conv1d(8, 20, 1)
+        self.condition = torch.nn.Conv1d(12, 20, 1)
+        self.back = torch.nn.Conv1d(20, 8, 1)
+
+    def forward(self, spec: torch.Tensor, timestep: torch.Tensor, cond: torch.Tensor) -> torch.Tensor:
+        """Return what is heard.
+
+        :param spec: [B, 1, M, T]
+        :param timestep: [B]
+        :param cond: [B, M, T]
+        """
+        heard: torch.Tensor = self.spectrum(spec[:, 0]) * timestep[:, None, None] + self.condition(cond)
+        back: torch.Tensor = self.back(heard)[:, None]
+        return back
+
+
+def test_a_condition_of_sounds_has_its_width_first() -> None:
+    for sample in samples_of(denoiser_inputs(Heard())):
+        _, channels, bins, places = sample["spec"].shape
+        assert (channels, bins) == (1, 8)
+        assert sample["cond"].shape == (1, 12, places)

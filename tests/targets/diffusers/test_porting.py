@@ -159,6 +159,28 @@ def test_a_namesake_of_what_the_file_has_from_diffusers_is_not_imported(tmp_path
     assert "PeftAdapterMixin" in found.text
 
 
+MAKES = """
+def {name}(dim):
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.ff = {name}(dim)
+
+    def forward(self, x, t):
+        return self.ff(x)
+"""
+
+
+@pytest.mark.parametrize(("name", "kept"), [("FeedForward", False), ("feed_forward", True)])
+def test_a_function_called_as_a_class_of_diffusers_gets_another_name(name: str, kept: bool, tmp_path: Path) -> None:
+    found = ported(tmp_path, MAKES.format(name=name))
+    assert (f"def {name}(" in found.text) is kept
+    assert "F811" not in found.text
+
+
 def test_a_type_of_two_modules_is_imported_once(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("from collections.abc import Callable\n\nKind = Callable[[int], int]\n")
     head = "from typing import Callable, Optional\n\nfrom other import Kind\n\nMaker = Optional[Callable]\n\n\n"
@@ -269,6 +291,13 @@ def test_one_pattern_for_several_tensors_is_written_out(tensors: str, written: s
     found = ported(tmp_path, text, HEAD + "from einops_exts import rearrange_many\n")
     assert written in found.text
     assert "rearrange_many" not in found.text
+
+
+@pytest.mark.parametrize(("name", "patterns"), [("norm_of_it", "['norm']"), ("last", "[]")])
+def test_only_modules_with_such_names_stay_in_high_precision(name: str, patterns: str, tmp_path: Path) -> None:
+    norm = f"self.{name} = nn.Linear(dim, dim)\nnn.functional.normalize(self.{name}.weight)"
+    found = ported(tmp_path, attention(f"{SPLIT}\n{norm}", ASKED))
+    assert f"_skip_layerwise_casting_patterns = {patterns}".replace("'", '"') in found.text
 
 
 def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:

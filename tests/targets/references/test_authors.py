@@ -83,6 +83,74 @@ def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Pa
     assert first is not second
 
 
+LOADING = """
+from torch import nn
+from beam_parts import Part, width_of
+
+
+class Beam(nn.Module):
+    def __init__(self, size, *, text=width_of("t5"), depth=abs(-2)):
+        super().__init__()
+        self.proj = nn.ModuleList([nn.Linear(size, text) for _ in range(depth)])
+
+    def forward(self, x, t):
+        return self.proj[0](x)
+"""
+PART = """
+from transformers import T5Config
+
+
+def width_of(name):
+    raise AssertionError(T5Config.from_pretrained(name))
+
+
+class Part:
+    width: int = width_of("t5")
+"""
+
+
+def test_no_model_is_loaded_for_a_default(tmp_path: Path) -> None:
+    (tmp_path / "beam_loading.py").write_text(LOADING)
+    (tmp_path / "beam_parts.py").write_text(PART)
+    reference = find_reference(f"{tmp_path / 'beam_loading.py'}::Beam")
+    model = build(reference, {"size": 8, "text": 4}, Authors(reference))
+    assert [tuple(one.shape) for one in model.parameters()][::2] == [(4, 8), (4, 8)]
+
+
+PACKED = """
+import torch
+from torch import nn
+
+import flash_attn
+import flash_attn.layers.rotary
+import no_such_configs
+
+
+class Beam(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if isinstance(config, dict):
+            config = no_such_configs.create(config)
+        self.proj = nn.Linear(config.model.width, 3 * config.model.width)
+
+    def forward(self, x, t):
+        qkv = self.proj(x).unflatten(-1, (3, 2, -1))
+        angles = torch.arange(x.shape[1])[:, None] * torch.ones(qkv.shape[-1] // 2)
+        qkv = flash_attn.layers.rotary.apply_rotary_emb_qkv_(qkv, angles.cos(), angles.sin())
+        return flash_attn.flash_attn_qkvpacked_func(qkv).flatten(-2)
+"""
+
+
+def test_parts_of_a_package_that_is_missing_are_there_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "beam.py").write_text(PACKED)
+    reference = find_reference(f"{tmp_path}::Beam")
+    authors = Authors(reference)
+    model = build(reference, {"width": 8}, authors)
+
+    assert model(torch.ones(1, 5, 8), 0).shape == (1, 5, 8)
+    assert [*authors.used] == ["flash_attn"]
+
+
 LAZY = """
 import importlib
 
@@ -174,6 +242,7 @@ def test_a_constructor_that_loads_a_model_by_name_is_told_apart(tmp_path: Path, 
     with pytest.raises(BrokenReference) as raised:
         build(reference, {}, Authors(reference))
     assert ("loads a model by name" in raised.value.hint) is loads
+    assert raised.value.message.endswith("(net_of_hubs.py:6)")
 
 
 def test_an_extension_is_not_compiled_and_cannot_be_called() -> None:
@@ -279,3 +348,47 @@ def test_a_cast_to_half_precision_follows_the_model(cast: str, tmp_path: Path) -
         assert model.bfloat16()(torch.ones(2, 8, dtype=torch.bfloat16), 0).dtype == torch.bfloat16
         assert model.float()(torch.ones(2, 8), 0).dtype == torch.float32
         assert torch.zeros(1).bfloat16().dtype == torch.bfloat16  # only in the authors' files
+
+
+FILLED = """from torch import nn
+
+from settings_of_lamps import hparams
+
+
+class Lamp(nn.Module):
+    def __init__(self, mels=8):
+        super().__init__()
+        self.proj = nn.Linear(mels, hparams["width"], bias=hparams["bias"])
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_a_class_is_made_with_settings_that_a_program_would_fill_in(tmp_path: Path) -> None:
+    (tmp_path / "settings_of_lamps.py").write_text("hparams = {}\n")
+    (tmp_path / "lamp_of_settings.py").write_text(FILLED)
+    found = find_reference(f"{tmp_path}/lamp_of_settings.py::Lamp")
+    authors = Authors(found)
+    try:
+        for width in (4, 6):
+            model = build(found, {"width": width, "bias": False, "mels": 3}, authors)
+            assert {name: [*one.shape] for name, one in model.named_parameters()} == {"proj.weight": [width, 3]}
+    finally:
+        authors.forget()
+
+
+def test_settings_that_parts_read_too_are_named(tmp_path: Path) -> None:
+    (tmp_path / "settings_of_lamps.py").write_text("hparams = {}\n")
+    part = "class Part(nn.Linear):\n    def __init__(self):\n        super().__init__(hparams['width'], 2)\n\n\n"
+    text = FILLED.replace("class Lamp", f"{part}class Lamp").replace("nn.Linear(mels", "Part() or nn.Linear(mels")
+    (tmp_path / "lamp_of_parts.py").write_text(text)
+    found = find_reference(f"{tmp_path}/lamp_of_parts.py::Lamp")
+    authors = Authors(found)
+    try:
+        with pytest.raises(BrokenReference, match=r"\(\S*lamp_of_parts\.py:8\)") as caught:
+            build(found, {"mels": 3}, authors)
+        assert "reads hparams, which a program fills in" in caught.value.hint
+        assert str(tmp_path) not in caught.value.message
+    finally:
+        authors.forget()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from omni_kit.upstream.repositories.reference import find_reference
 
 MODEL = """
@@ -32,3 +34,40 @@ def test_a_class_of_which_only_a_method_is_called_is_needed(tmp_path: Path) -> N
 
     assert {one.name for one in closure.definitions} == {"Kept", "Scale", "to_2tuple", "Lantern"}
     assert {"Scale", "Kept", "helpers.to_2tuple"} == set(closure.uses[closure.definitions[-1]])
+
+
+SCRIPTED = """
+import torch
+from torch import jit, nn
+
+
+def shifted(x):
+    return x + 1
+
+
+{decorator}
+def first(x):
+    return shifted(x)
+
+
+def shifted(x):
+    return x + 2
+
+
+class Lantern(nn.Module):
+    def forward(self, x, t):
+        return {forward}
+"""
+
+
+@pytest.mark.parametrize(("decorator", "forward", "lines"), [
+    ("@torch.jit.script", "first(x)", [6]),
+    ("@jit.script", "first(x) + shifted(x)", [6, 15]),
+    ("@torch.no_grad()", "first(x)", [15]),
+])  # fmt: skip
+def test_scripted_functions_call_what_is_defined_before_them(
+    decorator: str, forward: str, lines: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_text(SCRIPTED.format(decorator=decorator, forward=forward))
+    closure = find_reference(f"{tmp_path}::Lantern").closure
+    assert sorted(one.node.lineno for one in closure.definitions if one.name == "shifted") == lines

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.upstream.repositories.reference import Reference, find_reference
 
 CHOSEN = """import torch
@@ -90,3 +91,76 @@ def test_a_dataclass_may_be_one_of_several_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", ["channels: int, config: Config = None", "width: int, config: Config"])
 def test_a_dataclass_that_may_be_null_or_has_the_name_of_an_argument_is_none(arguments: str, tmp_path: Path) -> None:
     assert found_in(tmp_path, MIXED.format(arguments=arguments)).settings is None
+
+
+CONVERTS = """import torch
+from no_such_configs import Config
+
+class Net(torch.nn.Module):
+    def __init__(self, config, size: int = 4):
+        super().__init__()
+        {first}
+        self.proj = torch.nn.Linear(size, config.model.width)
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+@pytest.mark.parametrize("first", [
+    "if type(config) == dict:\n            config = Config(**config)",
+    "if isinstance(config, (dict, Config)):\n            config = Config.create(config)",
+    "if not isinstance(config, Config):\n            config = Config(values=config)",
+])  # fmt: skip
+def test_a_config_that_is_converted_first_is_read_by_its_fields(first: str, tmp_path: Path) -> None:
+    text = CONVERTS.format(first=first)
+    found = found_in(tmp_path, text)
+    assert found.namespace is not None
+    assert [*found.arguments] == ["width", "size"]
+    assert len(found.cls.source.lines) == len(text.split("\n"))
+
+
+@pytest.mark.parametrize("first", [
+    "if isinstance(config, dict):\n            config = Config(config, size)",  # of another argument, too
+    "if isinstance(config, dict):\n            config = Config(config)\n        else:\n            size = 2",
+    "if isinstance(config, torch.Tensor):\n            config = Config(config)",
+    "if size > 4:\n            config = Config(config)",
+])  # fmt: skip
+def test_a_config_that_is_changed_in_another_way_is_an_object(first: str, tmp_path: Path) -> None:
+    assert found_in(tmp_path, CONVERTS.format(first=first)).namespace is None
+
+
+LOADS = """import torch
+from transformers import T5Config
+
+def width_of(name):
+    {body}
+
+class Net(torch.nn.Module):
+    def __init__(self, {arguments}):
+        super().__init__()
+        self.proj = torch.nn.Linear(size, text_dim)
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+LOADED = "return T5Config.from_pretrained(name).d_model"
+
+
+@pytest.mark.parametrize(("arguments", "required", "default"), [
+    ("size, *, text_dim: int = width_of('t5'), depth=2", True, UNKNOWN),
+    ("size=4, text_dim=width_of('t5'), depth=2", False, None),
+])  # fmt: skip
+def test_a_default_for_which_a_model_is_loaded_is_none(
+    arguments: str, required: bool, default: object, tmp_path: Path
+) -> None:
+    found = found_in(tmp_path, LOADS.format(body=LOADED, arguments=arguments))
+    assert (found.arguments["text_dim"].required, found.arguments["text_dim"].default) == (required, default)
+    assert found.arguments["depth"].default == 2
+    assert [one.name for one in found.closure.definitions] == ["Net"]
+
+
+def test_a_default_that_is_worked_out_stays(tmp_path: Path) -> None:
+    found = found_in(tmp_path, LOADS.format(body="return len(name)", arguments="size, *, text_dim=width_of('t5')"))
+    assert not found.arguments["text_dim"].required
+    assert [one.name for one in found.closure.definitions] == ["width_of", "Net"]

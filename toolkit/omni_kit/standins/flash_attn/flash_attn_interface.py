@@ -82,3 +82,9 @@ def flash_attn_varlen_kvpacked_func(
 ) -> torch.Tensor:
     """Return attention to keys and values [tokens, 2, heads, width]."""
     return flash_attn_varlen_func(q, kv[:, 0], kv[:, 1], cu_seqlens_q, cu_seqlens_k, *args, **kwargs)  # type: ignore[arg-type]
+
+
+# Names of version 1.
+flash_attn_unpadded_func = flash_attn_varlen_func
+flash_attn_unpadded_qkvpacked_func = flash_attn_varlen_qkvpacked_func
+flash_attn_unpadded_kvpacked_func = flash_attn_varlen_kvpacked_func

@@ -10,8 +10,9 @@ import importlib.machinery
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -22,7 +23,8 @@ from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
-from omni_kit.upstream.repositories.helpers import blanked, helpers_of
+from omni_kit.upstream.repositories.constructed import blanked, conversions_of, loading_defaults
+from omni_kit.upstream.repositories.helpers import helpers_of
 from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.reference import Reference
@@ -144,13 +146,24 @@ class Authors(importlib.abc.MetaPathFinder):
         return spec
 
     def text_of(self, file: Path) -> bytes | str:
-        """Return the text of a file; that of the class without the helpers that need what is not installed."""
+        """Return the text of a file; that of the class without the helpers that need what is not installed, and
+        without conversions of a config that has all fields already.
+        """
         if file != self._reference.cls.source.path:
             return file.read_bytes()
         source = read_source(self.repository, file)
-        found = helpers_of(ClassRef(source, source.classes[self._reference.class_name]))
+        cls = ClassRef(source, source.classes[self._reference.class_name])
+        found = helpers_of(cls)
         self.left_out |= {f"self.{one.name}, which needs {one.package}": None for one in found}
-        return blanked(source.text, found) if found else file.read_bytes()
+        unused = [*conversions_of(cls), *(one for helper in found for one in helper.statements)]
+        return blanked(source.text, unused) if unused else file.read_bytes()
+
+    @cached_property
+    def loading(self) -> frozenset[str]:
+        """Return the defaults of the class for which its authors load a model by its name, as they are written."""
+        source = read_source(self.repository, self._reference.cls.source.path)
+        cls = ClassRef(source, source.classes[self._reference.class_name])
+        return frozenset(ast.unparse(default) for _, default, _ in loading_defaults(cls))
 
     def instead(self, error: Exception, module: str, name: str = "") -> Any:
         """Return what stands for something that could not be imported."""
@@ -210,7 +223,7 @@ class _Module(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """See `SourceFileLoader`: never from a cache, whose code is that of the file as it is."""
         tree = ast.parse(self.authors.text_of(Path(self.path)), self.path)
-        guarded = ast.fix_missing_locations(_Guarded(tree).visit(tree))
+        guarded = ast.fix_missing_locations(_Guarded(tree, self.authors.loading).visit(tree))
         return compile(guarded, self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -256,10 +269,15 @@ class _Package(_Module):
 
 
 class _Guarded(ast.NodeTransformer):
-    """Puts plain imports under a `try`; those for which the authors have an alternative stay as they are."""
+    """Puts plain imports under a `try`; those for which the authors have an alternative stay as they are.
 
-    def __init__(self, tree: ast.Module) -> None:
+    Args:
+        loading: defaults that are null, as nothing is loaded; as they are written.
+    """
+
+    def __init__(self, tree: ast.Module, loading: Collection[str] = ()) -> None:
         self._tree = tree
+        self._loading = loading
         self._halves: list[str] = []
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
@@ -289,10 +307,22 @@ class _Guarded(ast.NodeTransformer):
             *defaults,
             *((one, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value),
         ]
+        given.defaults = [self._loaded(one) for one in given.defaults]
+        given.kw_defaults = [self._loaded(one) if one is not None else None for one in given.kw_defaults]
         self._halves = [*before, *(one.arg for one, value in pairs if IS_HALF.match(ast.unparse(value)))]
         changed = self.generic_visit(node)
         self._halves = before
         return changed
+
+    def _loaded(self, node: ast.expr) -> ast.expr:
+        """Return null for a default that loads a model, any other as it is."""
+        loads = self._loading and ast.unparse(node) in self._loading
+        return ast.copy_location(ast.Constant(None), node) if loads else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """A field of a config with such a default."""
+        node.value = self._loaded(node.value) if node.value is not None else None
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         """`x.to(torch.bfloat16)` and `x.half()`, in the precision of the model that runs."""
@@ -314,9 +344,7 @@ class _Guarded(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         """Return each alias by itself."""
-        return [
-            _tried(node, ast.Import([one]), _bound(one), one.name if one.asname else _head(one)) for one in node.names
-        ]
+        return [_tried(node, ast.Import([one]), _bound(one), one.name, whole=not one.asname) for one in node.names]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         """Return each name by itself; stars as they are."""
@@ -353,9 +381,17 @@ def _bound(alias: ast.alias) -> str:
     return alias.asname or _head(alias)
 
 
-def _tried(old: ast.stmt, new: ast.stmt, bound: str, module: str, name: str = "") -> ast.stmt:
-    """`try: import a` with `a = instead(error, "a")` where it cannot be imported, on the line of the old statement."""
-    fallback = ast.parse(f"{bound} = {_INSTEAD}(_omni_kit_error, {module!r}, {name!r})").body
+def _tried(old: ast.stmt, new: ast.stmt, bound: str, module: str, name: str = "", whole: bool = False) -> ast.stmt:
+    """`try: import a` with `a = instead(error, "a")` where it cannot be imported, on the line of the old statement.
+
+    Args:
+        whole: the name is bound to the module's outermost package.
+    """
+    head = module.partition(".")[0]
+    calls = [f"{bound} = {_INSTEAD}(_omni_kit_error, {module!r}, {name!r})"]
+    if whole and head != module:
+        calls.append(f"{bound} = {_INSTEAD}(_omni_kit_error, {head!r}, '')")
+    fallback = ast.parse("\n".join(calls)).body
     handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "_omni_kit_error", fallback)
     made = ast.Try([new], [handler], [], [])
     for one in ast.walk(made):

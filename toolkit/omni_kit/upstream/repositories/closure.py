@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.source import dotted
-from omni_kit.upstream.repositories.names import Defined, in_stand_ins, keeps_names, resolve
+from omni_kit.upstream.repositories.names import Defined, in_stand_ins, keeps_names, resolve_within
 
 
 @dataclass
@@ -85,7 +85,7 @@ def _meaning(one: Defined, name: str) -> tuple[str, Defined | str | None]:
     Where nobody does it is the whole name, with the absolute name of what is imported.
     """
     parts = name.split(".")
-    every = {part: resolve(one.source, part) for part in (".".join(parts[:cut]) for cut in range(len(parts), 0, -1))}
+    every = {part: resolve_within(one, part) for part in (".".join(parts[:cut]) for cut in range(len(parts), 0, -1))}
     for part, meant in every.items():
         found = in_stand_ins(meant) if isinstance(meant, str) else meant
         if found is not None:

@@ -1,14 +1,19 @@
-"""Modules of torch whose constructor or forward is made when the module is: dataclasses, and assigned methods."""
+"""Modules of torch whose constructor or forward is made when the module is: dataclasses, and assigned methods; and
+constructors that first convert an argument, or load a model for its default.
+"""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
+from omni_kit.upstream.repositories.closure import closure_of
+from omni_kit.upstream.repositories.names import Defined, resolve
 
 _POST = "__post_init__"
 _FORWARD = "forward"
+_LOADS = ("from_pretrained", "hf_hub_download", "snapshot_download", "load_state_dict_from_url")
 
 
 def with_constructor(cls: ClassRef) -> ClassRef:
@@ -33,7 +38,7 @@ def with_constructor(cls: ClassRef) -> ClassRef:
     for first, last in spans:
         lines[first:last] = [""] * (last - first)
     lines[fields[0].lineno - 1] = f"{' ' * fields[0].col_offset}def __init__(self, {taken}): {'; '.join(body)}"
-    return _with_lines(cls, lines)
+    return with_lines(cls, lines)
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def with_forward(cls: ClassRef) -> ClassRef:
         lines.insert(body[0].lineno - 1, f"{' ' * body[0].col_offset}{says}")
         if not lines[begins - 1].strip():  # the lines below keep their numbers
             del lines[begins - 1]
-    return _with_lines(cls, lines)
+    return with_lines(cls, lines)
 
 
 def _choices(init: ast.FunctionDef) -> Iterator[_Choice]:
@@ -115,7 +120,90 @@ def _passed_on(given: ast.arguments) -> str:
     return ", ".join([*(one.arg for one in (*given.posonlyargs, *given.args)[1:]), *starred, *named, *spread])
 
 
-def _with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:
+def conversions_of(cls: ClassRef) -> list[ast.If]:
+    """Return the statements of a constructor that convert an argument of one type, and do nothing else.
+
+    `if isinstance(config, dict): config = OmegaConf.create(config)` is one: what follows reads fields of either.
+    """
+    init = cls.defines("__init__")
+    names = {one.arg for one in (*init.args.args, *init.args.kwonlyargs)} if init is not None else set()
+    body = init.body if init is not None else []
+    return [one for one in body if isinstance(one, ast.If) and _converted(one) in names]
+
+
+def _converted(node: ast.If) -> str:
+    """Return the name that a statement converts where its type is a certain one; empty for any other statement."""
+    test = node.test.operand if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) else node.test
+    match test:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=name), kind]):
+            pass
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id=name)]), ops=[ast.Eq() | ast.Is()],
+            comparators=[kind]
+        ):  # fmt: skip
+            pass
+        case _:
+            return ""
+    match node.body, node.orelse:
+        case [ast.Assign(targets=[ast.Name(id=target)], value=ast.Call() as call)], []:
+            given = [*call.args, *(word.value for word in call.keywords)]
+            return name if target == name and [dotted(one) for one in given] == [name] and _is_mapping(kind) else ""
+    return ""
+
+
+def _is_mapping(kind: ast.expr) -> bool:
+    """Return whether a test for a type is one for a dict or for a class of configs."""
+    return any((_name(one).rpartition(".")[2]).lower().endswith(("dict", "mapping", "config", "namespace"))
+               for one in ([*kind.elts] if isinstance(kind, ast.Tuple) else [kind]))  # fmt: skip
+
+
+def self_contained(cls: ClassRef) -> ClassRef:
+    """Return a class without such statements, and without defaults that load a model by its name: those are required,
+    or null. The lines of its file keep their numbers.
+    """
+    if conversions := conversions_of(cls):
+        cls = with_lines(cls, blanked(cls.source.text, conversions).split("\n"))
+    lines = [line.encode() for line in cls.source.lines]
+    loading = [*loading_defaults(cls)]
+    for argument, default, instead in reversed(loading):
+        line = lines[default.lineno - 1]
+        after = line[default.end_col_offset :]
+        lines[default.lineno - 1] = line[: argument.end_col_offset] + instead.encode() + after
+    return with_lines(cls, [line.decode() for line in lines]) if loading else cls
+
+
+def loading_defaults(cls: ClassRef) -> Iterator[tuple[ast.arg, ast.Call, str]]:
+    """Yield the arguments of a constructor whose default a function of the authors gets from a model that it loads,
+    each with what its place needs instead.
+    """
+    init = cls.defines("__init__")
+    if init is None:
+        return
+    given = init.args
+    positional = [*given.posonlyargs, *given.args]
+    pairs = [(one, default, " = None") for one, default in zip(
+        positional[len(positional) - len(given.defaults) :], given.defaults, strict=True)]  # fmt: skip
+    pairs += [(one, default, "") for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default]
+    for argument, default, instead in pairs:
+        one_line = default.lineno == default.end_lineno == argument.end_lineno
+        meant = resolve(cls.source, dotted(default.func) or "") if isinstance(default, ast.Call) and one_line else None
+        if isinstance(default, ast.Call) and isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
+            nodes = (node for one in closure_of(meant).definitions for node in ast.walk(one.node))
+            if any(isinstance(node, ast.Call) and _name(node).rpartition(".")[2] in _LOADS for node in nodes):
+                yield argument, default, instead
+
+
+def blanked(text: str, statements: Iterable[ast.stmt]) -> str:
+    """Return the text of a file without these statements; all others keep their lines."""
+    lines = text.split("\n")
+    for node in statements:
+        decorators = getattr(node, "decorator_list", [])
+        first, last = min([node.lineno, *(one.lineno for one in decorators)]) - 1, node.end_lineno or node.lineno
+        lines[first:last] = [f"{' ' * node.col_offset}pass", *[""] * (last - first - 1)]
+    return "\n".join(lines)
+
+
+def with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:
     """Return the class as it stands in other lines of its file."""
     text = "\n".join(lines)
     source = replace(cls.source, text=text, tree=ast.parse(text))

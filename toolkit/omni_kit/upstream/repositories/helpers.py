@@ -8,6 +8,7 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 from omni_kit.standins import stand_ins
 from omni_kit.upstream.repositories.closure import closure_of, names_in
+from omni_kit.upstream.repositories.constructed import blanked
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.repository import is_importable
 
@@ -52,19 +53,9 @@ def without_helpers(cls: ClassRef) -> ClassRef:
     found = helpers_of(cls)
     if not found:
         return cls
-    text = blanked(cls.source.text, found)
+    text = blanked(cls.source.text, (one for helper in found for one in helper.statements))
     source = replace(cls.source, text=text, tree=ast.parse(text))
     return ClassRef(source, source.classes[cls.node.name])
-
-
-def blanked(text: str, helpers: list[Helper]) -> str:
-    """Return the text of a file without the statements of these helpers."""
-    lines = text.split("\n")
-    for node in (one for helper in helpers for one in helper.statements):
-        decorators = getattr(node, "decorator_list", [])
-        first, last = min([node.lineno, *(one.lineno for one in decorators)]) - 1, node.end_lineno or node.lineno
-        lines[first:last] = [f"{' ' * node.col_offset}pass", *[""] * (last - first - 1)]
-    return "\n".join(lines)
 
 
 def _entries(cls: ClassRef, init: ast.FunctionDef) -> list[ast.FunctionDef]:

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,26 +13,55 @@ from omni_kit.pysource.eval import Domain, Unsupported, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
+from omni_kit.upstream.diffusers.requirements import importable
 
 STAR = "*"
 _TORCH = "torch"
+_SCRIPT = "torch.jit.script"
+_AVAILABLE = re.compile(r"(?:\w+\.)*is_(\w+)_available\(\)")
 
 
 @dataclass(frozen=True)
 class Defined:
-    """A class, a function or an assignment at the top level of one of the authors' files."""
+    """A class, a function or an assignment at the top level of one of the authors' files.
+
+    Attributes:
+        replaced: a definition further down in the file has the same name.
+    """
 
     source: SourceFile
     name: str
     node: ast.stmt
+    replaced: bool = False
 
     def __hash__(self) -> int:
         """By place: syntax trees are told apart by identity."""
-        return hash((self.source.path, self.name))
+        return hash(self._place)
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are the same name in the same file."""
-        return isinstance(other, Defined) and (self.source.path, self.name) == (other.source.path, other.name)
+        return isinstance(other, Defined) and self._place == other._place
+
+    @property
+    def _place(self) -> tuple[object, ...]:
+        return self.source.path, self.name, self.replaced
+
+
+def resolve_within(one: Defined, name: str) -> Defined | str | None:
+    """Resolve a dotted name in a definition; see `resolve`.
+
+    What `torch.jit.script` decorates is compiled where it stands: a function that it calls is the one defined last
+    before it, even where the file defines another one of that name further down.
+    """
+    found = resolve(one.source, name)
+    later = isinstance(found, Defined) and found.source.path == one.source.path and found.node.lineno > one.node.lineno
+    if not later or not isinstance(one.node, ast.FunctionDef) or not isinstance(found, Defined):
+        return found
+    if _SCRIPT not in (resolve(one.source, dotted(each) or "") for each in one.node.decorator_list):
+        return found
+    earlier = [each for each in one.source.tree.body if isinstance(each, ast.FunctionDef)
+               and each.name == found.name and each.lineno < one.node.lineno]  # fmt: skip
+    return Defined(one.source, found.name, earlier[-1], replaced=True) if earlier else found
 
 
 def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Defined | str | None:
@@ -50,7 +80,7 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
     if head in (own := definitions(source)):
         aliased = _aliased(source, own[head], rest, seen)
         return aliased or (None if rest else Defined(source, (unpacked(own[head]) or [head])[0], own[head]))
-    if (imported := source.imports.get(head)) is not None:
+    if (imported := _without_packages(source).get(head) or source.imports.get(head)) is not None:
         return _imported(source, imported, head, rest, seen)
     return _inside(source, head, rest, seen) or _starred(source, name, seen)
 
@@ -176,6 +206,30 @@ def guarded(source: SourceFile) -> Mapping[str, Defined]:
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found
+
+
+@cache
+def _without_packages(source: SourceFile) -> Mapping[str, Imported]:
+    """Return names that a file imports from torch, or the authors, where a package is not there that diffusers does not
+    need: those of the second branch of `if is_triton_available(): ... else: ...`.
+    """
+    found: dict[str, Imported] = {}
+    for node in (one for one in source.tree.body if isinstance(one, ast.If)):
+        asked = _AVAILABLE.fullmatch(ast.unparse(node.test))
+        if asked is not None and asked[1] not in importable():
+            first, second = _imports_in(source, node.body), _imports_in(source, node.orelse)
+            found |= {name: one for name, one in second.items() if name in first and _is_plain(source, one.module)}
+    return found
+
+
+def _is_plain(source: SourceFile, module: str) -> bool:
+    return module.partition(".")[0] == _TORCH or source.library.module_file(module) is not None
+
+
+def _imports_in(source: SourceFile, body: list[ast.stmt]) -> dict[str, Imported]:
+    nodes = (one for one in body if isinstance(one, ast.ImportFrom))
+    return {alias.asname or alias.name: Imported(absolute_module(source.package, node), alias.name)
+            for node in nodes for alias in node.names}  # fmt: skip
 
 
 def _asks_for_package(test: ast.expr) -> bool:

@@ -64,12 +64,13 @@ class Parts:
         return self.parts[-1]
 
 
-def collect(closure: Closure, prefix: str, model: str) -> Parts:
+def collect(closure: Closure, prefix: str, model: str, imported: Collection[str] = ()) -> Parts:
     """Return the authors' definitions with the names of the file, and the imports that they need.
 
     Args:
         prefix: what classes are called after.
         model: the name of the model's own class.
+        imported: names that the file may import, and that nothing in it may have.
 
     Raises:
         Refusal: a definition is of a form that cannot be extracted from its file, or an extension in C++ or CUDA.
@@ -79,7 +80,7 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         needs = f"{closure.definitions[-1].name} needs C++ or CUDA code compiled at {compiled}"
         hint = "write what it computes with PyTorch in a copy of the authors' files, and pass the class there"
         raise Refusal(f"{needs}: only Python is ported", hint)
-    names = _final_names(closure, prefix, model)
+    names = _final_names(closure, prefix, model, imported)
     imports: dict[str, None] = {}
     parts = []
     for one in closure.definitions:
@@ -99,7 +100,7 @@ def _built(one: Defined, imported: str) -> str:
     return library.extensions.get(module, "") if isinstance(library, Repository) else ""
 
 
-def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str]:
+def _final_names(closure: Closure, prefix: str, model: str, imported: Collection[str]) -> dict[Defined, str]:
     found: dict[Defined, str] = {closure.definitions[-1]: model}
     for one in closure.definitions[:-1]:
         is_class = type(one.node).__name__ == "ClassDef"
@@ -107,7 +108,7 @@ def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str
             found[one] = one.name
             continue
         wanted = one.name if not is_class or one.name.lower().startswith(prefix.lower()) else prefix + one.name
-        if wanted in found.values():  # two files of the authors have one name
+        if wanted in imported or wanted in found.values():  # two files of the authors have one name
             stem = one.source.path.stem
             wanted = f"{prefix}{stem.title().replace('_', '')}{one.name}" if is_class else f"{stem}_{one.name}"
         number = 2

@@ -40,6 +40,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     body_of,
     chain,
     code,
+    own_attribute,
     statement,
     visited,
     walk,
@@ -110,7 +111,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     """
     name = f"{prefix}Transformer2DModel"
     closure = as_calls(with_bases(chosen(without_extensions(reference.closure))))
-    parts = collect(closure, prefix, name)
+    parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
     tidied(parts, _methods(library))
     without_initial_weights(parts)
@@ -230,7 +231,7 @@ def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:
 
 def _patterns(parts: Parts) -> list[str]:
     """Parts of names of modules that lose too much in low precision: norms, and embeddings of positions."""
-    names = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
+    names = {own_attribute(one) for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
     return [word for word in ("pos_embed", "norm") if any(word in name for name in names)]
 
 
@@ -257,7 +258,7 @@ def _mark(part: Part, what: str) -> None:
 
 
 def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
-    given = {name for _, names in _LIBRARY for name in names.split(", ")}
+    given = _given()
     abstract = {name for line in parts.imports if line.startswith(_ABSTRACT) for name in _imported(line)}
     kept = (_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports)
     lines = [
@@ -279,6 +280,11 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     for line in formatted.split("\n"):
         marked += [what, line] if _is_foreign(line) else [line]
     return repaired("\n".join(marked))
+
+
+def _given() -> set[str]:
+    """Return the names that the file may import of the library."""
+    return {name for _, names in _LIBRARY for name in names.split(", ")}
 
 
 def _without(line: str, given: Collection[str]) -> str:

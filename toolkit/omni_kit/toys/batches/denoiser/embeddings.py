@@ -14,6 +14,7 @@ from omni_kit.toys.batches.denoiser.options import (
     Argument,
     LikeLatents,
     Option,
+    latent,
     option,
     patches,
     several,
@@ -29,7 +30,9 @@ _LISTS = ("caption_channels",)  # widths of several texts
 
 
 def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Yield a text [1, words, width], a vector [1, width], one of either for each block, or lists of them."""
+    """Yield a text [1, words, width], a vector [1, width], one of either for each block, one for each place, or lists
+    of them.
+    """
     fill, text, widths = values(argument.name), words(argument.name), near(argument.name, sizes)
     vectors = [option(fill, 1, width) for width in widths]
     if argument.picked > 1:
@@ -43,11 +46,12 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from vectors
     yield from (option(fill, 1, patches, width) for width in widths)  # one for each patch
     yield from (option(fill, 1, 1, text, width) for width in widths)
-    yield from (option(fill, sizes.blocks, 1, text, width) for width in widths)
+    yield from (option(fill, sizes.blocks, 1, text, width) for width in widths if sizes.blocks)
     layers = (value for key, value in sizes.config.items() if key.endswith("text_layers") and isinstance(value, int))
     yield from (option(fill, 1, text, count, width) for count in layers for width in widths)
     yield from (option(fill, 1, 2, text, width) for width in widths)
     yield from (option(fill, 1, 1, width) for width in widths)
+    yield from (option(fill, 1, width, place) for place in (patches, latent(2)) for width in widths)  # as sounds are
     yield from lists
     yield LikeLatents(argument.name)
     yield from (option(fill, 1, width, *size) for size in (PICTURE, LATENTS) for width in widths)
@@ -60,9 +64,10 @@ def _of_several_encoders(argument: Argument, widths: Sequence[int], sizes: Sizes
     name, text = argument.name, words(argument.name)
     for chosen in product(widths[:_FEW_WIDTHS], repeat=argument.picked):
         texts = [option(values(f"{name} {at}"), 1, text, width, where=f"[{at}]") for at, width in enumerate(chosen)]
-        last = option(values(f"{name} blocks"), sizes.blocks, 1, text, chosen[-1], where=f"[{argument.picked - 1}]")
         yield several(*texts)
-        yield several(*texts[:-1], last)
+        if sizes.blocks:
+            where = f"[{argument.picked - 1}]"
+            yield several(*texts[:-1], option(values(f"{name} blocks"), sizes.blocks, 1, text, chosen[-1], where=where))
 
 
 def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
@@ -76,7 +81,7 @@ def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
         yield option(values(name), words(name), width, where="[0]")
     for width in widths:
         yield option(values(name), 1, words(name), width, where="[0]")
-    for width in widths:
+    for width in widths if sizes.blocks else ():
         texts = (option(values(f"{name} {at}"), 1, words(name), width, where=f"[{at}]") for at in range(sizes.blocks))
         yield several(*texts)
 

@@ -17,7 +17,7 @@ from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
-from omni_kit.toys.batches.denoiser.layouts import Layout, layouts
+from omni_kit.toys.batches.denoiser.layouts import Layout, layouts, stated_layout
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.batches.denoiser.scalars import time
@@ -228,6 +228,8 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments], parts)}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
+    if (option := stated_option(latents.name, stated.get(latents.name))) is not None:
+        choices[latents.name] = [stated_layout(option, option(sizes)[""].dim())]
     for argument in (one for one in arguments if one is not latents):
         if argument.name in stated:
             choices[argument.name] = [stated_option(argument.name, stated[argument.name])]
@@ -353,7 +355,7 @@ def _documented(cls: Any, name: str) -> list[str]:
 def _shape_in(text: str, name: str) -> list[str]:
     """Return an argument's dimensions in a documentation; those of the last shape, if there are several."""
     lines = text.splitlines()
-    at = next((at for at, line in enumerate(lines) if re.match(rf" *{name}( \(|: *\S)", line)), None)
+    at = next((at for at, line in enumerate(lines) if re.match(rf" *(:param (\w+ )?)?{name}( \(|: *\S)", line)), None)
     if at is None:
         return []
     deep = _indented(lines[at])

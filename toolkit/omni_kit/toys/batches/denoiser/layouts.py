@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omni_kit.toys.batches.denoiser.arguments import SHAPES
-from omni_kit.toys.batches.denoiser.options import Argument
+from omni_kit.toys.batches.denoiser.embeddings import numbers
+from omni_kit.toys.batches.denoiser.options import Argument, Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes, is_film, patch_of, side_of
 from omni_kit.toys.tensors import Tensors
 
@@ -17,10 +18,13 @@ _COUNTS_FRAMES = re.compile(r"^num_(\w+_)?frames$")
 _OTHER_WIDTHS = 8
 _ITEM = "[0]"
 _PACKED = frozenset({"img_ids", "latent_ids", "height"})  # who says where patches are gets them in a row
-_ROW, _PICTURE, _VECTOR = "1nc", "1chw", "1c"
+_ROW, _PICTURE, _VECTOR, _PIXEL, _WORDS = "1nc", "1chw", "1c", "1coo", "1n"
+_VOCABULARY = re.compile(r"vocab|^(num|n)_tokens$")
+_OF_WORDS = re.compile(r"^(input_?)?(ids|indices|tokens|tokens_ids)$|_(ids|indices|tokens)$")
 _FILMS = ("1cfhw", "1fchw", "1fhwc")
 _FRAMES = "fchw"  # frames as a batch
 _ROWS = 2
+_AT_CHANNELS = 1  # of a batch, as documentations say it: [B, 1, M, T]
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,8 @@ class Layout:
     """One way to lay latents out.
 
     Attributes:
-        axes: what the axes are: 1, c(hannels), f(rames), h (rows), w (columns), n (patches), p (patches of pictures).
+        axes: what the axes are: 1, c(hannels), f(rames), h (rows), w (columns), n (patches), p (patches of pictures),
+            o (one place). Without channels they are numbers of words.
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
@@ -57,8 +62,33 @@ class Layout:
             "w": columns,
             "n": sizes.tokens,
             "p": pictures,
+            "o": 1,
         }
+        if self.axes == _WORDS:
+            return {self.inside: numbers(sizes, (known["1"], known["n"])).expand(known["1"], -1)}
         return {self.inside: sizes.values("latents", [known[axis] for axis in self.axes])}
+
+
+@dataclass(frozen=True)
+class StatedLayout(Layout):
+    """Latents as a person states them, laid out as latents with as many axes usually are.
+
+    Attributes:
+        option: makes them.
+    """
+
+    option: Option | None = None
+
+    def __call__(self, sizes: Sizes) -> Tensors:
+        """Return the latents of a sample."""
+        assert self.option is not None
+        return self.option(sizes)
+
+
+def stated_layout(option: Option, dimensions: int) -> StatedLayout:
+    """Return the layout of what an option makes."""
+    axes = next((one for one in (_PICTURE, _ROW, _FILMS[0], _VECTOR) if len(one) == dimensions), "1" * dimensions)
+    return StatedLayout(axes, axes in _FILMS, 0, option=option)
 
 
 def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int = 1) -> list[Layout]:
@@ -69,6 +99,9 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int =
         parts: how many tensors of their shape the model joins first.
     """
     ways = list(dict.fromkeys(_ways(argument, is_film(sizes.config), names)))
+    if argument.is_whole or any(map(_VOCABULARY.search, sizes.config)):
+        first = argument.is_whole or _OF_WORDS.search(argument.name)
+        ways.insert(0 if first else len(ways), Layout(_WORDS, False, 0))
     if argument.rank is not None and SHAPES not in names:
         ways.sort(key=lambda way: len(way.axes) != argument.rank)
         ways = [way for way in ways if way.axes != _VECTOR or argument.rank == len(_VECTOR)]
@@ -78,7 +111,8 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int =
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
     share = [width // parts for width in named if parts > 1 and width % parts == 0]
-    widths = dict.fromkeys([*share, *named, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
+    said = [argument.lengths[_AT_CHANNELS]] if argument.rank and _AT_CHANNELS in argument.lengths else []
+    widths = dict.fromkeys([*share, *named, *said, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
     has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
     shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
     shapes += [{}, {"square": True}, {"coarse": True}]
@@ -107,3 +141,4 @@ def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layo
     yield from (Layout(axes, film, 0) for axes in (_ROW, _FRAMES, "1cn", _VECTOR))
     yield from (Layout("cfhw", way, 0, _ITEM) for way in (True, False))
     yield Layout("chw", False, 0, _ITEM)
+    yield Layout(_PIXEL, False, 0)  # the whole latents are one vector

@@ -31,9 +31,10 @@ def noisy_name(sample: Tensors) -> str:
     """Return the name of a sample's noisy latents: the usual one, the one with the output's shape, or the largest."""
     if _NOISY in sample:
         return _NOISY
-    floats = {name: one for name, one in sorted(sample.items()) if name != TARGET and one.is_floating_point()}
-    alike = (name for name, one in floats.items() if one.shape == sample[TARGET].shape)
-    return next(alike, max(floats, key=lambda name: floats[name].numel()))
+    given = {name: one for name, one in sorted(sample.items()) if name != TARGET}
+    found = {name: one for name, one in given.items() if one.is_floating_point()} or given  # words have numbers alone
+    alike = (name for name, one in found.items() if one.shape == sample[TARGET].shape)
+    return next(alike, max(found, key=lambda name: found[name].numel()))
 
 
 def denoised(samples: Sequence[Tensors], answer: Callable[[Tensors], torch.Tensor]) -> Tensors:

@@ -33,6 +33,7 @@ from omni_kit.toys.width_errors import WIDTHS
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
+_ENOUGH = 100  # inputs after which an output that is laid out unlike the latents counts
 LONGEST = 80.0
 """Seconds of the processor, so that a busy machine finds the same."""
 _BUSY = 2.0  # times as long as that by the clock
@@ -68,12 +69,14 @@ class Reach:
         answer: what it answered; None if it failed, or where the answer is not finite.
         error: why it failed, in one line.
         as_latents: the answer has as many dimensions as the latents.
+        dimensions: of what came out, whatever is wrong with it; 0 if nothing did.
     """
 
     far: tuple[int, int, int, int]
     answer: torch.Tensor | None = None
     error: str = ""
     as_latents: bool = True
+    dimensions: int = 0
 
 
 class _Exhausted(Exception):
@@ -125,11 +128,12 @@ class Trial:
         """Return the progress of the model's forward with a choice."""
         key = tuple(chosen.values())
         if key not in self._known:
-            self._known[key] = how_far(self.model, lambda: self.make(chosen))
+            self._known[key] = how_far(self.model, lambda: self.make(chosen), next(iter(self.choices)))
         reach = self._known[key]
         if reach.answer is None or self._any_shape or reach.as_latents:
             return reach
-        return Reach((_END - 1, *reach.far[1:]), error="its output is laid out unlike the latents")
+        error = "its output is laid out unlike the latents"
+        return Reach((_END - 1, *reach.far[1:]), error=error, dimensions=reach.dimensions)
 
     def run(self) -> tuple[Chosen, Reach]:
         """Return the first choice that the model accepts, found one argument at a time, or the furthest one.
@@ -142,9 +146,10 @@ class Trial:
         try:
             return self._searched()
         except _Exhausted:
-            self._any_shape = True
+            self._any_shape = self.most >= _ENOUGH
             key = max(self._known, key=lambda one: self._known[one].far)
-            return dict(zip(self.choices, key, strict=True)), self._known[key]
+            furthest = dict(zip(self.choices, key, strict=True))
+            return furthest, self.reach(furthest)
 
     @property
     def tried(self) -> int:
@@ -248,8 +253,11 @@ class Trial:
         more = self._with_more_rows(chosen) if _LOST_AXIS.search(best.error) else iter(())
         changes = [[self._changes(chosen, most, names) for most in (_LIKELY, None)] if names is None or names else []
                    for names in (computed, inner, read, None)]  # fmt: skip
-        phases = [self._as_wide(chosen, best.error, computed), ranked, more, *changes[0],
+        like_output = self._laid_out_like(chosen, best.dimensions)
+        phases = [self._as_wide(chosen, best.error, computed), ranked, more, *changes[0], like_output,
                   self._widened(chosen, best.error, computed), *chain(*changes[1:])]  # fmt: skip
+        if best.far[0] == _END - 1:  # the model takes them
+            phases = [like_output, self._changes(chosen, _LIKELY, None)]
         for phase in phases:
             found = chosen, best
             for tried in phase:
@@ -312,6 +320,21 @@ class Trial:
         now = layouts[chosen[latents]]
         if isinstance(now, Layout) and (other := replace(now, rows=True)) in layouts:
             yield {**chosen, latents: layouts.index(other)}
+
+    def _laid_out_like(self, chosen: Chosen, dimensions: int) -> Iterator[Chosen]:
+        """Yield latents with as many dimensions as the output and as many channels as before, alone and with one other
+        change: where axes of one place are squeezed away, whatever else has several places leaves its axis behind.
+        """
+        latents, layouts = next(iter(self.choices.items()))
+        now = layouts[chosen[latents]]
+        if not dimensions or len(now.axes) == dimensions:
+            return
+        kinds = {one.axes: at for at, one in reversed([*enumerate(layouts)])
+                 if len(one.axes) == dimensions and one.channels == now.channels and not one.inside}  # fmt: skip
+        for at in sorted(kinds.values()):
+            yield {**chosen, latents: at}
+        for at in sorted(kinds.values()):
+            yield from self._changes({**chosen, latents: at}, None, {*chosen} - {latents})
 
     def _with_dimensions(self, chosen: Chosen, wanted: Mapping[str, int]) -> Iterator[Chosen]:
         """Yield of one argument the choices with as many dimensions as wanted."""
@@ -412,8 +435,12 @@ def _differ(one: Reach, other: Reach) -> bool:
     return not torch.equal(one.answer, other.answer)
 
 
-def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
-    """Calls a model with what `make` makes."""
+def how_far(model: Any, make: Callable[[], Tensors], latents: str = "") -> Reach:
+    """Calls a model with what `make` makes.
+
+    Args:
+        latents: the argument for them, where no input has the output's shape.
+    """
     counter = _Counter()
     # Whatever is wrong with an input shows as some error of the code that meets it first.
     try:
@@ -427,11 +454,13 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     done = (_END, 0, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
-    latents = sample[noisy_name({**sample, TARGET: answer})]
-    if len(answer) not in (len(latents), len(latents) * latents.shape[1] if answer.dim() == latents.dim() - 1 else 0):
-        return Reach(done, error="it takes one sample for several")
-    joined = answer.dim() == 2 < latents.dim()  # several outputs in one row
-    return Reach(done, answer, as_latents=joined or answer.dim() == latents.dim())
+    noisy = sample[noisy_name({**sample, TARGET: answer})]
+    if noisy.shape != answer.shape:
+        noisy = next((one for name, one in sample.items() if re.split(r"\W", name)[0] == latents), noisy)
+    if len(answer) not in (len(noisy), len(noisy) * noisy.shape[1] if answer.dim() == noisy.dim() - 1 else 0):
+        return Reach(done, error="it takes one sample for several", dimensions=answer.dim())
+    joined = answer.dim() == 2 < noisy.dim()  # several outputs in one row
+    return Reach(done, answer, as_latents=joined or answer.dim() == noisy.dim(), dimensions=answer.dim())
 
 
 def _nearness(error: str) -> int:
