@@ -12,6 +12,7 @@ from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
 from omni_kit.standins import ROOT
 from omni_kit.targets.diffusers.porting.alternatives import chosen
+from omni_kit.targets.diffusers.porting.annotations import without_foreign_annotations
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import (
@@ -109,7 +110,8 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         Refusal: something cannot be extracted from its file.
     """
     name = f"{prefix}Transformer2DModel"
-    closure = as_calls(with_bases(chosen(without_extensions(reference.closure))))
+    closure = without_foreign_annotations(chosen(without_extensions(reference.closure)))
+    closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
     tidied(parts, _methods(library))
