@@ -230,6 +230,13 @@ def test_a_function_called_as_a_class_of_diffusers_gets_another_name(name: str, 
     assert "F811" not in found.text
 
 
+def test_a_class_of_another_package_is_not_imported_from_diffusers_too(tmp_path: Path) -> None:
+    text = "from no_such_layers import FeedForward\n" + MAKES.partition("\n\n\n")[2].format(name="FeedForward")
+    found = ported(tmp_path, text).text
+    assert "import AttentionMixin\n" in found
+    assert "F811" not in found
+
+
 def test_a_type_of_two_modules_is_imported_once(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("from collections.abc import Callable\n\nKind = Callable[[int], int]\n")
     head = "from typing import Callable, Optional\n\nfrom other import Kind\n\nMaker = Optional[Callable]\n\n\n"

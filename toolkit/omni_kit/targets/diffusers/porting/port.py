@@ -261,7 +261,8 @@ def _mark(part: Part, what: str) -> None:
 def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     given = _given()
     abstract = {name for line in parts.imports if line.startswith(_ABSTRACT) for name in _imported(line)}
-    kept = (_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports)
+    kept = [_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports]
+    theirs = {name for line in kept if line.startswith("from ") for name in _imported(line)}
     lines = [
         *filter(None, kept),
         "import functools",
@@ -270,7 +271,8 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
         "import torch.nn.functional as F",
     ]
     for module, names in _LIBRARY:
-        lines.append(f"from {_from(package, module)} import {names}")
+        if own := [name for name in names.split(", ") if name not in theirs]:
+            lines.append(f"from {_from(package, module)} import {', '.join(own)}")
     body = [one for part in parts.parts for one in (*part.before, part.node)]
     text = "\n\n\n".join(code(one).strip("\n") for one in body)
     whole = "\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n"
