@@ -940,3 +940,31 @@ class Plain(Small):
 ])  # fmt: skip
 def test_latents_are_what_a_person_states(stated: dict[str, Any], shape: list[int]) -> None:
     assert [*denoiser_inputs(Plain(**stated))["0.x"].shape] == shape
+
+
+class Heard(Small):
+    """Takes a spectrum with one channel, and a condition [1, width, places] as its documentation says."""
+
+    def __init__(self) -> None:
+        super().__init__(in_channels=None)
+        self.spectrum = torch.nn.Conv1d(8, 20, 1)
+        self.condition = torch.nn.Conv1d(12, 20, 1)
+        self.back = torch.nn.Conv1d(20, 8, 1)
+
+    def forward(self, spec: torch.Tensor, timestep: torch.Tensor, cond: torch.Tensor) -> torch.Tensor:
+        """Return what is heard.
+
+        :param spec: [B, 1, M, T]
+        :param timestep: [B]
+        :param cond: [B, M, T]
+        """
+        heard: torch.Tensor = self.spectrum(spec[:, 0]) * timestep[:, None, None] + self.condition(cond)
+        back: torch.Tensor = self.back(heard)[:, None]
+        return back
+
+
+def test_a_condition_of_sounds_has_its_width_first() -> None:
+    for sample in samples_of(denoiser_inputs(Heard())):
+        _, channels, bins, places = sample["spec"].shape
+        assert (channels, bins) == (1, 8)
+        assert sample["cond"].shape == (1, 12, places)

@@ -42,3 +42,45 @@ def test_attention_of_a_library_is_named_and_that_of_the_model_is_wrong(whole: b
     assert "1 in diffusers, whose own attention has no backends" in called[-1]
     assert [what for what, _ in wrong] == (["set_attention_backend"] if whole else [])
     assert not whole or wrong[0][1].startswith("1 of 2 calls")
+
+
+class Shifting:
+    """A processor with an argument of its own."""
+
+    def __call__(self, attn: Any, hidden_states: torch.Tensor, shift: torch.Tensor, **given: Any) -> Any:
+        return attn.to_q(hidden_states) + shift
+
+
+class Processed(nn.Module):
+    """A model whose attention passes its processors an argument, and which may leave the second one out."""
+
+    def __init__(self, every: bool) -> None:
+        super().__init__()
+        self.layers: Any = nn.ModuleList(Attention(8, heads=2, dim_head=4, processor=Shifting()) for _ in range(2))
+        self.every = every
+
+    @property
+    def attn_processors(self) -> dict[str, Any]:
+        """Processors, by the names of layers."""
+        return {f"layers.{number}.processor": one.processor for number, one in enumerate(self.layers)}
+
+    def set_attn_processor(self, processors: dict[str, Any]) -> None:
+        """Set those of all layers."""
+        for number, one in enumerate(self.layers):
+            one.set_processor(processors[f"layers.{number}.processor"])
+
+    def set_attention_backend(self, name: str) -> None:
+        """Set nothing: nothing here computes by a kernel."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        answer, last = self.layers[0](x, shift=x), self.layers[1]
+        return last(answer, shift=x) if self.every else last.to_q(answer)
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_processors_are_called_with_the_arguments_that_they_name(every: bool) -> None:
+    model = Processed(every)
+    _, wrong = exercised(model, lambda: model(torch.randn(1, 3, 8)))
+    idle = [("attn_processors", "1 processors are listed and never called, layers.1.processor first")]
+    assert wrong == ([] if every else idle)
+    assert {type(one) for one in model.attn_processors.values()} == {Shifting}

@@ -378,6 +378,13 @@ def test_one_pattern_for_several_tensors_is_written_out(tensors: str, written: s
     assert "rearrange_many" not in found.text
 
 
+@pytest.mark.parametrize(("name", "patterns"), [("norm_of_it", "['norm']"), ("last", "[]")])
+def test_only_modules_with_such_names_stay_in_high_precision(name: str, patterns: str, tmp_path: Path) -> None:
+    norm = f"self.{name} = nn.Linear(dim, dim)\nnn.functional.normalize(self.{name}.weight)"
+    found = ported(tmp_path, attention(f"{SPLIT}\n{norm}", ASKED))
+    assert f"_skip_layerwise_casting_patterns = {patterns}".replace("'", '"') in found.text
+
+
 def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:
     text = attention(SPLIT, f'x = rearrange(x, "b ... d -> b (...) d")\n{ASKED}')
     found = ported(tmp_path, text, HEAD + "from einops import rearrange\n")

@@ -47,6 +47,17 @@ def test_null_stays_where_code_takes_it(code: str, null: bool) -> None:
     assert not unknown
 
 
+@pytest.mark.parametrize(("code", "null"), [
+    ("def exists(x):\n    return x is not None\ndef default(x, other):\n    return x if exists(x) else other\n", True),
+    ("def default(x, other):\n    return x + other\n", False),
+])  # fmt: skip
+def test_null_stays_where_a_function_of_theirs_takes_it(code: str, null: bool) -> None:
+    taken = {**ARGUMENTS, "clip_dim": Argument("clip_dim", None, False, "", "")}
+    used = ast.parse("clip_dim = default(clip_dim, 3)\nlayer = nn.Linear(clip_dim, 4)")
+    toy, _ = toy_of(taken, {}, [*ast.parse(code).body, used])
+    assert (toy["clip_dim"] is None) is null
+
+
 LAYERED = {name: Argument(name, default, default is UNKNOWN, "", "") for name, default in [
     ("hidden_size", 64), ("num_heads", 4), ("num_encoder_blocks", 4), ("num_blocks", 12), ("in_chans", UNKNOWN),
     ("patch_size", UNKNOWN), ("clip_dim", None), ("text_dim", None),

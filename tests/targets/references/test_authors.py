@@ -348,3 +348,47 @@ def test_a_cast_to_half_precision_follows_the_model(cast: str, tmp_path: Path) -
         assert model.bfloat16()(torch.ones(2, 8, dtype=torch.bfloat16), 0).dtype == torch.bfloat16
         assert model.float()(torch.ones(2, 8), 0).dtype == torch.float32
         assert torch.zeros(1).bfloat16().dtype == torch.bfloat16  # only in the authors' files
+
+
+FILLED = """from torch import nn
+
+from settings_of_lamps import hparams
+
+
+class Lamp(nn.Module):
+    def __init__(self, mels=8):
+        super().__init__()
+        self.proj = nn.Linear(mels, hparams["width"], bias=hparams["bias"])
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_a_class_is_made_with_settings_that_a_program_would_fill_in(tmp_path: Path) -> None:
+    (tmp_path / "settings_of_lamps.py").write_text("hparams = {}\n")
+    (tmp_path / "lamp_of_settings.py").write_text(FILLED)
+    found = find_reference(f"{tmp_path}/lamp_of_settings.py::Lamp")
+    authors = Authors(found)
+    try:
+        for width in (4, 6):
+            model = build(found, {"width": width, "bias": False, "mels": 3}, authors)
+            assert {name: [*one.shape] for name, one in model.named_parameters()} == {"proj.weight": [width, 3]}
+    finally:
+        authors.forget()
+
+
+def test_settings_that_parts_read_too_are_named(tmp_path: Path) -> None:
+    (tmp_path / "settings_of_lamps.py").write_text("hparams = {}\n")
+    part = "class Part(nn.Linear):\n    def __init__(self):\n        super().__init__(hparams['width'], 2)\n\n\n"
+    text = FILLED.replace("class Lamp", f"{part}class Lamp").replace("nn.Linear(mels", "Part() or nn.Linear(mels")
+    (tmp_path / "lamp_of_parts.py").write_text(text)
+    found = find_reference(f"{tmp_path}/lamp_of_parts.py::Lamp")
+    authors = Authors(found)
+    try:
+        with pytest.raises(BrokenReference, match=r"\(\S*lamp_of_parts\.py:8\)") as caught:
+            build(found, {"mels": 3}, authors)
+        assert "reads hparams, which a program fills in" in caught.value.hint
+        assert str(tmp_path) not in caught.value.message
+    finally:
+        authors.forget()

@@ -34,6 +34,7 @@ class Net(nn.Module):
         mlp_ratio: float = 4.0,
         speakers=None,
         act=None,
+        layers: int = 1,
     ):
         super().__init__()
         {needs}
@@ -46,7 +47,7 @@ class Net(nn.Module):
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
 TOY_ = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
-TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0, "speakers": None, "act": None}
+TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0, "speakers": None, "act": None, "layers": 2}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -76,6 +77,8 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("pass", lambda toy: (toy["speakers"], toy["act"]) == (None, None)),
     ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
     ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),
+    ("if layers > 1: raise IndexError(layers)", lambda toy: toy["layers"] == 1),
+    ("pass", lambda toy: toy["layers"] == 2),
     ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
 ]))  # fmt: skip
 def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:

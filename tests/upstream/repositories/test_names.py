@@ -92,3 +92,23 @@ def test_each_of_several_names_means_the_whole_assignment(tmp_path: Path) -> Non
         assert resolve(source, name) == Defined(source, "found", source.tree.body[1])
     assert resolve(source, "sizes") is None
     assert resolve(source, "probe") == Defined(source, "probe", source.tree.body[0])
+
+
+EITHER = """if is_{package}_available():
+    from .fused import Norm
+else:
+    from {other} import RMSNorm as Norm
+"""
+
+
+@pytest.mark.parametrize(("package", "other", "meant"), [
+    ("triton", "torch.nn", "torch.nn.RMSNorm"),
+    ("torch", "torch.nn", "Norm"),
+    ("triton", "apex.normalization", "Norm"),
+])  # fmt: skip
+def test_what_a_file_imports_without_a_package_comes_before_what_needs_it(
+    package: str, other: str, meant: str, tmp_path: Path
+) -> None:
+    (tmp_path / "fused.py").write_text("class Norm:\n    pass\n")
+    found = resolve(written(tmp_path, EITHER.format(package=package, other=other)), "Norm")
+    assert (found.name if isinstance(found, Defined) else found) == meant

@@ -9,6 +9,7 @@ from omni_kit.errors import BadInput
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.repositories.reference import find_reference, names_reference
 from omni_kit.upstream.repositories.sampling import Sampling, samplings_of
+from omni_kit.upstream.repositories.traits import profile
 from omni_kit.upstream.subject import open_source
 
 HERON = Path(__file__).parents[2] / "fixtures" / "repositories" / "heron"
@@ -82,6 +83,32 @@ def test_bad_input_is_one_line(spelling: str, text: str, said: str, tmp_path: Pa
         open_source(f"{tmp_path}{spelling}")
     assert said in f"{caught.value.message} {caught.value.hint}"
     assert "\n" not in caught.value.message
+
+
+def test_a_base_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("from far_away.models import Base\nclass Net(Base):\n    pass\n")
+    with pytest.raises(BadInput, match=r"Net derives from far_away\.models\.Base, which the repository does not"):
+        find_reference(f"{tmp_path}/m.py::Net")
+
+
+HELD = """import torch
+from dataclasses import dataclass
+
+@dataclass
+class Given:
+    latent: torch.Tensor
+    {field}: torch.Tensor
+
+class Net(torch.nn.Module):
+    def forward(self, video: Given | None, audio: Given | None):
+        return video.latent
+"""
+
+
+@pytest.mark.parametrize(("field", "said"), [("sigma", "video.sigma"), ("places", "no argument of forward")])
+def test_a_time_inside_an_object_is_said(field: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(HELD.format(field=field))
+    assert said in profile(find_reference(f"{tmp_path}/m.py::Net")).kind_evidence
 
 
 def test_a_pickle_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -243,11 +243,35 @@ def _entries_read(name: str, code: Sequence[ast.AST]) -> int:
     return last + 1
 
 
+def _deciding(code: Sequence[ast.AST]) -> set[str]:
+    """Return the authors' functions that decide whether their first argument is null: `default(size, 64)`."""
+    functions = [one for one in code if isinstance(one, ast.FunctionDef) and one.args.args]
+    found: set[str] = set()
+    while more := {one.name for one in functions if _decides(one, found)} - found:
+        found |= more
+    return found
+
+
+def _decides(function: ast.FunctionDef, known: Collection[str]) -> bool:
+    first = function.args.args[0].arg
+    for node in ast.walk(function):
+        match node:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(None)]):
+                return name == first
+            case ast.Call(func=ast.Name(id=called), args=[ast.Name(id=name)]) if called in known and name == first:
+                return True
+    return False
+
+
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
     """Return whether code takes a width as it is, which null cannot be."""
     name = next(name for name, other in aliases.items() if other == alias)
-    calls = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
-    passed = any(isinstance(one, ast.Name) and one.id == name for call in calls for one in call.args)
+    found = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
+    deciding = _deciding(code)
+    others = [one for one in found if ast.unparse(one.func) not in deciding]
+    decided = any(isinstance(one, ast.Name) and one.id == name for call in found for one in call.args[:1]
+                  if call not in others)  # fmt: skip
+    passed = not decided and any(isinstance(one, ast.Name) and one.id == name for call in others for one in call.args)
     return bool(_IS_WIDTH.search(alias)) and passed and not _tested(name, code)
 
 

@@ -270,10 +270,12 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     if namespace is not None:
         read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
         read.sections = namespace.sections
-        values = {namespace.argument: read, **values}
+        values = values if reference.shared is not None else {namespace.argument: read, **values}
     stay_on_cpu()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
+        if reference.shared is not None and namespace is not None:
+            authors.get(reference.shared.module, reference.shared.name).update(read)
         if settings is not None:
             fields = {name: values.pop(name) for name in settings.fields if name in values}
             values[settings.argument] = authors.get(settings.cls.source.module, settings.cls.node.name)(**fields)
@@ -298,15 +300,24 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         pinned = "" if own else other_versions(reference.repository, foreign(reference))
         objects = ", ".join(f"{name}: {one.annotation}" for name, one in reference.arguments.items()
                             if one.required and one.annotation and name not in given)  # fmt: skip
+        filled = _filled(error, frames[-1])
         hints = {
             f"its constructor needs an object ({objects}): pass a class that takes its numbers": objects,
             f"its authors require {pinned}: compare in an environment with that version": pinned,
+            f"its constructor reads {filled}, which a program fills in: pass a class that takes its values": filled,
             "its constructor loads a model by name: pass a class that is made from sizes alone": _HUB.search(said),
             "state values of its constructor in toy_config.json": True,
         }
         hint = "; ".join(text for text, what in hints.items() if what)
         where = f" ({Path(theirs[-1].filename).relative_to(root).as_posix()}:{theirs[-1].lineno})" if theirs else ""
         raise BrokenReference(f"{name} {NOT_MADE}: {said}{where}", hint) from error
+
+
+def _filled(error: Exception, where: traceback.FrameSummary) -> str:
+    """Return the mapping of a module in which a key is missing, `hparams` of `hparams["width"]`; empty without one."""
+    keys = f"[\"']{re.escape(str(error.args[0]))}[\"']" if isinstance(error, KeyError) and error.args else ""
+    read = re.search(rf"(\w+)\[{keys}\]", where.line or "") if keys else None
+    return read[1] if read is not None and read[1] != "kwargs" else ""
 
 
 class _Fields(dict[str, Any]):

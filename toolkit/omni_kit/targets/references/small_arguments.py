@@ -10,7 +10,7 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
-from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, as_wide
+from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, IS_LAYERS, as_wide
 from omni_kit.toys.width_errors import WIDTHS
 from omni_kit.upstream.repositories.passed_arguments import allowed_values, counted_with
 from omni_kit.upstream.repositories.reference import Reference
@@ -31,7 +31,8 @@ def small_arguments(
 ) -> Iterator[dict[str, Any]]:
     """Yield the values of a toy config, then variants of it, each once.
 
-    In turn: numbers where null will not do; sizes that are equal where they are equal in the published config; words
+    In turn: numbers where null will not do; sizes that are equal where they are equal in the published config; as few
+    layers as it has; words
     that the code compares an argument with; other widths of the whole; all this with the other words that an argument
     takes; without one of the parts that are switched on; sizes that the constructor's checks allow; the published
     sizes. After each of them, the same with a width that other parts have fixed, as an error of forward says, and with
@@ -59,7 +60,7 @@ def _variants(
     yield dict(given)
     published = _as_published(reference)
     whole = _with_numbers(reference, given)
-    yield from (whole, _alike(published, whole))
+    yield from (whole, _alike(published, whole), _as_few(published, whole))
     yield from _in_compared_words(reference, whole)
     for worded in (whole, *_in_other_words(reference, whole)):
         bases = worded, _alike(published, worded)
@@ -169,6 +170,14 @@ def _with_numbers(reference: Reference, values: Mapping[str, Any]) -> dict[str, 
     ]
     inputs = {name: values.get(name.replace(_OUTPUT, _INPUT)) for name in numbers if name.startswith(_OUTPUT)}
     return {**values, **{name: value for name, value in inputs.items() if value is not None}}
+
+
+def _as_few(published: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """No more layers than the published config has: authors' code may take a single one alone."""
+    layers = {name: published.get(name) for name in values if IS_LAYERS.search(name)}
+    fewer = {name: count for name, count in layers.items() if type(count) is int and type(values[name]) is int
+             and 0 < count < values[name]}  # fmt: skip
+    return {**values, **fewer}
 
 
 def _alike(published: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

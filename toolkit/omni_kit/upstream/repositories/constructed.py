@@ -38,7 +38,7 @@ def with_constructor(cls: ClassRef) -> ClassRef:
     for first, last in spans:
         lines[first:last] = [""] * (last - first)
     lines[fields[0].lineno - 1] = f"{' ' * fields[0].col_offset}def __init__(self, {taken}): {'; '.join(body)}"
-    return _with_lines(cls, lines)
+    return with_lines(cls, lines)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def with_forward(cls: ClassRef) -> ClassRef:
         lines.insert(body[0].lineno - 1, f"{' ' * body[0].col_offset}{says}")
         if not lines[begins - 1].strip():  # the lines below keep their numbers
             del lines[begins - 1]
-    return _with_lines(cls, lines)
+    return with_lines(cls, lines)
 
 
 def _choices(init: ast.FunctionDef) -> Iterator[_Choice]:
@@ -162,14 +162,14 @@ def self_contained(cls: ClassRef) -> ClassRef:
     or null. The lines of its file keep their numbers.
     """
     if conversions := conversions_of(cls):
-        cls = _with_lines(cls, blanked(cls.source.text, conversions).split("\n"))
+        cls = with_lines(cls, blanked(cls.source.text, conversions).split("\n"))
     lines = [line.encode() for line in cls.source.lines]
     loading = [*loading_defaults(cls)]
     for argument, default, instead in reversed(loading):
         line = lines[default.lineno - 1]
         after = line[default.end_col_offset :]
         lines[default.lineno - 1] = line[: argument.end_col_offset] + instead.encode() + after
-    return _with_lines(cls, [line.decode() for line in lines]) if loading else cls
+    return with_lines(cls, [line.decode() for line in lines]) if loading else cls
 
 
 def loading_defaults(cls: ClassRef) -> Iterator[tuple[ast.arg, ast.Call, str]]:
@@ -203,7 +203,7 @@ def blanked(text: str, statements: Iterable[ast.stmt]) -> str:
     return "\n".join(lines)
 
 
-def _with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:
+def with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:
     """Return the class as it stands in other lines of its file."""
     text = "\n".join(lines)
     source = replace(cls.source, text=text, tree=ast.parse(text))

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,10 +13,12 @@ from omni_kit.pysource.eval import Domain, Unsupported, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
+from omni_kit.upstream.diffusers.requirements import importable
 
 STAR = "*"
 _TORCH = "torch"
 _SCRIPT = "torch.jit.script"
+_AVAILABLE = re.compile(r"(?:\w+\.)*is_(\w+)_available\(\)")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
     if head in (own := definitions(source)):
         aliased = _aliased(source, own[head], rest, seen)
         return aliased or (None if rest else Defined(source, (unpacked(own[head]) or [head])[0], own[head]))
-    if (imported := source.imports.get(head)) is not None:
+    if (imported := _without_packages(source).get(head) or source.imports.get(head)) is not None:
         return _imported(source, imported, head, rest, seen)
     return _inside(source, head, rest, seen) or _starred(source, name, seen)
 
@@ -203,6 +206,30 @@ def guarded(source: SourceFile) -> Mapping[str, Defined]:
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found
+
+
+@cache
+def _without_packages(source: SourceFile) -> Mapping[str, Imported]:
+    """Return names that a file imports from torch, or the authors, where a package is not there that diffusers does not
+    need: those of the second branch of `if is_triton_available(): ... else: ...`.
+    """
+    found: dict[str, Imported] = {}
+    for node in (one for one in source.tree.body if isinstance(one, ast.If)):
+        asked = _AVAILABLE.fullmatch(ast.unparse(node.test))
+        if asked is not None and asked[1] not in importable():
+            first, second = _imports_in(source, node.body), _imports_in(source, node.orelse)
+            found |= {name: one for name, one in second.items() if name in first and _is_plain(source, one.module)}
+    return found
+
+
+def _is_plain(source: SourceFile, module: str) -> bool:
+    return module.partition(".")[0] == _TORCH or source.library.module_file(module) is not None
+
+
+def _imports_in(source: SourceFile, body: list[ast.stmt]) -> dict[str, Imported]:
+    nodes = (one for one in body if isinstance(one, ast.ImportFrom))
+    return {alias.asname or alias.name: Imported(absolute_module(source.package, node), alias.name)
+            for node in nodes for alias in node.names}  # fmt: skip
 
 
 def _asks_for_package(test: ast.expr) -> bool:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -26,6 +27,7 @@ from omni_kit.upstream.repositories.passed_arguments import required_keys
 from omni_kit.upstream.repositories.published import Published, options, published
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
+from omni_kit.upstream.repositories.shared import Shared, with_settings_passed
 
 BETWEEN = "::"
 _MOST_FILES = 5000
@@ -42,12 +44,14 @@ class Reference:
         repository: their files.
         cls: the class, with the file that defines it.
         loop: the function that samples with it, where it is said which.
+        shared: the mapping of a module that the constructor reads, and gets as its first argument here.
     """
 
     given: str
     repository: Repository
     cls: ClassRef
     loop: str = ""
+    shared: Shared | None = None
 
     @property
     def class_name(self) -> str:
@@ -247,7 +251,8 @@ def find_reference(given: str) -> Reference:
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
     cls = without_helpers(self_contained(with_forward(with_constructor(found[0]))))
-    return _checked(Reference(given, repository, cls, loop))
+    cls, shared = with_settings_passed(cls)
+    return _checked(Reference(given, repository, cls, loop, shared))
 
 
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:
@@ -311,10 +316,22 @@ def _checked(found: Reference) -> Reference:
         what = f"{found.class_name} is a pipeline outside diffusers: {found.where}"
         raise BadInput(what, "pass FILE::Class of a class that has __call__, or the class of this pipeline's denoiser")
     if not is_module(found.cls):
+        if outside := next(_bases_outside(found.cls), ""):
+            what = f"{found.class_name} derives from {outside}, which the repository does not contain: {found.where}"
+            hint = "add that class to a copy of the authors' files, and pass the class there"
+            raise BadInput(what, f"{hint}; or pass another class of the model")
         raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "pass the class of the model itself")
     if found.cls.method("forward") is None:
         raise BadInput(f"{found.class_name} has no forward: {found.where}", "pass the class of the model itself")
     return found
+
+
+def _bases_outside(cls: ClassRef) -> Iterator[str]:
+    """Yield the bases of a class, and of its bases, that are of other packages than Python's own."""
+    bases = ((one, base) for one in cls.mro if isinstance(one, ClassRef) for base in map(dotted, one.node.bases))
+    meant = (resolve(one.source, base) for one, base in bases if base)
+    outside = (one for one in meant if isinstance(one, str) and "." in one)
+    yield from (one for one in outside if one.partition(".")[0] not in sys.stdlib_module_names)
 
 
 def is_module(cls: ClassRef) -> bool:

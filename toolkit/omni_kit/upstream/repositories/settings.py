@@ -49,15 +49,30 @@ def settings_of(cls: ClassRef) -> Settings | None:
     given = arguments(cls)
     for name, nodes in _said(init).items():
         for node in nodes:
-            meant = resolve(home.source, dotted(_plain(node)) or "")
-            if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
-                continue
-            if is_dataclass(meant.source, meant.node):
-                made = ClassRef(meant.source, meant.node)
+            if (made := _dataclass(home.source, node)) is not None:
                 fields = {one.name: one for one in _fields(made)}
                 others = {other: one for other, one in given.items() if other != name}
                 return None if fields.keys() & others.keys() else Settings(name, made, fields, others)
     return None
+
+
+def fields_of(cls: ClassRef, method: str) -> dict[str, list[str]]:
+    """Return the arguments of a method that are dataclasses of the authors, each with the names of its fields."""
+    found = cls.method(method)
+    if found is None:
+        return {}
+    given = found[1].args
+    annotated = [one for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.annotation is not None]
+    made = ((one.arg, _dataclass(found[0].source, one.annotation)) for one in annotated)
+    return {name: [field.name for field in _fields(one)] for name, one in made if one is not None}
+
+
+def _dataclass(source: SourceFile, node: ast.expr | None) -> ClassRef | None:
+    """Return the authors' dataclass that an annotation, or what is called, names; None for anything else."""
+    meant = resolve(source, dotted(_plain(node)) or "") if node is not None else None
+    if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
+        return None
+    return ClassRef(meant.source, meant.node) if is_dataclass(meant.source, meant.node) else None
 
 
 def _said(init: ast.FunctionDef) -> dict[str, list[ast.expr]]:

@@ -10,7 +10,8 @@ from omni_kit.upstream.profile import ModelProfile, Trait
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import REPOSITORY
-from omni_kit.upstream.repositories.timestep import step_of
+from omni_kit.upstream.repositories.settings import fields_of
+from omni_kit.upstream.repositories.timestep import STEP, step_of
 
 # A condition that only tensors on a GPU, or those of the half precision of its kernels, meet.
 NEEDS_GPU = re.compile(
@@ -29,10 +30,7 @@ _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_
 def profile(reference: Reference) -> ModelProfile:
     """Return the profile of a class of a repository."""
     step, how = step_of(reference)
-    listed = ", ".join(reference.forward)
-    kind, evidence = (
-        derive(Signs(denoises=how)) if step else (Kind.other, f"no argument of forward ({listed}) is a time")
-    )
+    kind, evidence = derive(Signs(denoises=how)) if step else (Kind.other, _timeless(reference))
     return ModelProfile(
         model_type=reference.class_name,
         library=REPOSITORY,
@@ -42,6 +40,18 @@ def profile(reference: Reference) -> ModelProfile:
         kind_evidence=evidence,
         traits=tuple(_traits(reference)),
     )
+
+
+def _timeless(reference: Reference) -> str:
+    """Return the reason why a model is not known to denoise: no time, or a time within an object."""
+    for name, one in reference.forward.items():
+        held = next((held for held in fields_of(reference.cls, "forward").get(name, ()) if STEP.match(held)), "")
+        if held:
+            return (
+                f"forward receives the time inside an object, {name}.{held} ({one.where}): pass a class whose forward"
+                " takes the tensors themselves, in a copy of the authors' files"
+            )
+    return f"no argument of forward ({', '.join(reference.forward)}) is a time"
 
 
 def _traits(reference: Reference) -> Iterator[Trait]:

@@ -41,6 +41,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     body_of,
     chain,
     code,
+    own_attribute,
     statement,
     visited,
     walk,
@@ -232,7 +233,7 @@ def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:
 
 def _patterns(parts: Parts) -> list[str]:
     """Parts of names of modules that lose too much in low precision: norms, and embeddings of positions."""
-    names = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
+    names = {own_attribute(one) for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
     return [word for word in ("pos_embed", "norm") if any(word in name for name in names)]
 
 

@@ -5,6 +5,8 @@ computes.
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from functools import wraps
 from typing import Any
 
 import torch
@@ -50,34 +52,36 @@ def _idle(model: Any, processors: Mapping[str, Any], run: Callable[[], Any]) -> 
         module.register_forward_pre_hook(lambda module, given, name=name: ran.add(name))
         for name, module in model.named_modules()
     ]
-    counted = {name: _Counted(one) for name, one in processors.items()}
-    model.set_attn_processor(dict(counted))
+    calls: Counter[str] = Counter()
+    model.set_attn_processor({name: _counted(name, one, calls) for name, one in processors.items()})
     try:
         run()
     finally:
         model.set_attn_processor(dict(processors))
         for handle in handles:
             handle.remove()
-    return [name for name, one in counted.items() if not one.calls and _ran_in(name.removesuffix(".processor"), ran)]
+    return [name for name in processors if not calls[name] and _ran_in(name.removesuffix(".processor"), ran)]
 
 
 def _ran_in(attention: str, ran: Collection[str]) -> bool:
     return any(name == attention or name.startswith(f"{attention}.") for name in ran)
 
 
-class _Counted:
-    """A processor that counts its calls."""
+def _counted(name: str, processor: Any, calls: Counter[str]) -> Any:
+    """Return a copy of a processor that counts its calls.
 
-    def __init__(self, processor: Any) -> None:
-        self._processor = processor
-        self.calls = 0
+    Its signature is the same: diffusers' own attention passes a processor only the arguments that it names.
+    """
+    kind = type(processor)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._processor, name)
+    @wraps(kind.__call__)
+    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls[name] += 1
+        return kind.__call__(self, *args, **kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls += 1
-        return self._processor(*args, **kwargs)
+    one = copy(processor)
+    one.__class__ = type(kind.__name__, (kind,), {"__call__": counting})
+    return one
 
 
 class _Watch(TorchFunctionMode):

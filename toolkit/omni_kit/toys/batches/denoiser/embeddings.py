@@ -14,6 +14,7 @@ from omni_kit.toys.batches.denoiser.options import (
     Argument,
     LikeLatents,
     Option,
+    latent,
     option,
     patches,
     several,
@@ -29,7 +30,9 @@ _LISTS = ("caption_channels",)  # widths of several texts
 
 
 def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Yield a text [1, words, width], a vector [1, width], one of either for each block, or lists of them."""
+    """Yield a text [1, words, width], a vector [1, width], one of either for each block, one for each place, or lists
+    of them.
+    """
     fill, text, widths = values(argument.name), words(argument.name), near(argument.name, sizes)
     vectors = [option(fill, 1, width) for width in widths]
     if argument.picked > 1:
@@ -48,6 +51,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from (option(fill, 1, text, count, width) for count in layers for width in widths)
     yield from (option(fill, 1, 2, text, width) for width in widths)
     yield from (option(fill, 1, 1, width) for width in widths)
+    yield from (option(fill, 1, width, place) for place in (patches, latent(2)) for width in widths)  # as sounds are
     yield from lists
     yield LikeLatents(argument.name)
     yield from (option(fill, 1, width, *size) for size in (PICTURE, LATENTS) for width in widths)

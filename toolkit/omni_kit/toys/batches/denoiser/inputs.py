@@ -355,7 +355,7 @@ def _documented(cls: Any, name: str) -> list[str]:
 def _shape_in(text: str, name: str) -> list[str]:
     """Return an argument's dimensions in a documentation; those of the last shape, if there are several."""
     lines = text.splitlines()
-    at = next((at for at, line in enumerate(lines) if re.match(rf" *{name}( \(|: *\S)", line)), None)
+    at = next((at for at, line in enumerate(lines) if re.match(rf" *(:param (\w+ )?)?{name}( \(|: *\S)", line)), None)
     if at is None:
         return []
     deep = _indented(lines[at])

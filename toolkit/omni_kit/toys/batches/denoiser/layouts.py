@@ -24,6 +24,7 @@ _OF_WORDS = re.compile(r"^(input_?)?(ids|indices|tokens|tokens_ids)$|_(ids|indic
 _FILMS = ("1cfhw", "1fchw", "1fhwc")
 _FRAMES = "fchw"  # frames as a batch
 _ROWS = 2
+_AT_CHANNELS = 1  # of a batch, as documentations say it: [B, 1, M, T]
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int =
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
     share = [width // parts for width in named if parts > 1 and width % parts == 0]
-    widths = dict.fromkeys([*share, *named, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
+    said = [argument.lengths[_AT_CHANNELS]] if argument.rank and _AT_CHANNELS in argument.lengths else []
+    widths = dict.fromkeys([*share, *named, *said, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
     has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
     shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
     shapes += [{}, {"square": True}, {"coarse": True}]
