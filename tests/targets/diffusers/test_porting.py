@@ -1,5 +1,6 @@
 """The rewriting of authors' code: what it becomes, in the words of the file."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from omni_kit.errors import Refusal
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.library import find_library
+from omni_kit.targets.diffusers.porting.forward import lists_of_blocks
 from omni_kit.targets.diffusers.porting.labels import guiding_methods
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.rearranging import written_out
@@ -159,6 +161,53 @@ def test_a_namesake_of_what_the_file_has_from_diffusers_is_not_imported(tmp_path
     assert "PeftAdapterMixin" in found.text
 
 
+ANNOTATED = """
+import no_such_types
+from no_such_types import Shaped
+
+
+class Typing:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __getitem__(self, shape):
+        return self.kind[torch.Tensor, shape]
+
+
+Float = Typing(no_such_types.Float)
+SCALE = {scale}
+
+
+def scaled(t: Float["b"], by: float = 2.0) -> Float["b"] | None:
+    # by a number
+    half: Shaped["b"] = t * by
+    return half * SCALE
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x: "torch.Tensor", t: Float["b"] = None):
+        return self.proj(x) * scaled(t)
+"""
+
+
+def test_types_of_packages_that_diffusers_does_not_need_are_left_out(tmp_path: Path) -> None:
+    found = ported(tmp_path, ANNOTATED.format(scale="3.0")).text
+    assert "def scaled(t, by: float = 2.0):" in found
+    assert "    # by a number\n    half = t * by\n" in found
+    assert "no_such_types" not in found
+    assert "Typing" not in found
+
+
+def test_packages_that_code_computes_with_stay(tmp_path: Path) -> None:
+    found = ported(tmp_path, ANNOTATED.format(scale="Shaped.scale")).text
+    assert "no_such_types" in found
+    assert "no_such_types.Float" not in found
+
+
 MAKES = """
 def {name}(dim):
     return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
@@ -179,6 +228,13 @@ def test_a_function_called_as_a_class_of_diffusers_gets_another_name(name: str, 
     found = ported(tmp_path, MAKES.format(name=name))
     assert (f"def {name}(" in found.text) is kept
     assert "F811" not in found.text
+
+
+def test_a_class_of_another_package_is_not_imported_from_diffusers_too(tmp_path: Path) -> None:
+    text = "from no_such_layers import FeedForward\n" + MAKES.partition("\n\n\n")[2].format(name="FeedForward")
+    found = ported(tmp_path, text).text
+    assert "import AttentionMixin\n" in found
+    assert "F811" not in found
 
 
 def test_a_type_of_two_modules_is_imported_once(tmp_path: Path) -> None:
@@ -231,6 +287,35 @@ def test_blocks_are_checkpointed_and_named(tmp_path: Path) -> None:
     assert "self._gradient_checkpointing_func(block, hidden_states)" in found.text
     assert '_no_split_modules = ["TinyAttn"]' in found.text
     assert "def forward(self, hidden_states, timestep, encoder_hidden_states, return_dict: bool = True):" in found.text
+
+
+LEVELS = """
+class Down(nn.Linear):
+    pass
+
+
+class Block(nn.Linear):
+    pass
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, depth=2, halves=True):
+        super().__init__()
+        self.levels = nn.ModuleList([])
+        for at in range(depth):
+            self.levels.append(nn.ModuleList([Down(dim, dim) if halves else {other}, nn.ModuleList([Block(dim, dim)])]))
+
+    def forward(self, x, t):
+        for down, blocks in self.levels:
+            x = blocks[0](x) if down is None else blocks[0](down(x))
+        return x
+"""
+
+
+@pytest.mark.parametrize(("other", "block"), [("None", "TinyBlock"), ("Block(dim, dim)", "TinyDown")])
+def test_a_part_that_a_level_may_lack_is_no_block(other: str, block: str) -> None:
+    init = next(one for one in ast.walk(ast.parse(LEVELS.format(other=other))) if isinstance(one, ast.FunctionDef))
+    assert lists_of_blocks(init, {"Down": "TinyDown", "Block": "TinyBlock"}) == {"levels": block}
 
 
 def test_named_arguments_reach_a_checkpoint(tmp_path: Path) -> None:

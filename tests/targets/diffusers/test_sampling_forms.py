@@ -231,6 +231,30 @@ class Flow:
         return path[-1]
 """
 
+INHERITED = """
+
+class Sampler:
+    def __init__(self, sigma_min):
+        self.sigma_min = sigma_min
+
+    def step(self, model, x, now, after, cond, **more):
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def sample(self, model, noise, cond=None, steps=25, rescale=1.0, cfg_strength=3.0, **more):
+        found = {"samples": noise, "answers": []}
+        levels = (rescale * torch.linspace(1, 0, steps + 1)).tolist()
+        for now, after in zip(levels[:-1], levels[1:]):
+            found["samples"] = self.step(model, found["samples"], now, after, cond, **more)
+        return found
+
+
+class Straight(Sampler):
+    def step(self, model, x, now, after, cond, **more):
+        answer = model(x, torch.tensor([now] * len(x)), cond, **more)
+        return x - {change} * answer
+"""
+
 
 def ancestral(**words: str) -> str:
     text = ANCESTRAL
@@ -356,3 +380,17 @@ def test_a_model_that_is_told_nothing_has_a_pipeline_without_prompts(tmp_path: P
     assert "prompt" not in text
     assert "batch_size: int = 1" in text
     compared(file, sides, "self.scheduler.step(noise_pred,", "self.scheduler.step(-noise_pred,")
+
+
+def test_a_sampler_that_inherits_its_loop_is_run_and_has_the_flow_scheduler(tmp_path: Path, sides: Sides) -> None:
+    file, text = written("heron", tmp_path, INHERITED.replace("{change}", "(now - after)"))
+    assert "scheduler: FlowMatchEulerDiscreteScheduler" in text
+    assert "compare the guidance with cfg_strength=3.0 of Straight" in text
+    authors = (file.parent / "authors_sampling.py").read_text(encoding="utf-8")
+    assert "Straight(sigma_min=0.0).sample(model=denoiser, noise=begun, steps=steps)" in authors
+    compared(file, sides, "self.scheduler.step(noise_pred,", "self.scheduler.step(0.9 * noise_pred,")
+
+
+def test_a_sampler_whose_steps_no_scheduler_takes_is_left_to_a_person(tmp_path: Path) -> None:
+    _, text = written("stork", tmp_path, INHERITED.replace("{change}", "(now - after) ** 2"))
+    assert "raise NotImplementedError" in text

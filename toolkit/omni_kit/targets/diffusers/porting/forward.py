@@ -377,8 +377,19 @@ def _lists(value: ast.expr | None) -> bool:
 
 
 def _held(node: ast.expr | None, names: Mapping[str, str]) -> str:
-    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)] if node is not None else []
-    return next((names[_last(one.func)] for one in calls if _last(one.func) in names), "")
+    """Return the first class of which a list holds modules; one that it always holds comes before others."""
+    if node is None:
+        return ""
+    choices = [one for one in ast.walk(node) if isinstance(one, ast.IfExp)]
+    optional = {id(call) for one in choices if not all(_made(part, names) for part in (one.body, one.orelse))
+                for call in _made(one, names)}  # fmt: skip
+    calls = sorted(_made(node, names), key=lambda call: id(call) in optional)
+    return names[_last(calls[0].func)] if calls else ""
+
+
+def _made(node: ast.expr, names: Mapping[str, str]) -> list[ast.Call]:
+    """Return the calls of these classes."""
+    return [one for one in ast.walk(node) if isinstance(one, ast.Call) and _last(one.func) in names]
 
 
 def _last(node: ast.AST | None) -> str:

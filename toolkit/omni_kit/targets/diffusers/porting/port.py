@@ -12,6 +12,7 @@ from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
 from omni_kit.standins import ROOT
 from omni_kit.targets.diffusers.porting.alternatives import chosen
+from omni_kit.targets.diffusers.porting.annotations import without_foreign_annotations
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import (
@@ -111,7 +112,8 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         Refusal: something cannot be extracted from its file.
     """
     name = f"{prefix}Transformer2DModel"
-    closure = as_calls(with_bases(chosen(without_extensions(reference.closure))))
+    closure = without_foreign_annotations(chosen(without_extensions(reference.closure)))
+    closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
     tidied(parts, _methods(library))
@@ -261,7 +263,8 @@ def _mark(part: Part, what: str) -> None:
 def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     given = _given()
     abstract = {name for line in parts.imports if line.startswith(_ABSTRACT) for name in _imported(line)}
-    kept = (_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports)
+    kept = [_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports]
+    theirs = {name for line in kept if line.startswith("from ") for name in _imported(line)}
     lines = [
         *filter(None, kept),
         "import functools",
@@ -270,7 +273,8 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
         "import torch.nn.functional as F",
     ]
     for module, names in _LIBRARY:
-        lines.append(f"from {_from(package, module)} import {names}")
+        if own := [name for name in names.split(", ") if name not in theirs]:
+            lines.append(f"from {_from(package, module)} import {', '.join(own)}")
     body = [one for part in parts.parts for one in (*part.before, part.node)]
     text = "\n\n\n".join(code(one).strip("\n") for one in body)
     whole = "\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n"

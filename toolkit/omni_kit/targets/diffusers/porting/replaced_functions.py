@@ -9,15 +9,23 @@ from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, definitions
 
 
+def with_text(one: Defined, text: str) -> Defined:
+    """Return the definition as if its file had another text, with as many definitions of its name."""
+    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
+    if not one.replaced:
+        return Defined(source, one.name, definitions(source)[one.name])
+    before, after = ([node for node in tree.body if getattr(node, "name", "") == one.name]
+                     for tree in (one.source.tree, source.tree))  # fmt: skip
+    return replace(one, source=source, node=after[before.index(one.node)])
+
+
 def rewritten(one: Defined, functions: Sequence[ast.FunctionDef]) -> Defined:
     """Return the definition as if its file had the new text of these functions."""
     lines = list(one.source.lines)
     for node in sorted(functions, key=lambda function: -function.lineno):
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
         lines[first : node.end_lineno] = textwrap.indent(ast.unparse(node), " " * node.col_offset).split("\n")
-    text = "\n".join(lines)
-    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
-    return Defined(source, one.name, definitions(source)[one.name])
+    return with_text(one, "\n".join(lines))
 
 
 def rewritten_class(one: Defined, node: ast.ClassDef) -> Defined:
@@ -25,6 +33,4 @@ def rewritten_class(one: Defined, node: ast.ClassDef) -> Defined:
     lines = list(one.source.lines)
     first = min([one.node.lineno, *(decorator.lineno for decorator in getattr(one.node, "decorator_list", []))]) - 1
     lines[first : one.node.end_lineno] = ast.unparse(node).split("\n")
-    text = "\n".join(lines)
-    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
-    return Defined(source, one.name, definitions(source)[one.name])
+    return with_text(one, "\n".join(lines))

@@ -14,22 +14,16 @@ from typing import Any
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
 from omni_kit.targets.replacing import replaced
-from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, LoopTrace, trace_of
+from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace, trace_of
 from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import bent
 
 FIRST = "FlowMatchEulerDiscreteScheduler"
 """Default scheduler, which stays if nothing is known of the loop."""
 _TRAINED = 1000
-_COUNTS = (4, 7)
-_NOISE = 0.8
+COUNTS = (4, 7)
+"""Numbers of steps in which a loop is compared."""
 _CLOSE = 2e-4
-# Linear in the latents, and not; and one whose answers are larger than anything that would be left as it is.
-_MODELS: tuple[Callable[[float, float], float], ...] = (
-    lambda x, t: 0.4 * x - 0.3 * _part(t) + 0.2,
-    lambda x, t: math.sin(1.7 * x) + 0.5 * _part(t) * x,
-    lambda x, t: 2.6 + 0.1 * x,
-)
 # What decides which steps are gone, and what becomes of an answer; no values are those that schedulers say they take.
 # Of two that agree wherever the loop was followed the first is taken.
 _TIMES: Mapping[str, Sequence[Any]] = {"timestep_spacing": (), "steps_offset": (0, 1)}
@@ -75,19 +69,14 @@ class Installed:
 USUAL = Installed(FIRST)
 
 
-def _part(time: float) -> float:
-    """Return a step as a part of one, roughly: answers stay small."""
-    return time / _TRAINED if time > 1 else time
-
-
 def is_plain(loop: Divided, settings: Mapping[str, Any]) -> bool | None:
     """Return whether a step adds the answer times the change of the level that the model is told.
 
     None if not followed.
     """
-    for count in _COUNTS:
-        for model in _MODELS:
-            way = trace_of(loop, count, _NOISE, model, settings)
+    for count in COUNTS:
+        for model in MODELS:
+            way = trace_of(loop, count, NOISE, model, settings)
             if way is None:
                 return None
             if not _is_euler(way, count, model):
@@ -99,7 +88,7 @@ def _is_euler(way: LoopTrace, count: int, model: Callable[[float, float], float]
     if len(way.calls) != count or way.begun != 1.0:
         return False
     times = [time for _, time in way.calls]
-    x = _NOISE
+    x = NOISE
     for (sample, now), after in zip(way.calls, [*times[1:], 0.0], strict=True):
         if not math.isclose(sample, x, rel_tol=1e-6, abs_tol=1e-9):
             return False
@@ -110,8 +99,8 @@ def _is_euler(way: LoopTrace, count: int, model: Callable[[float, float], float]
 def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
     """Return the shift of the levels that a plain loop goes along; None for other levels."""
     found = set()
-    for count in _COUNTS:
-        way = trace_of(loop, count, _NOISE, _MODELS[0], settings)
+    for count in COUNTS:
+        way = trace_of(loop, count, NOISE, MODELS[0], settings)
         one = bent([*(time for _, time in way.calls), 0.0], count) if way is not None else None
         found.add(None if one is None else round(one, 5))
     return found.pop() if len(found) == 1 else None
@@ -123,16 +112,25 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
     Args:
         shift: of the authors' levels, where that is all that they are.
     """
-    ways = {(count, place): trace_of(loop, count, _NOISE, model, settings)
-            for count in _COUNTS for place, model in enumerate(_MODELS)}  # fmt: skip
+    ways = {(count, place): trace_of(loop, count, NOISE, model, settings)
+            for count in COUNTS for place, model in enumerate(MODELS)}  # fmt: skip
     if not all(way is not None and way.calls for way in ways.values()):
         return None
-    known = {key: way for key, way in ways.items() if way is not None}
+    return installed_along({key: way for key, way in ways.items() if way is not None}, shift)
+
+
+def installed_along(known: Mapping[tuple[int, int], LoopTrace], shift: float | None) -> Installed | None:
+    """Return the first scheduler that goes where a loop went with each of `MODELS`, whatever else it receives.
+
+    Args:
+        known: by the number of steps, and the place of the model.
+        shift: of the levels, where that is all that they are; None for others.
+    """
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
-        for one in _candidates(shift, known[_COUNTS[0], 0]):
+        for one in _candidates(shift, known[COUNTS[0], 0]):
             went = []
             for (count, place), way in known.items():
-                went.append(_goes(one, count, _MODELS[place], way))
+                went.append(_goes(one, count, MODELS[place], way))
                 if went[-1] is None:
                     break
             else:
@@ -144,7 +142,7 @@ def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
     for name in sorted(plainest_first(), key=lambda one: one != FIRST):
         taken = inspect.signature(schedulers()[name].__init__).parameters
         whole = way.calls[0][1] > 1
-        if whole and name == FIRST:
+        if whole and name == FIRST and not (way.levels and way.levels[0] <= 1):
             continue  # its levels are given in parts of one
         yield Installed(name, whole=whole)
         if name == FIRST and way.calls[0][1] < way.calls[-1][1]:
@@ -188,7 +186,7 @@ def _is_timed(one: Installed, way: LoopTrace) -> bool:
     """Return whether a scheduler goes along the steps that the authors' model is told."""
     try:
         scheduler = schedulers()[one.name](**one.config)
-        scheduler.set_timesteps(_COUNTS[0])
+        scheduler.set_timesteps(COUNTS[0])
     except Exception:  # another scheduler's own reasons
         return False
     times = [float(t) / one.unit for t in scheduler.timesteps]
@@ -221,10 +219,10 @@ def _walks(one: Installed, count: int, model: Callable[[float, float], float], w
     else:
         scheduler.set_timesteps(count)
     begun = float(getattr(scheduler, "init_noise_sigma", 1.0))
-    if len(scheduler.timesteps) != len(way.calls) or not _close(begun, way.begun):
+    if len(scheduler.timesteps) != len(way.calls) or not (way.begun is None or _close(begun, way.begun)):
         return None
     scaled = not _close(begun, 1.0)
-    x = torch.full((1, 1, 1, 1), _NOISE * begun)
+    x = torch.full((1, 1, 1, 1), NOISE * begun)
     home = sys.modules[cls.__module__]
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
         for t, (sample, time) in zip(scheduler.timesteps, way.calls, strict=True):

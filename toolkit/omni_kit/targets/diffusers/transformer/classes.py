@@ -115,5 +115,9 @@ def through_linear(reference: Reference, latents: str) -> bool:
 
 def stepping_along(found: Process) -> Stepping:
     """Return the scheduler that goes where an object of the authors goes."""
-    whole = found.scheduler != FIRST
-    return Stepping(Installed(found.scheduler, found.config, whole=whole, rises=found.rises), reason=found.reason)
+    whole = found.scheduler != FIRST if found.whole is None else found.whole
+    installed = Installed(
+        found.scheduler, found.config, whole=whole, real=found.real, scales=found.scales, rises=found.rises,
+        by_count=found.scheduler != FIRST,
+    )  # fmt: skip
+    return Stepping(installed, reason=found.reason, shift=found.shift)

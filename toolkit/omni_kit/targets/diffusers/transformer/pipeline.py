@@ -13,6 +13,7 @@ from omni_kit.targets.diffusers.porting.labels import Guided, guiding_methods
 from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
+from omni_kit.targets.diffusers.scheduling.authors_process import process_along
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.extracted_loop import CutLoop, cut_of
 from omni_kit.targets.diffusers.transformer.classes import (
@@ -248,6 +249,8 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     if cut is not None and by_class is not None and cut.loop.guides:
         by_class = replace(by_class, guided=None)  # the loop does, whatever method the model has for it
     process = process_of(reference, condition) if unread and cut is None else None
+    if process is None and unread and cut is None:
+        process = process_along(reference, names)
     tokens = through_linear(reference, latents)
     if process is not None and process.learns_variance and tokens:
         process = None  # it splits what the model answers along axis 1, which is not that of channels

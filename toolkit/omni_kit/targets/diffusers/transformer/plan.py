@@ -282,7 +282,7 @@ class _Planner:
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
-            **self._by_class,
+            "takes_generator": self._takes_generator, **self._by_class,
         }  # fmt: skip
 
     @property
@@ -293,6 +293,14 @@ class _Planner:
             return {"labels": None, "video": False, "draws": self._draws}
         variance = str(self._configured.get("variance_type", "")).startswith("learned")
         return facts.context(self.toy, self._draws, variance)
+
+    @property
+    def _takes_generator(self) -> bool:
+        """Return whether a pipeline draws anything: its first noise, or noise of its steps."""
+        made = self.pipeline.stepping.made
+        return (
+            self.pipeline.pictures or self._draws or (made is not None and bool(made.random or made.scaled.get("left")))
+        )
 
     @property
     def _draws(self) -> bool:

@@ -19,6 +19,12 @@ class Process:
         rises: the model's time is 0 for noise and 1 for data, and it predicts the velocity from noise to data.
         held: the lines that make what it asks, where that is no model alone; it guides then.
         todo: what its users pass that was not read.
+        denoiser: the expression for its model, if a run has shown which scheduler goes the same way; else empty.
+        draws: it draws its first noise itself.
+        whole: the model is passed its steps as they are, and no parts of one; None if the scheduler decides.
+        real: as numbers with a fraction.
+        scales: the scheduler scales what the model receives.
+        shift: of the noise levels.
     """
 
     where: str
@@ -30,6 +36,12 @@ class Process:
     rises: bool = False
     held: tuple[str, ...] = ()
     todo: tuple[str, ...] = ()
+    denoiser: str = ""
+    draws: bool = False
+    whole: bool | None = None
+    real: bool = False
+    scales: bool = False
+    shift: float = 1.0
 
     @property
     def draws_noise(self) -> bool:

@@ -1,5 +1,6 @@
 """A loop worked out with one number as its latents: where it goes with a stand-in for its model. Nothing is run."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,22 @@ from omni_kit.upstream.repositories.sampler_step.outline import DEVICE
 from omni_kit.upstream.repositories.sampler_step.split_step import Divided
 from omni_kit.upstream.repositories.sampling import STEPS
 
-DRAWN = 0.37
-"""Value of every draw of noise."""
+NOISE, DRAWN = 0.8, 0.37
+"""Values of the first noise and of every draw in a step."""
 StandIn = Callable[[float, float], float]
 _LONG = 50
+MODELS: tuple[StandIn, ...] = (
+    lambda x, t: 0.4 * x - 0.3 * _part(t) + 0.2,
+    lambda x, t: math.sin(1.7 * x) + 0.5 * _part(t) * x,
+    lambda x, t: 2.6 + 0.1 * x,
+)
+"""Linear in the latents, and not; and one whose outputs are larger than anything that would be left as it is."""
 _SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "flatten"})
+
+
+def _part(time: float) -> float:
+    """Return a step as a part of one, roughly: outputs stay small."""
+    return time / 1000 if time > 1 else time
 
 
 @dataclass(frozen=True)
@@ -26,14 +38,14 @@ class LoopTrace:
     """Trace of a loop.
 
     Attributes:
-        begun: what noise is multiplied by.
+        begun: what noise is multiplied by; None if only what the model received shows it.
         calls: at each place what the model received, and told.
         ended: the latents.
         levels: what was gone along.
         tables: long lists of numbers that were made on the way, as those of a noise for every step of training.
     """
 
-    begun: float
+    begun: float | None
     calls: tuple[tuple[float, float], ...]
     ended: float
     levels: tuple[float, ...]

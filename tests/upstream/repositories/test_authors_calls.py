@@ -1,0 +1,155 @@
+"""Calls of the authors' samplers, derived from signatures: which there are, and what is left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.reference import find_reference
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.inner = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.inner(x)
+"""
+OWNING = """
+
+class Base(nn.Module):
+    def __init__(self, model, *, image_size, timesteps=1000, sampling_timesteps=None, all_steps=False):
+        super().__init__()
+        self.model = model
+
+    def loss(self, x):
+        return x
+
+    def ddim_sample(self, shape, return_all_timesteps=False):
+        img = torch.randn(shape)
+        for t in range(self.sampling_timesteps):
+            img = self.model(img, t)
+        return img
+
+    def {train}(self, shape, steps):
+        for t in range(steps):
+            self.loss(shape)
+
+
+class Diffusion(Base):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+"""
+SOLVES = """
+
+def solve_ode(vector_field, x0, mask, num_steps=10, device="cpu"):
+    return odeint(lambda t, x: vector_field(x, t), x0, torch.linspace({ends}, num_steps + 1))[-1]
+"""
+CLEANS = """
+
+def sample_euler(model, x, sigmas, num_steps=10):
+    for i in range(num_steps):
+        denoised = model(x, sigmas[i])
+        x = x + (x - denoised) / sigmas[i] * (sigmas[i + 1] - sigmas[i])
+    return x
+"""
+SPANNED = """
+
+class Flow(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        self.estimator = make(settings)
+        self.inference_cfg_rate = settings.rate
+
+    def forward(self, mu, n_timesteps):
+        return self.solve_euler(torch.randn_like(mu), {made}, mu)
+
+    def solve_euler(self, x, t_span, mu):
+        for t in t_span:
+            x = x + self.estimator(x, t, mu)
+        return x
+"""
+
+PARTED = """
+
+class Path:
+    def at(self, t):
+        raise NotImplementedError
+
+
+class Bent(Path):
+    def __init__(self, rate):
+        self.rate = rate
+
+
+class Linear(Path):
+    def at(self, t):
+        return t
+
+
+def plain_guidance_fn(out, scale):
+    return out
+
+
+class Sampler:
+    def __init__(self, path: Path = None, weights: Path = None, guidance_fn=None, num_steps=10):
+        self.path, self.guidance_fn, self.num_steps = path, guidance_fn, num_steps
+        assert self.path is not None
+        assert weights is not None or num_steps
+
+    def sample(self, net, noise):
+        for t in range(self.num_steps):
+            noise = noise + self.path.at(t) * net(noise, t)
+        return noise
+"""
+
+
+def called(tmp_path: Path, rest: str) -> list[str]:
+    (tmp_path / "net.py").write_text(NET + rest, encoding="utf-8")
+    return [one.called for one in authors_calls(find_reference(f"{tmp_path / 'net.py'}::Net"))]
+
+
+def test_an_object_gets_the_model_and_the_number_of_steps_in_its_constructor(tmp_path: Path) -> None:
+    given = "(model=denoiser, image_size=begun.shape[-1], sampling_timesteps=steps)"
+    sampled = ".ddim_sample(shape=tuple(begun.shape))"
+    assert called(tmp_path, OWNING.replace("{train}", "train")) == [
+        f"Base{given}{sampled}",
+        f"Diffusion{given}{sampled}",
+    ]
+
+
+def test_a_function_with_a_solver_gets_the_model_as_an_argument(tmp_path: Path) -> None:
+    (found,) = called(tmp_path, SOLVES.replace("{ends}", "0, 1"))
+    assert found == "solve_ode(vector_field=denoiser, x0=begun, mask=torch.ones_like(begun), num_steps=steps)"
+
+
+@pytest.mark.parametrize(("name", "count"), [("denoised", 0), ("answer", 1)])
+def test_a_sampler_for_a_preconditioned_model_is_not_called_with_the_model(
+    name: str, count: int, tmp_path: Path
+) -> None:
+    assert len(called(tmp_path, CLEANS.replace("denoised", name))) == count
+
+
+@pytest.mark.parametrize(
+    ("made", "levels"),
+    [("torch.linspace(0, 1, n_timesteps + 1)", "torch.linspace(0, 1, steps + 1)"),
+     ("torch.linspace(1, 0, n_timesteps + 1)", "torch.linspace(1, 0, steps + 1)"), ("made(n_timesteps)", "")],
+)  # fmt: skip
+def test_levels_go_the_way_that_the_class_makes_them(made: str, levels: str, tmp_path: Path) -> None:
+    """An object whose constructor needs settings is made without it; the authors' own guidance is off."""
+    held = "bare(Flow, estimator=denoiser, inference_cfg_rate=0.0)"
+    solved = f"{held}.solve_euler(x=begun, t_span={levels}, mu=torch.zeros_like(begun))"
+    whole = f"{held}.forward(mu=torch.zeros_like(begun), n_timesteps=steps)"
+    assert called(tmp_path, SPANNED.replace("{made}", made)) == [whole, *([solved] if levels else [])]
+
+
+def test_a_sampler_gets_the_parts_that_its_constructor_must_have(tmp_path: Path) -> None:
+    """The class that needs no argument, and the function that guides; what may be None stays None."""
+    (found,) = called(tmp_path, PARTED)
+    made = "Sampler(path=Linear(), guidance_fn=plain_guidance_fn, num_steps=steps)"
+    assert found == f"{made}.sample(net=denoiser, noise=begun)"

@@ -1,0 +1,92 @@
+"""The scheduler of diffusers that goes where a sampler of the authors' goes: theirs is run, in a process of its own."""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.worker import StepError
+from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
+from omni_kit.targets.diffusers.scheduling.library_scheduler import COUNTS, FIRST, installed_along
+from omni_kit.upstream.repositories.processes.authors_calls import AuthorsCall, authors_calls
+from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
+from omni_kit.upstream.repositories.sampling import bent
+
+_WORKER = "omni_kit.targets.references.authors_calls"
+_SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker does, and is there already
+_TIMEOUT = 120.0
+_MOST = 6
+_SAID = ("module", "name", "parts", "called", "draws")
+_TRAINED = 1000
+_OUTPUTS: Mapping[str, Callable[[float], float]] = {"": lambda x: x, " * 2 - 1": lambda x: x * 2 - 1}
+"""Expressions for latents behind the result of a sampler: latents, or pictures from 0 to 1."""
+
+
+def process_along(reference: Reference, names: Mapping[str, str]) -> Process | None:
+    """Return the sampler of the authors' that a scheduler of diffusers reproduces; None without one, or with several.
+
+    Args:
+        names: what the authors call an argument of forward -> what it is called here.
+    """
+    latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
+    if not (latents and time) or importlib.util.find_spec("torch") is None:
+        return None
+    calls = authors_calls(reference)
+    order = [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
+    request = {
+        "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": order,
+        "latents": latents, "time": time, "axes": [4, 3, 5], "counts": COUNTS,
+        "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
+    }  # fmt: skip
+    try:
+        found = run_worker(f"{_WORKER}:trace", request, timeout=_TIMEOUT, modules=[_SERVER]) if calls else []
+    except StepError:
+        return None
+    ran = [(call, one["ways"]) for call, one in zip(calls, found, strict=True) if "ways" in one]
+    distinct: list[tuple[AuthorsCall, list[dict[str, Any]]]] = []
+    for call, ways in ran:  # farther ones may be of another algorithm
+        if call.far == ran[0][0].far and all(ways != other for _, other in distinct):
+            distinct.append((call, ways))
+    made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, (order, latents, time))]
+    same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
+    return made[0] if len(same) == 1 else None
+
+
+def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: tuple[list[str], str, str]) -> Iterator[Process]:
+    for output, made in _OUTPUTS.items():
+        told = {(one["count"], one["model"]): _trace(one, made(one["ended"])) for one in ways}
+        shift = _shift(told)
+        found = installed_along(told, shift)
+        if found is not None and (found.name != FIRST or shift is not None):
+            config = dict(found.config)
+            given = ", ".join(f"{name}={value}" for name, value in config.items())
+            reason = f"it takes the steps of {call.name}, which was run with stand-ins; {given}".rstrip("; ")
+            order, latents, time = asked
+            held = f'Denoiser(asked, {order!r}, "{latents}", "{time}", len(begun), model)'
+            named = ((call.module, call.name), *call.parts)
+            yield Process(
+                call.where, tuple(f"from {module} import {name}" for module, name in named),
+                f"latents_of({call.called}, begun.shape){output}", found.name, reason, config, rises=found.rises,
+                todo=tuple(call.todo), denoiser=held, draws=call.draws, whole=found.whole, real=found.real,
+                scales=found.scales, shift=shift or 1.0,
+            )  # fmt: skip
+
+
+def _trace(way: Mapping[str, Any], ended: float) -> LoopTrace:
+    calls = tuple((x, t) for x, t in way["calls"])
+    return LoopTrace(None, calls, ended, _levels(calls), tuple(map(tuple, way["tables"])))
+
+
+def _levels(calls: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
+    """Return the noise levels that the times stand for, which fall from 1 or below."""
+    times = [time / _TRAINED if calls[0][1] > 1 else time for _, time in calls]
+    return tuple(1 - one for one in times) if times[0] < times[-1] else tuple(times)
+
+
+def _shift(ways: Mapping[tuple[int, int], LoopTrace]) -> float | None:
+    """Return the shift that all levels have; None for other levels."""
+    found = {None if one is None else round(one, 5) for (count, _), way in ways.items()
+             for one in [bent([*way.levels, 0.0], count)]}  # fmt: skip
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,260 @@
+"""The authors' own samplers, run with a denoiser in place of their model: traced with a stand-in, or compared."""
+
+import importlib
+import inspect
+import math
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.on_cpu import stay_on_cpu
+from omni_kit.targets.replacing import replaced
+from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE
+
+_LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
+_MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 50, 4096
+_CLOSE = 1e-5
+
+
+class Denoiser(nn.Module):
+    """Takes the place of a model in the authors' sampler, however that passes its arguments.
+
+    What a sampler passes to guide by is left out: each of two halves of a batch, or of two calls, gets one answer.
+
+    Args:
+        asked: `asked(latents, time)`.
+        order: the arguments of the model's forward.
+        latents, time: those that hold latents and the step.
+        rows: how many samples there are.
+        model: what attributes are read from; without one any attribute is there, and equals anything.
+    """
+
+    def __init__(
+        self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int, model: Any = None
+    ) -> None:
+        super().__init__()
+        self._asked, self._order, self._names, self._rows = asked, [*order], (latents, time), rows
+        self.__dict__["_model"] = model
+        self._own = nn.Parameter(torch.zeros(1))  # samplers ask where a model is
+        self._others: tuple[float, ...] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the model."""
+        if name.startswith("_"):
+            return super().__getattr__(name)
+        model = self.__dict__.get("_model")
+        return _Anything() if model is None else getattr(model, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer for latents and a step."""
+        given = {**dict(zip(self._order, args, strict=False)), **kwargs}
+        if {*self._names} <= given.keys():
+            x, told = (given[name] for name in self._names)
+        else:  # a wrapper's names
+            x, told = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor | int | float)][:2]
+        self._keep([one for one in (*args, *kwargs.values()) if one is not x and one is not told])
+        t, twice = torch.as_tensor(told).reshape(-1), len(x) == 2 * self._rows
+        if twice and not torch.equal(x[: self._rows], x[self._rows :]):
+            raise ValueError("asks with latents of two kinds")
+        x, t = x[: self._rows], t[: self._rows].expand(self._rows) if t.numel() == 1 else t[: self._rows]
+        answer = self._asked(x, t)
+        return torch.cat([answer, answer]) if twice else answer
+
+    def _keep(self, others: Sequence[Any]) -> None:
+        """Check that numbers other than the step are the same in every call.
+
+        Raises:
+            ValueError: they are not: the model is told more of each step.
+        """
+        numbers = [torch.as_tensor(one).float().reshape(-1)[:1].tolist() for one in others
+                   if isinstance(one, int | float) or (isinstance(one, torch.Tensor) and one.ndim < 2)]  # fmt: skip
+        said = tuple(number for one in numbers for number in one)
+        if self._others not in (None, said):
+            raise ValueError("tells its model more of each step")
+        self._others = said
+
+
+class _Anything:
+    """An attribute that a sampler only compares and tests."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __bool__(self) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def bare(cls: type, **held: Any) -> Any:
+    """Return an object with these attributes, whose constructor did not run."""
+    made: Any = object.__new__(cls)
+    if isinstance(made, nn.Module):
+        nn.Module.__init__(made)
+        made.eval()
+    for name, value in held.items():
+        setattr(made, name, value)
+    return made
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in code that runs longer."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"does not end in {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def noise_first(noise: torch.Tensor, draws: bool = True) -> Iterator[None]:
+    """Let the first draw of noise be this one; later draws stay as they are."""
+    left, randn, like = [noise] if draws else [], torch.randn, torch.randn_like
+
+    def first(*size: Any, **given: Any) -> torch.Tensor:
+        shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+        return left.pop() if left and shape == tuple(noise.shape) else randn(*size, **given)
+
+    def first_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
+        return left.pop() if left and tensor.shape == noise.shape else like(tensor, **given)
+
+    with replaced(torch, "randn", first), replaced(torch, "randn_like", first_like):
+        yield
+
+
+def latents_of(returned: Any, shape: torch.Size) -> torch.Tensor:
+    """Return the latents among what a sampler returns: the last of several steps.
+
+    Raises:
+        ValueError: there are none of this shape.
+    """
+    if isinstance(returned, torch.Tensor):
+        if returned.shape == shape:
+            return returned
+        if returned.shape[1:] == shape:
+            return returned[-1]
+    parts = [*returned.values()] if isinstance(returned, Mapping) else returned
+    if isinstance(parts, list | tuple) and parts:
+        for one in reversed(parts) if isinstance(returned, list) else parts:
+            try:
+                return latents_of(one, shape)
+            except ValueError:
+                continue
+    raise ValueError(f"returns no latents of shape {tuple(shape)}")
+
+
+def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what each call of a sampler did with stand-ins, or why it did not run.
+
+    Args:
+        request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
+            `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`, each with its `module`, `name`,
+            `parts`, `called` and `draws`.
+    """
+    stay_on_cpu()
+    authors = Authors(find_reference(request["reference"]))
+    return [_traced(authors, request, one) for one in request["calls"]]
+
+
+def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+    why = ""
+    for axes in request["axes"]:
+        try:
+            with authors.importing_files(), limited(_LONGEST):
+                named = [(call["module"], call["name"]), *call["parts"]]
+                used = {name: getattr(importlib.import_module(module), name) for module, name in named}
+            with limited(_LONGEST):
+                ways = [{"count": count, "model": place, **_Run(request, call, used, axes).way(count, place)}
+                        for count in request["counts"] for place in range(len(MODELS))]  # fmt: skip
+        except Exception as error:  # the authors' own reasons
+            why = why or f"{type(error).__name__}: {error}"
+        else:
+            return {"ways": ways}
+    return {"why": why}
+
+
+class _Run:
+    """One run of a sampler with a stand-in."""
+
+    def __init__(self, request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int) -> None:
+        self.request, self.call, self.used = request, call, used
+        self.shape = torch.Size([2, *[4] * (axes > 2), *[8] * (axes - 1 - (axes > 2))])
+        self.calls: list[tuple[float, float]] = []
+        self.tables: dict[tuple[float, ...], None] = {}
+
+    @torch.no_grad()
+    def way(self, count: int, place: int) -> dict[str, Any]:
+        """Return its calls, its latents, and the long lists of numbers that it had at hand."""
+        begun = torch.full(self.shape, NOISE)
+
+        def asked(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            told = (_one(x), float(t[0]) if t.is_floating_point() else int(t[0]))
+            if not self.calls or self.calls[-1] != told:
+                self.calls.append(told)
+            if len(self.calls) > _MOST_CALLS:
+                raise ValueError("asks too often")
+            self._note(inspect.currentframe())
+            return torch.full_like(x, MODELS[place](*told))
+
+        order, latents, time = (self.request[one] for one in ("order", "latents", "time"))
+        denoiser = Denoiser(asked, order, latents, time, len(begun))
+        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "bare": bare,
+                **self.used}  # fmt: skip
+
+        def drawn(*size: Any, **given: Any) -> torch.Tensor:
+            return torch.full(tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size, DRAWN)
+
+        def drawn_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
+            return torch.full_like(tensor, DRAWN)
+
+        with (
+            replaced(torch, "randn", drawn), replaced(torch, "randn_like", drawn_like),
+            noise_first(begun, self.call["draws"]),
+        ):  # fmt: skip
+            ended = latents_of(eval(self.call["called"], told), begun.shape)
+        return {"calls": self.calls, "ended": _one(ended), "tables": [*map(list, self.tables)]}
+
+    def _note(self, frame: Any) -> None:
+        """Note the vectors that the callers of the model hold: betas, and what is made of them."""
+        for _ in range(8):
+            frame = frame.f_back if frame is not None else None
+            for value in [*frame.f_locals.values()] if frame is not None and len(self.calls) == 1 else ():
+                held = [value, *vars(value).values()] if hasattr(value, "__dict__") else [value]
+                held += [*value.buffers()] if isinstance(value, nn.Module) else []
+                for one in held:
+                    self._add(one)
+
+    def _add(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 1 and _LONG <= len(value) <= _MOST_NUMBERS:
+            numbers = tuple(value.tolist())
+            if all(isinstance(one, float) and math.isfinite(one) for one in numbers):
+                self.tables[numbers] = None
+
+
+def _one(tensor: torch.Tensor) -> float:
+    """Return the one value that every element has.
+
+    Raises:
+        ValueError: they have several.
+    """
+    value = float(tensor.flatten()[0])
+    if not torch.isfinite(tensor).all() or not torch.allclose(tensor.float(), torch.tensor(value), atol=_CLOSE):
+        raise ValueError("treats elements of the latents differently")
+    return value

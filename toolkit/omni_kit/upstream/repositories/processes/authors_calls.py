@@ -1,0 +1,340 @@
+"""Calls of the authors' own samplers with a denoiser of one's choice, derived from signatures alone.
+
+A sampler is a class that takes the model in its constructor, keeps it as an attribute, or passes it to a method; or a
+function that takes it. Its other arguments are recognised by name. Whether a call samples is shown by running it.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of, of_self
+from omni_kit.upstream.repositories.sources import distance, sources_of
+
+DENOISER, BEGUN, STEPS = "denoiser", "begun", "steps"
+"""Variables of a call: the model, its noise, and the number of steps."""
+_MODEL = re.compile(
+    r"^((diffusion|velocity|eps|score|base)_)?(model|net|network|denoiser|unet|dit|transformer|estimator|backbone"
+    r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
+)
+_NOISE = re.compile(r"^((init|initial|start|prior)_?)?(noise|latents?)$|^[xyz](_?([tT01]|init))?$|^img$|^samples?$")
+_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion_steps$|^T$")
+_COUNT = re.compile(
+    r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
+)
+_NUMBER = re.compile(r"^(sigma|eps)(_min)?$")
+_LEVELS = re.compile(r"^(t_span|time_grid|t_eval|ts|sigmas|t_steps|levels|timesteps)$")
+_GUIDED = re.compile(r"(cfg|guidance|cond)_?(scale|strength|rate|weight)|^(cfg|guidance|w)$")
+_SIZES = (
+    (re.compile(r"^(image|img|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
+    (re.compile(r"^(batch|bsz?|(num|n)_samples|batch_size)$"), f"len({BEGUN})"),
+    (re.compile(r"^(in_|num_|n_|latent_)?(channels|chans?)$|^n_feats$"), f"{BEGUN}.shape[1]"),
+    (re.compile(r"shape$|^size$"), f"tuple({BEGUN}.shape)"),
+    (re.compile(r"^(step_size|dt)$"), f"1 / {STEPS}"),
+    (re.compile(r"len(gth)?s$"), f"torch.full((len({BEGUN}),), {BEGUN}.shape[-1])"),
+    (re.compile(r"^prompt"), f"{BEGUN}[..., :0]"),
+    (re.compile(r"mask"), f"torch.ones_like({BEGUN})"),
+    (re.compile(r"device$"), f"{BEGUN}.device"),
+    (re.compile(r"dtype$"), f"{BEGUN}.dtype"),
+)
+_FALLS, _RISES = f"torch.linspace(1, 0, {STEPS} + 1)", f"torch.linspace(0, 1, {STEPS} + 1)"
+_ENTRY = re.compile(r"sampl|solve|generate|integrate|inference|denoise|^(__call__|forward)$|loop$")
+_OTHER = re.compile(r"train|loss|interpol|inpaint|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior")
+_SOLVERS = ("odeint",)
+_CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")  # what a model behind a preconditioning returns
+_MOST = 24
+
+
+@dataclass(frozen=True)
+class AuthorsCall:
+    """A call of a sampler.
+
+    Attributes:
+        where: file:line.
+        module, name: what it imports.
+        called: the expression in DENOISER, BEGUN and STEPS, `bare` and `torch`.
+        draws: it draws its first noise itself.
+        guides: the arguments by which the authors guide, as they have them by default.
+        levels: it is passed its levels, which its callers make.
+        far: how many folders away the sampler is from the model's class.
+        parts: what else it imports: module and name.
+    """
+
+    where: str
+    module: str
+    name: str
+    called: str
+    draws: bool
+    guides: tuple[str, ...] = ()
+    levels: bool = False
+    far: int = 0
+    parts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def todo(self) -> Iterator[str]:
+        """Yield what the comparison leaves to a person."""
+        if self.guides:
+            yield f"compare the guidance with {', '.join(self.guides)} of {self.name} ({self.where})"
+        if self.levels:
+            yield f"compare the scheduler's levels with those that callers of {self.name} pass ({self.where})"
+
+
+def authors_calls(reference: Reference) -> list[AuthorsCall]:
+    """Return the calls of the samplers nearest to a class, those with the fewest invented arguments first."""
+    found: list[tuple[int, int, AuthorsCall]] = []
+    sources = [*sources_of(reference)]
+    for source in sources:
+        far = 0 if source is reference.cls.source else 1 + distance(reference, source.path)
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
+                calls = _of_class(source, node, sources)
+            elif isinstance(node, ast.FunctionDef) and _is_entry(node) and _loops(node, {}):
+                calls = _of_function(source, node)
+            else:
+                continue
+            found += [(far, cost, replace(call, far=far)) for cost, call in calls if STEPS in call.called]
+        if len(found) > _MOST:
+            break
+    return [one for _, _, one in sorted(found, key=lambda each: each[:2])][:_MOST]
+
+
+def _is_entry(function: ast.FunctionDef) -> bool:
+    name = function.name
+    return bool(_ENTRY.search(name)) and not _OTHER.search(name) and not _CLEANS.search(ast.unparse(function))
+
+
+def _loops(function: ast.FunctionDef, methods: Mapping[str, ast.FunctionDef], deep: int = 3) -> bool:
+    """Return whether a function goes along steps: by a loop or by a solver, itself or in methods that it calls."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.For | ast.While):
+            return True
+        name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        inner = methods.get(of_self(node.func)) if isinstance(node, ast.Call) else None
+        if name in _SOLVERS or (inner is not None and inner is not function and deep
+                                and _loops(inner, methods, deep - 1)):  # fmt: skip
+            return True
+    return False
+
+
+def _every_method(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> dict[str, ast.FunctionDef]:
+    """Return the methods of a class, those that it inherits from the authors' classes among them."""
+    found: dict[str, ast.FunctionDef] = {}
+    for base in reversed(cls.bases if deep else []):
+        meant = resolve(source, dotted(base) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            found |= _every_method(meant.source, meant.node, deep - 1)
+    return found | methods_of(cls)
+
+
+def _constructor(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[Given]:
+    """Return the arguments of a class; of one that passes any on, those of the class that it inherits from, too."""
+    init = methods_of(cls).get(MADE)
+    own = _plain_arguments(init)[1:] if init is not None else []
+    if (init is not None and init.args.kwarg is None) or not deep:
+        return own
+    for base in cls.bases:
+        meant = resolve(source, dotted(base) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            known = {one.arg for one, _ in own}
+            own += [one for one in _constructor(meant.source, meant.node, deep - 1) if one[0].arg not in known]
+    return own
+
+
+def _of_function(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[int, AuthorsCall]]:
+    for told in _told(_plain_arguments(function), required=_MODEL):
+        yield told.cost, _call(source, function, function.name, f"{function.name}({told.text})", told)
+
+
+def _of_class(
+    source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
+) -> Iterator[tuple[int, AuthorsCall]]:
+    methods = _every_method(source, cls)
+    entries = [one for one in methods.values() if _is_entry(one) and _loops(one, methods)
+               and not any(_is_property(each) for each in one.decorator_list)]  # fmt: skip
+    if not entries:
+        return
+    given = _constructor(source, cls)
+    parts = dict(_parts(source, cls, given, sources))
+    made = [*_told(given, constructs=True, parts={name: text for name, (text, _) in parts.items()})]
+    held = _held(methods)
+    for entry in entries:
+        own = _plain_arguments(entry)[1:]
+        takes = any(_MODEL.match(one.arg) for one, _ in own)
+        for told in _told(own, required=_MODEL if takes else None, way=_way(methods.values())):
+            name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
+            for one in made:
+                if one.complete and (takes or one.model):
+                    called = f"{cls.name}({one.text}){name}({told.text})"
+                    call = _call(source, entry, cls.name, called, told, one)
+                    yield one.cost + told.cost, replace(call, parts=tuple(meant for _, meant in parts.values()))
+            if not takes and held and not any(one.complete and one.model for one in made):
+                kept = ", ".join([*(f"{each}={DENOISER}" for each in held), *_kept_scales(methods)])
+                called = f"bare({cls.name}, {kept}){name or '.' + entry.name}({told.text})"
+                yield 9 + told.cost, _call(source, entry, cls.name, called, told)
+
+
+def _parts(
+    source: SourceFile, cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]
+) -> Iterator[tuple[str, tuple[str, tuple[str, str]]]]:
+    """Yield the arguments of a constructor that are None by default and must not be: the expression and its import.
+
+    An argument annotated with a class of the authors' gets the first object of such a class that is made of nothing,
+    from the sampler's folder; one that guides, the authors' function of its name.
+    """
+    inits = [made for each in (cls, *_bases(source, cls)) if (made := methods_of(each).get(MADE)) is not None]
+    tests = [node.test for init in inits for node in ast.walk(init) if isinstance(node, ast.Assert)]
+    wanted = {ast.unparse(test.left).removeprefix("self.") for test in tests if isinstance(test, ast.Compare)
+              and isinstance(test.ops[0], ast.IsNot)}  # fmt: skip
+    near = [file for file in sources if file.path.parent == source.path.parent]
+    for one, default in given:
+        if default is None or literal(default) is not None:
+            continue
+        kind = resolve(source, dotted(one.annotation) or "") if one.annotation is not None else None
+        if one.arg in wanted and isinstance(kind, Defined):
+            part = next(_made_of_nothing(kind.node, near), None)
+            if part is not None:
+                yield one.arg, (f"{part[1]}()", part)
+        elif one.arg.endswith("_fn") and "guid" in one.arg:
+            found = next(((file.module, node.name) for file in sources for node in file.tree.body
+                          if isinstance(node, ast.FunctionDef) and node.name.endswith(one.arg)), None)  # fmt: skip
+            if found is not None:
+                yield one.arg, (found[1], found)
+
+
+def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tuple[str, str]]:
+    """Yield the classes, as module and name, that inherit from a class and need no argument."""
+    for file in near:
+        for name, node in file.classes.items():
+            if kind in _bases(file, node) and all(default is not None for _, default in _constructor(file, node)):
+                yield file.module, name
+
+
+def _bases(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[ast.ClassDef]:
+    """Return the authors' classes that a class inherits from."""
+    found: list[ast.ClassDef] = []
+    for base in cls.bases if deep else []:
+        meant = resolve(source, dotted(base) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            found += [meant.node, *_bases(meant.source, meant.node, deep - 1)]
+    return found
+
+
+def _call(source: SourceFile, node: ast.FunctionDef, name: str, called: str, *told: "_Told") -> AuthorsCall:
+    module = source.module
+    guides = tuple(dict.fromkeys(each for one in told for each in one.guides))
+    draws = not any(one.noise for one in told)
+    where = source.where(node) if node in [*ast.walk(source.tree)] else f"{source.path}:{node.lineno}"
+    return AuthorsCall(where, module, name, called, draws, guides, any(one.levels for one in told))
+
+
+def _is_property(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("property", "classmethod")
+
+
+def _held(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
+    """Return the attributes that methods call as a model."""
+    calls = (node for one in methods.values() for node in ast.walk(one) if isinstance(node, ast.Call))
+    named = (of_self(one.func) for one in calls if len(one.args) + len(one.keywords) > 1)
+    return sorted({name for name in named if name not in methods and _MODEL.match(name)})
+
+
+def _kept_scales(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
+    nodes = (node for one in methods.values() for node in ast.walk(one) if isinstance(node, ast.Attribute))
+    return [f"{name}=0.0" for name in sorted({of_self(node) for node in nodes}) if name and _GUIDED.search(name)]
+
+
+def _plain_arguments(function: ast.FunctionDef) -> list[Given]:
+    """Return the arguments that have a name, each with its default; `self` among them."""
+    given = function.args
+    every = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(every) - len(given.defaults)) + [*given.defaults]
+    return [*zip(every, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Arguments of one call.
+
+    Attributes:
+        text: as they are written.
+        cost: how many were made up.
+        model, noise, levels: whether one of them is passed.
+        guides: those that guide.
+        complete: none is missing.
+    """
+
+    text: str
+    cost: int
+    model: bool
+    noise: bool
+    levels: bool
+    guides: tuple[str, ...]
+    complete: bool = True
+
+
+def _way(functions: Iterable[ast.FunctionDef]) -> str:
+    """Return the levels that fall, or those that rise, as functions make them by `linspace`; empty without such."""
+    calls = [node for one in functions for node in ast.walk(one) if isinstance(node, ast.Call)]
+    starts = {literal(one.args[0]) for one in calls if (dotted(one.func) or "").endswith("linspace") and one.args}
+    ways = {_RISES if one == 0 else _FALLS for one in starts if isinstance(one, int | float) and one in (0, 1)}
+    return ways.pop() if len(ways) == 1 else ""
+
+
+def _told(
+    given: Sequence[Given],
+    required: re.Pattern[str] | None = None,
+    constructs: bool = False,
+    way: str = "",
+    parts: Mapping[str, str] | None = None,
+) -> Iterator[_Told]:
+    """Yield the way to call something with these arguments, unless nothing says which way its levels go.
+
+    Args:
+        required: there must be an argument of such a name.
+        constructs: it is a constructor.
+        way: of its levels.
+        parts: arguments whose values are known.
+    """
+    names = [one.arg for one, _ in given]
+    if required is not None and not any(required.match(name) for name in names):
+        return
+    counted = [one.arg for one, default in given if _COUNT.match(one.arg) and not isinstance(literal(default), bool)]
+    counted = [name for name in counted if not _TRAINED.match(name)] or ([] if constructs else counted)
+    bent = [one.arg for one, default in given
+            if _LEVELS.match(one.arg) and default is None and not constructs and one.arg not in counted]  # fmt: skip
+    way = way or (_FALLS if bent == ["sigmas"] else "")
+    for levels in ([way] if way else []) if bent else [""]:
+        said, cost, complete = dict[str, str](), 0, True
+        noises = [name for name in names if _NOISE.match(name)] if not constructs else []
+        for one, default in given:
+            name = one.arg
+            if parts and name in parts:
+                said[name] = parts[name]
+                cost += 1
+            elif _MODEL.match(name) and DENOISER not in said.values():
+                said[name] = DENOISER
+            elif name in noises[:1]:
+                said[name] = BEGUN
+            elif name in counted[:1]:
+                said[name] = STEPS
+            elif name in bent:
+                said[name] = levels
+            elif size := next((text for pattern, text in _SIZES if pattern.search(name)), ""):
+                if default is None or (isinstance(default, ast.Constant) and default.value is None and "shape" in name):
+                    said[name] = size
+            elif default is None and constructs:
+                said[name] = "1000" if _TRAINED.match(name) else "0.0" if _NUMBER.match(name) else ""
+                complete = complete and bool(said[name])
+            elif default is None:
+                said[name] = f"torch.zeros_like({BEGUN})"
+                cost += 1
+        guides = tuple(f"{one.arg}={ast.unparse(default)}" for one, default in given if default is not None
+                       and _GUIDED.search(one.arg) and literal(default) is not None)  # fmt: skip
+        text = ", ".join(f"{name}={value}" for name, value in said.items())
+        values = set(said.values())
+        yield _Told(text, cost, DENOISER in values, BEGUN in values, bool(bent), guides, complete)
