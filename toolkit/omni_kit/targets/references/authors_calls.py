@@ -33,14 +33,17 @@ class Denoiser(nn.Module):
         order: the arguments of the model's forward.
         latents, time: those that hold latents and the step.
         rows: how many samples there are.
+        values: how many values the model returns, of which the first is the prediction.
         model: what attributes are read from; without one any attribute is there, and equals anything.
     """
 
     def __init__(
-        self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int, model: Any = None
-    ) -> None:
+        self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int, values: int = 1,
+        model: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._asked, self._order, self._names, self._rows = asked, [*order], (latents, time), rows
+        self._values = values
         self.__dict__["_model"] = model
         self._own = nn.Parameter(torch.zeros(1))  # samplers ask where a model is
         self._others: tuple[float, ...] | None = None
@@ -65,7 +68,8 @@ class Denoiser(nn.Module):
             raise ValueError("asks with latents of two kinds")
         x, t = x[: self._rows], t[: self._rows].expand(self._rows) if t.numel() == 1 else t[: self._rows]
         answer = self._asked(x, t)
-        return torch.cat([answer, answer]) if twice else answer
+        answer = torch.cat([answer, answer]) if twice else answer
+        return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
 
     def _keep(self, others: Sequence[Any]) -> None:
         """Check that numbers other than the step are the same in every call.
@@ -165,8 +169,8 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
 
     Args:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
-            `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`, each with its `module`, `name`,
-            `parts`, `called` and `draws`.
+            `values`, how many it returns; `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`,
+            each with its `module`, `name`, `parts`, `called` and `draws`.
     """
     stay_on_cpu()
     authors = Authors(find_reference(request["reference"]))
@@ -214,7 +218,7 @@ class _Run:
             return torch.full_like(x, MODELS[place](*told))
 
         order, latents, time = (self.request[one] for one in ("order", "latents", "time"))
-        denoiser = Denoiser(asked, order, latents, time, len(begun))
+        denoiser = Denoiser(asked, order, latents, time, len(begun), self.request["values"])
         told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "bare": bare,
                 **self.used}  # fmt: skip
 

@@ -1,5 +1,6 @@
 """The scheduler of diffusers that goes where a sampler of the authors' goes: theirs is run, in a process of its own."""
 
+import ast
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -37,7 +38,7 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     order = [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
     request = {
         "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": order,
-        "latents": latents, "time": time, "axes": [4, 3, 5], "counts": COUNTS,
+        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5], "counts": COUNTS,
         "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
     }  # fmt: skip
     try:
@@ -49,12 +50,21 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     for call, ways in ran:  # farther ones may be of another algorithm
         if call.far == ran[0][0].far and all(ways != other for _, other in distinct):
             distinct.append((call, ways))
-    made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, (order, latents, time))]
+    asked = f'asked, {order!r}, "{latents}", "{time}", len(begun), {_values(reference)}, model'
+    made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, asked)]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
     return made[0] if len(same) == 1 else None
 
 
-def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: tuple[list[str], str, str]) -> Iterator[Process]:
+def _values(reference: Reference) -> int:
+    """Return how many values forward returns."""
+    found = reference.cls.method("forward")
+    nodes = [one.value for one in ast.walk(found[1]) if isinstance(one, ast.Return)] if found is not None else []
+    counts = {len(one.elts) if isinstance(one, ast.Tuple) else 1 for one in nodes}
+    return counts.pop() if len(counts) == 1 else 1
+
+
+def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Iterator[Process]:
     for output, made in _OUTPUTS.items():
         told = {(one["count"], one["model"]): _trace(one, made(one["ended"])) for one in ways}
         shift = _shift(told)
@@ -63,14 +73,12 @@ def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: tuple[list[
             config = dict(found.config)
             given = ", ".join(f"{name}={value}" for name, value in config.items())
             reason = f"it takes the steps of {call.name}, which was run with stand-ins; {given}".rstrip("; ")
-            order, latents, time = asked
-            held = f'Denoiser(asked, {order!r}, "{latents}", "{time}", len(begun), model)'
             named = ((call.module, call.name), *call.parts)
             yield Process(
                 call.where, tuple(f"from {module} import {name}" for module, name in named),
                 f"latents_of({call.called}, begun.shape){output}", found.name, reason, config, rises=found.rises,
-                todo=tuple(call.todo), denoiser=held, draws=call.draws, whole=found.whole, real=found.real,
-                scales=found.scales, shift=shift or 1.0,
+                todo=tuple(call.todo), denoiser=f"Denoiser({asked})", draws=call.draws, whole=found.whole,
+                real=found.real, scales=found.scales, shift=shift or 1.0,
             )  # fmt: skip
 
 
