@@ -35,6 +35,7 @@ from omni_kit.targets.diffusers.porting.places import Place, places_of
 from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
 from omni_kit.targets.diffusers.porting.renaming import Row, rows_of
+from omni_kit.targets.diffusers.porting.shared_modules import with_own_copies
 from omni_kit.targets.diffusers.porting.syntax import (
     MARK,
     after_docstring,
@@ -118,6 +119,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     without_foreign_types(parts)
     tidied(parts, _methods(library))
     without_initial_weights(parts)
+    with_own_copies(parts)
     left = _without_einops(parts)
     places_wanted, todo_joined = port_multihead(parts, prefix)
     blocks = _blocks(parts, reference)
