@@ -9,7 +9,7 @@ import libcst as cst
 
 from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.devices import compiled_at
-from omni_kit.targets.diffusers.porting.syntax import chain, visited
+from omni_kit.targets.diffusers.porting.syntax import chain, names_used, visited, walk
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, keeps_names, unpacked
 from omni_kit.upstream.repositories.repository import Repository
@@ -92,6 +92,35 @@ def collect(closure: Closure, prefix: str, model: str, imported: Collection[str]
         node = visited(_parsed(one), WithoutImports(inlined), _Written({**written, one.name: names[one]}))
         parts.append(Part(one, names[one], node))
     return Parts(parts, list(imports))
+
+
+def without_unreached(parts: Parts) -> None:
+    """Leave out what the model does not come to any more: what decorators or checkpoints of the authors needed."""
+    wanted, reached = [parts.root], list[Part]()
+    while wanted:
+        reached.append(wanted.pop())
+        used = {name for one in (*reached[-1].before, reached[-1].node) for name in names_used(one)}
+        wanted += [one for one in parts.parts if one not in reached and one not in wanted and used & _bound_by(one)]
+    parts.parts = [one for one in parts.parts if one in reached or not _bound_by(one)]
+
+
+def _bound_by(part: Part) -> set[str]:
+    """Return the names that a part binds for the file, below conditions, too."""
+    found: set[str] = set()
+    rest: list[cst.CSTNode] = [*part.before, part.node]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            found.add(node.name.value)
+        elif isinstance(node, cst.Import | cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+            found |= {(one.evaluated_alias or one.evaluated_name).partition(".")[0] for one in node.names}
+        elif isinstance(node, cst.Assign):
+            found |= {name.value for one in node.targets for name in walk(one.target) if isinstance(name, cst.Name)}
+        elif isinstance(node, cst.AnnAssign | cst.AugAssign):
+            found |= {name.value for name in walk(node.target) if isinstance(name, cst.Name)}
+        elif not isinstance(node, cst.BaseExpression):
+            rest += node.children
+    return found
 
 
 def _built(one: Defined, imported: str) -> str:

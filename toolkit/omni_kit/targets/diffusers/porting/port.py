@@ -30,7 +30,7 @@ from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of,
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.optional_imports import guarded
-from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
+from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
 from omni_kit.targets.diffusers.porting.places import Place, places_of
 from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
@@ -148,6 +148,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
                 _mark(part, what)
     rows = rows_of(attention.projections, names, inner.layers, inner.places, places_wanted)
     rows += [Row(rf"{old}(\..+)?", (rf"{new}\1",)) for old, new in moved.items()]
+    without_unreached(parts)
     text = _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
 
@@ -266,6 +267,9 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     given = _given()
     abstract = {name for line in parts.imports if line.startswith(_ABSTRACT) for name in _imported(line)}
     kept = [_without(line, abstract if line.startswith(_TYPING) else given) for line in parts.imports]
+    body = [one for part in parts.parts for one in (*part.before, part.node)]
+    text = "\n\n\n".join(code(one).strip("\n") for one in body)
+    kept = [line for line in kept if not _is_foreign(line) or _is_read(line, text)]
     theirs = {name for line in kept if line.startswith("from ") for name in _imported(line)}
     lines = [
         *filter(None, kept),
@@ -277,8 +281,6 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     for module, names in _LIBRARY:
         if own := [name for name in names.split(", ") if name not in theirs]:
             lines.append(f"from {_from(package, module)} import {', '.join(own)}")
-    body = [one for part in parts.parts for one in (*part.before, part.node)]
-    text = "\n\n\n".join(code(one).strip("\n") for one in body)
     whole = "\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n"
     foreign = dict.fromkeys(line.split()[1].partition(".")[0] for line in lines if _is_foreign(line))
     formatted = format_python(guarded(whole, foreign, parts.root.name), "transformer.py", rules)
@@ -303,6 +305,12 @@ def _without(line: str, given: Collection[str]) -> str:
         return line
     left = [name for name in _imported(line) if name not in given]
     return f"{head} import {', '.join(left)}" if left else ""
+
+
+def _is_read(line: str, text: str) -> bool:
+    """Return whether a file has a name that an import binds."""
+    bound = [name.rpartition(" as ")[2].partition(".")[0] for name in line.partition("import ")[2].split(", ")]
+    return any(re.search(rf"\b{re.escape(name.strip())}\b", text) for name in bound)
 
 
 def _imported(line: str) -> list[str]:
