@@ -15,18 +15,21 @@ from torch import nn
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.replacing import replaced
+from omni_kit.upstream.repositories.processes.authors_calls import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE
 
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 50, 4096
 _CLOSE = 1e-5
+_SCALE, _APART = 3.0, 0.2
 
 
 class Denoiser(nn.Module):
     """Takes the place of a model in the authors' sampler, however that passes its arguments.
 
-    What a sampler passes to guide by is left out: each of two halves of a batch, or of two calls, gets one answer.
+    What a sampler passes to guide by is left out: each of two halves of a batch, or of two calls, gets one answer; or,
+    to see how it guides, answers that are `apart`.
 
     Args:
         asked: `asked(latents, time)`.
@@ -35,11 +38,15 @@ class Denoiser(nn.Module):
         rows: how many samples there are.
         values: how many values the model returns, of which the first is the prediction.
         model: what attributes are read from; without one any attribute is there, and equals anything.
+        apart: what is added to the first and to the second of two answers.
+
+    Attributes:
+        twice: it was asked for two answers.
     """
 
     def __init__(
         self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int, values: int = 1,
-        model: Any = None,
+        model: Any = None, apart: tuple[float, float] = (0.0, 0.0),
     ) -> None:  # fmt: skip
         super().__init__()
         self._asked, self._order, self._names, self._rows = asked, [*order], (latents, time), rows
@@ -47,6 +54,8 @@ class Denoiser(nn.Module):
         self.__dict__["_model"] = model
         self._own = nn.Parameter(torch.zeros(1))  # samplers ask where a model is
         self._others: tuple[float, ...] | None = None
+        self._apart, self.twice = apart, False
+        self._last: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the model."""
@@ -68,7 +77,11 @@ class Denoiser(nn.Module):
             raise ValueError("asks with latents of two kinds")
         x, t = x[: self._rows], t[: self._rows].expand(self._rows) if t.numel() == 1 else t[: self._rows]
         answer = self._asked(x, t)
-        answer = torch.cat([answer, answer]) if twice else answer
+        again = self._last is not None and all(map(torch.equal, self._last, (x, t)))
+        self._last = None if again else (x.clone(), t.clone())
+        self.twice = self.twice or twice or again
+        first, second = self._apart
+        answer = torch.cat([answer + first, answer + second]) if twice else answer + (second if again else first)
         return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
 
     def _keep(self, others: Sequence[Any]) -> None:
@@ -170,7 +183,7 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     Args:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
             `values`, how many it returns; `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`,
-            each with its `module`, `name`, `parts`, `called` and `draws`.
+            each with its `module`, `name`, `parts`, `called`, `guided` and `draws`.
     """
     stay_on_cpu()
     authors = Authors(find_reference(request["reference"]))
@@ -187,18 +200,51 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
             with limited(_LONGEST):
                 ways = [{"count": count, "model": place, **_Run(request, call, used, axes).way(count, place)}
                         for count in request["counts"] for place in range(len(MODELS))]  # fmt: skip
+            how = _guidance(request, call, used, axes, ways[0]) if call["guided"] else Guidance.usual
         except Exception as error:  # the authors' own reasons
             why = why or f"{type(error).__name__}: {error}"
         else:
-            return {"ways": ways}
+            return {"ways": ways, "guides": how}
     return {"why": why}
+
+
+def _guidance(
+    request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int, plain: Mapping[str, Any]
+) -> Guidance:
+    """Return how a sampler guides: where two answers, guided by as is usual, give the plain one, it must go the same
+    way.
+    """
+    twice = False
+    for more, how in ((0.0, Guidance.usual), (1.0, Guidance.less)):
+        whole = _SCALE + more
+        pair = (_APART, _APART * whole / (whole - 1))
+        for apart in (pair, pair[::-1]):
+            run = _Run(request, {**call, "called": call["guided"]}, used, axes, apart)
+            try:
+                with limited(_LONGEST):
+                    found = run.way(plain["count"], plain["model"])
+            except Exception:  # the authors' own reasons
+                continue
+            twice = twice or run.twice
+            if run.twice and _same(found, plain):
+                return how
+    return Guidance.other if twice else Guidance.unasked
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    first, second = ([*(number for pair in way["calls"] for number in pair), way["ended"]] for way in (one, other))
+    close = (math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-4) for a, b in zip(first, second, strict=False))
+    return len(first) == len(second) and all(close)
 
 
 class _Run:
     """One run of a sampler with a stand-in."""
 
-    def __init__(self, request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int) -> None:
-        self.request, self.call, self.used = request, call, used
+    def __init__(
+        self, request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int,
+        apart: tuple[float, float] = (0.0, 0.0),
+    ) -> None:  # fmt: skip
+        self.request, self.call, self.used, self.apart, self.twice = request, call, used, apart, False
         self.shape = torch.Size([2, *[4] * (axes > 2), *[8] * (axes - 1 - (axes > 2))])
         self.calls: list[tuple[float, float]] = []
         self.tables: dict[tuple[float, ...], None] = {}
@@ -218,8 +264,8 @@ class _Run:
             return torch.full_like(x, MODELS[place](*told))
 
         order, latents, time = (self.request[one] for one in ("order", "latents", "time"))
-        denoiser = Denoiser(asked, order, latents, time, len(begun), self.request["values"])
-        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "bare": bare,
+        denoiser = Denoiser(asked, order, latents, time, len(begun), self.request["values"], apart=self.apart)
+        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "bare": bare, "scale": _SCALE,
                 **self.used}  # fmt: skip
 
         def drawn(*size: Any, **given: Any) -> torch.Tensor:
@@ -233,6 +279,7 @@ class _Run:
             noise_first(begun, self.call["draws"]),
         ):  # fmt: skip
             ended = latents_of(eval(self.call["called"], told), begun.shape)
+        self.twice = denoiser.twice
         return {"calls": self.calls, "ended": _one(ended), "tables": [*map(list, self.tables)]}
 
     def _note(self, frame: Any) -> None:

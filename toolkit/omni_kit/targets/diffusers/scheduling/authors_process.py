@@ -3,13 +3,14 @@
 import ast
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
 from omni_kit.targets.diffusers.scheduling.library_scheduler import COUNTS, FIRST, installed_along
-from omni_kit.upstream.repositories.processes.authors_calls import AuthorsCall, authors_calls
+from omni_kit.upstream.repositories.processes.authors_calls import AuthorsCall, Guidance, authors_calls
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
@@ -19,7 +20,7 @@ _WORKER = "omni_kit.targets.references.authors_calls"
 _SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker does, and is there already
 _TIMEOUT = 120.0
 _MOST = 6
-_SAID = ("module", "name", "parts", "called", "draws")
+_SAID = ("module", "name", "parts", "called", "guided", "draws")
 _TRAINED = 1000
 _OUTPUTS: Mapping[str, Callable[[float], float]] = {"": lambda x: x, " * 2 - 1": lambda x: x * 2 - 1}
 """Expressions for latents behind the result of a sampler: latents, or pictures from 0 to 1."""
@@ -45,7 +46,8 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
         found = run_worker(f"{_WORKER}:trace", request, timeout=_TIMEOUT, modules=[_SERVER]) if calls else []
     except StepError:
         return None
-    ran = [(call, one["ways"]) for call, one in zip(calls, found, strict=True) if "ways" in one]
+    ran = [(_guiding(call, one["guides"]), one["ways"]) for call, one in zip(calls, found, strict=True)
+           if "ways" in one and one["guides"] != Guidance.other]  # fmt: skip
     distinct: list[tuple[AuthorsCall, list[dict[str, Any]]]] = []
     for call, ways in ran:  # farther ones may be of another algorithm
         if call.far == ran[0][0].far and all(ways != other for _, other in distinct):
@@ -54,6 +56,11 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, asked)]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
     return made[0] if len(same) == 1 else None
+
+
+def _guiding(call: AuthorsCall, how: str) -> AuthorsCall:
+    """Return a call that guides in a way that a run has shown."""
+    return call if how == Guidance.unasked else replace(call, guides=(), less=how == Guidance.less)
 
 
 def _values(reference: Reference) -> int:
@@ -72,7 +79,9 @@ def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Ite
         if found is not None and (found.name != FIRST or shift is not None):
             config = dict(found.config)
             given = ", ".join(f"{name}={value}" for name, value in config.items())
-            reason = f"it takes the steps of {call.name}, which was run with stand-ins; {given}".rstrip("; ")
+            scale = "the scale of guidance is one more than theirs" if call.less else ""
+            said = (f"it takes the steps of {call.name}, which was run with stand-ins", given, scale)
+            reason = "; ".join(filter(None, said))
             named = ((call.module, call.name), *call.parts)
             yield Process(
                 call.where, tuple(f"from {module} import {name}" for module, name in named),

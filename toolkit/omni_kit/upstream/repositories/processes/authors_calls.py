@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
@@ -16,8 +17,8 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of, of_self
 from omni_kit.upstream.repositories.sources import distance, sources_of
 
-DENOISER, BEGUN, STEPS = "denoiser", "begun", "steps"
-"""Variables of a call: the model, its noise, and the number of steps."""
+DENOISER, BEGUN, STEPS, SCALE = "denoiser", "begun", "steps", "scale"
+"""Variables of a call: the model, its noise, the number of steps, and how strongly it guides."""
 _MODEL = re.compile(
     r"^((diffusion|velocity|eps|score|base)_)?(model|net|network|denoiser|unet|dit|transformer|estimator|backbone"
     r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
@@ -50,6 +51,15 @@ _CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")  # what a model behind a
 _MOST = 24
 
 
+class Guidance(StrEnum):
+    """How a sampler guides: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
+
+    usual = "usual"
+    less = "less"
+    unasked = "unasked"
+    other = "other"
+
+
 @dataclass(frozen=True)
 class AuthorsCall:
     """A call of a sampler.
@@ -60,6 +70,8 @@ class AuthorsCall:
         called: the expression in DENOISER, BEGUN and STEPS, `bare` and `torch`.
         draws: it draws its first noise itself.
         guides: the arguments by which the authors guide, as they have them by default.
+        guided: the same call with `scale` for these; empty without any.
+        less: their scale is one less than the usual one.
         levels: it is passed its levels, which its callers make.
         far: how many folders away the sampler is from the model's class.
         parts: what else it imports: module and name.
@@ -71,6 +83,8 @@ class AuthorsCall:
     called: str
     draws: bool
     guides: tuple[str, ...] = ()
+    guided: str = ""
+    less: bool = False
     levels: bool = False
     far: int = 0
     parts: tuple[tuple[str, str], ...] = ()
@@ -105,6 +119,8 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
 
 def _is_entry(function: ast.FunctionDef) -> bool:
     name = function.name
+    if any(isinstance(node, ast.Break) for node in ast.walk(function)):  # how far it goes depends on what it finds
+        return False
     return bool(_ENTRY.search(name)) and not _OTHER.search(name) and not _CLEANS.search(ast.unparse(function))
 
 
@@ -147,7 +163,8 @@ def _constructor(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[G
 
 def _of_function(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[int, AuthorsCall]]:
     for told in _told(_plain_arguments(function), required=_MODEL):
-        yield told.cost, _call(source, function, function.name, f"{function.name}({told.text})", told)
+        made = [f"{function.name}({text})" for text in (told.text, told.guided)]
+        yield told.cost, _call(source, function, function.name, made, told)
 
 
 def _of_class(
@@ -169,13 +186,17 @@ def _of_class(
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
                 if one.complete and (takes or one.model):
-                    called = f"{cls.name}({one.text}){name}({told.text})"
-                    call = _call(source, entry, cls.name, called, told, one)
+                    pairs = ((one.text, told.text), (one.guided, told.guided))
+                    calls = [f"{cls.name}({first}){name}({second})" for first, second in pairs]
+                    call = _call(source, entry, cls.name, calls, told, one)
                     yield one.cost + told.cost, replace(call, parts=tuple(meant for _, meant in parts.values()))
             if not takes and held and not any(one.complete and one.model for one in made):
-                kept = ", ".join([*(f"{each}={DENOISER}" for each in held), *_kept_scales(methods)])
-                called = f"bare({cls.name}, {kept}){name or '.' + entry.name}({told.text})"
-                yield 9 + told.cost, _call(source, entry, cls.name, called, told)
+                scales = _kept_scales(methods)
+                calls = []
+                for value, text in (("0.0", told.text), (SCALE, told.guided)):
+                    kept = [f"{each}={DENOISER}" for each in held] + [f"{each}={value}" for each in scales]
+                    calls.append(f"bare({cls.name}, {', '.join(kept)}){name or '.' + entry.name}({text})")
+                yield 9 + told.cost, _call(source, entry, cls.name, calls, told)
 
 
 def _parts(
@@ -224,12 +245,17 @@ def _bases(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[ast.Cla
     return found
 
 
-def _call(source: SourceFile, node: ast.FunctionDef, name: str, called: str, *told: "_Told") -> AuthorsCall:
+def _call(
+    source: SourceFile, node: ast.FunctionDef, name: str, called: Sequence[str], *told: "_Told"
+) -> AuthorsCall:  # fmt: skip
+    """Return a call, given as it is and with a scale of guidance."""
     module = source.module
     guides = tuple(dict.fromkeys(each for one in told for each in one.guides))
     draws = not any(one.noise for one in told)
     where = source.where(node) if node in [*ast.walk(source.tree)] else f"{source.path}:{node.lineno}"
-    return AuthorsCall(where, module, name, called, draws, guides, any(one.levels for one in told))
+    plain, guided = called
+    levels = any(one.levels for one in told)
+    return AuthorsCall(where, module, name, plain, draws, guides, guided if guided != plain else "", levels=levels)
 
 
 def _is_property(node: ast.expr) -> bool:
@@ -245,7 +271,7 @@ def _held(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
 
 def _kept_scales(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
     nodes = (node for one in methods.values() for node in ast.walk(one) if isinstance(node, ast.Attribute))
-    return [f"{name}=0.0" for name in sorted({of_self(node) for node in nodes}) if name and _GUIDED.search(name)]
+    return [name for name in sorted({of_self(node) for node in nodes}) if name and _GUIDED.search(name)]
 
 
 def _plain_arguments(function: ast.FunctionDef) -> list[Given]:
@@ -262,6 +288,7 @@ class _Told:
 
     Attributes:
         text: as they are written.
+        guided: the same with a scale of guidance.
         cost: how many were made up.
         model, noise, levels: whether one of them is passed.
         guides: those that guide.
@@ -269,6 +296,7 @@ class _Told:
     """
 
     text: str
+    guided: str
     cost: int
     model: bool
     noise: bool
@@ -335,6 +363,8 @@ def _told(
                 cost += 1
         guides = tuple(f"{one.arg}={ast.unparse(default)}" for one, default in given if default is not None
                        and _GUIDED.search(one.arg) and literal(default) is not None)  # fmt: skip
-        text = ", ".join(f"{name}={value}" for name, value in said.items())
+        scaled = {one.arg: SCALE for one, default in given if default is not None and one.arg not in said
+                  and _GUIDED.search(one.arg) and type(literal(default)) in (int, float)}  # fmt: skip
+        text, guided = (", ".join(f"{name}={value}" for name, value in each.items()) for each in (said, said | scaled))
         values = set(said.values())
-        yield _Told(text, cost, DENOISER in values, BEGUN in values, bool(bent), guides, complete)
+        yield _Told(text, guided, cost, DENOISER in values, BEGUN in values, bool(bent), guides, complete)
