@@ -168,7 +168,8 @@ def _errors(todo: Sequence[Any], findings: Sequence[Any]) -> list[str]:
 
 def _summary(todo: Sequence[Any], apart: Sequence[Any], findings: Sequence[Any]) -> str:
     """Return one line: what is left to do, and why the exit code is 1 if it is."""
-    errors = _errors(todo, findings)
-    why = f"; exit code 1: {', '.join(dict.fromkeys(errors))} left" if errors else ""
-    marked = f" ({len(findings) - len(apart)} more at to-dos)" if len(findings) > len(apart) else ""
-    return f"written, with {counted(todo, 'to-do')} and {counted(apart, 'finding')}{marked}{why}"
+    errors = ", ".join(dict.fromkeys(_errors(todo, findings)))
+    until = "" if apart else ", until the to-dos are done"
+    why = f"; exit code 1: {errors} {'fails' if ',' not in errors else 'fail'}{until}" if errors else ""
+    more = f" and {counted(apart, 'finding')} apart from them" if apart else ""
+    return f"written, with {counted(todo, 'to-do')}{more}{why}"
