@@ -1,6 +1,13 @@
 """What ruff finds in a written file is repaired, or is a to-do at its line."""
 
+import pytest
+
+from omni_kit.targets.diffusers.porting.attention import Attended
 from omni_kit.targets.diffusers.porting.checking import repaired
+from omni_kit.targets.diffusers.porting.forward import Forward
+from omni_kit.targets.diffusers.porting.port import Port
+from omni_kit.targets.diffusers.porting.syntax import MARK
+from omni_kit.targets.diffusers.transformer.found_toy import imported
 
 LATER = """class Processor:
     def __call__(self, attn: Attention, x):
@@ -57,3 +64,32 @@ def test_a_to_do_stands_in_front_of_decorators() -> None:
     found = repaired(text).split("\n")
     assert "Undefined name `B`" in found[1]
     assert found[2].strip() == "@classmethod"
+
+
+GUARDED = """import torch
+from importlib.util import find_spec
+
+if find_spec("PACKAGE") is not None:
+
+    class Table:
+        width = 4
+
+
+def made():
+    return Table()
+
+
+table = made()
+"""
+
+
+@pytest.mark.parametrize(("package", "line"), [("no_such_package", 11), ("torch", None)])
+def test_a_file_that_cannot_be_imported_has_a_to_do(package: str, line: int | None) -> None:
+    file = Port(GUARDED.replace("PACKAGE", package), "Net", Attended(), Forward(), ())
+    found = imported(file)
+    if line is None:
+        assert found is file
+        return
+    what = "this file cannot be imported: NameError: name 'Table' is not defined"
+    assert found.todo == ((line, what),)
+    assert found.text.split("\n")[line - 1].strip() == f"# {MARK}: {what}"

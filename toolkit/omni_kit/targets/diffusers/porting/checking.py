@@ -27,14 +27,19 @@ def repaired(text: str) -> str:
     text = run_ruff("check", "--fix-only", "--select=F541", *_STYLE, text=text).stdout  # f-strings without a value
     undefined = {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED}
     text = _without_unmade(_quoted(text, undefined), undefined)  # quotes change lines with annotations alone
-    lines = text.split("\n")
     for one in sorted(_wrong(text), key=lambda each: -each.line):
         if one.code not in _HARMLESS:
-            line = lines[one.line - 1]
-            indent = line[: len(line) - len(line.lstrip())]
-            mark = f"{indent}# {MARK}: {one.message} ({one.code})"
-            if one.line < 2 or lines[one.line - 2] != mark:
-                lines.insert(_statement(text, one.line) - 1, mark)
+            text = with_todo(text, one.line, f"{one.message} ({one.code})")
+    return text
+
+
+def with_todo(text: str, line: int, what: str) -> str:
+    """Return a file with a to-do above the statement at a line, unless it stands there."""
+    lines = text.split("\n")
+    own = lines[line - 1]
+    mark = f"{own[: len(own) - len(own.lstrip())]}# {MARK}: {what}"
+    if line < 2 or lines[line - 2] != mark:
+        lines.insert(_statement(text, line) - 1, mark)
     return "\n".join(lines)
 
 

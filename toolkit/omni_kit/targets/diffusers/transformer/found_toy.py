@@ -1,15 +1,20 @@
-"""Confirms a planned toy: the authors' class runs with it, in a process of its own, or with a variant that it takes."""
+"""Confirms a plan in processes of their own: the authors' class runs with the toy, or a variant that it takes, and the
+written file can be imported.
+"""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omni_kit.isolation.requests import prepare, run_worker
 from omni_kit.isolation.worker import StepError
+from omni_kit.targets.diffusers.porting.checking import with_todo
+from omni_kit.targets.diffusers.porting.port import Port, todo_in
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 
 _WORKER = "omni_kit.targets.references.found_toy"
+_IMPORTS = "omni_kit.targets.diffusers.runtime.importing"
 _TIMEOUT = 260.0
 
 
@@ -47,3 +52,17 @@ def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
     except (StepError, TypeError, ValueError) as error:  # values that JSON does not have, too
         return FoundToy(why=str(error))
     return FoundToy(**said)
+
+
+def imported(port: Port) -> Port:
+    """Return the port, with a to-do at the line where its file cannot be imported."""
+    if importlib.util.find_spec("torch") is None:
+        return port
+    try:
+        wrong = run_worker(f"{_IMPORTS}:run", {"text": port.text}, timeout=_TIMEOUT, modules=[_WORKER])
+    except StepError as error:
+        wrong = {"line": 1, "why": str(error)}
+    if not wrong:
+        return port
+    text = with_todo(port.text, wrong["line"], f"this file cannot be imported: {wrong['why']}")
+    return replace(port, text=text, todo=tuple(todo_in(text)))

@@ -24,7 +24,7 @@ from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
-from omni_kit.targets.diffusers.transformer.found_toy import FoundToy, found_toy
+from omni_kit.targets.diffusers.transformer.found_toy import FoundToy, found_toy, imported
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import (
     PipelineFacts,
@@ -113,7 +113,7 @@ class _Planner:
         if facts.proven and facts.by_class is None and (missing := facts.not_passed(found.needed)):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         other = replace(self, found=found)
-        vars(other).update(port=self.port, pipeline=facts)
+        vars(other).update(port=self.port if self.in_tree else imported(self.port), pipeline=facts)
         return other
 
     @property

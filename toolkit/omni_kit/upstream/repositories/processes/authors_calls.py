@@ -52,7 +52,7 @@ _MOST = 24
 
 
 class Guidance(StrEnum):
-    """How a sampler guides: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
+    """Ways to guide: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
 
     usual = "usual"
     less = "less"
