@@ -32,6 +32,7 @@ _SAMPLES = 2
 PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
 _LATENTS, _TIME = "hidden_states", "timestep"
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
+_ELSEWHERE = "set what it needs, or pass a class that runs without it, in a copy of the authors' files"
 
 
 class NoInputs(BadInput):
@@ -217,6 +218,9 @@ def _taken(model: Any, trial: Trial) -> Chosen:
             refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         elif lacking := _LACKING.fullmatch(reach.error):
             refusal = NoInputs(f"{name}.forward does not run: {lacking[1]}", lacking[2])
+        elif reach.of_surroundings:
+            tried = counted(trial.tried, "input")
+            refusal = NoInputs(f"{name}.forward runs with none of {tried}: {reach.error}", _ELSEWHERE)
         refusal.far, refusal.chosen = reach.far, chosen
         raise refusal
     return chosen
