@@ -174,3 +174,20 @@ def test_other_entries_of_a_table_are_tried(tmp_path: Path) -> None:
     assert kinds[:2] == ["large", "small"]
     kinds = [one["kind"] for one in small_arguments(find_reference(f"{tmp_path}/model.py::Net"), {"kind": "other"})]
     assert {*kinds} == {"other"}
+
+
+def test_no_more_arguments_are_looked_for_where_the_surroundings_lack_something(tmp_path: Path) -> None:
+    place = written(tmp_path, f"open({str(tmp_path / 'sets')!r}, 'a').write('.')")
+    model = tmp_path / "model.py"
+    text = model.read_text().replace("import torch\n", "import os\n\nimport torch\n", 1)
+    model.write_text(text.replace("        come = self", "        os.environ['NO_SUCH_RANK']\n        come = self"))
+    (config := tmp_path / "out" / "toy_config.json").parent.mkdir()
+    config.write_text(json.dumps({"_reference": place, **TOY, "decoder_size": 80}))
+    builder = RepositoryBuilder()
+    builder.open({"reference": place})
+    feed = DenoiserBatchBuilder()
+    one = builder.make_toy(str(config), feed)
+    assert (tmp_path / "sets").read_text() == "." * 8
+    refusal = feed.refusal(one, 1)
+    assert refusal is not None
+    assert "NO_SUCH_RANK" in refusal.message

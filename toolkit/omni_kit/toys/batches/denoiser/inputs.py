@@ -41,10 +41,12 @@ class NoInputs(BadInput):
     Attributes:
         far: the furthest progress of its forward; see `Reach`.
         chosen: what was chosen for every argument there.
+        of_surroundings: the error there is none of inputs; see `Reach`.
     """
 
     far: tuple[int, ...] = ()
     chosen: Chosen | None = None
+    of_surroundings: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ def _taken(model: Any, trial: Trial) -> Chosen:
         elif reach.of_surroundings:
             tried = counted(trial.tried, "input")
             refusal = NoInputs(f"{name}.forward runs with none of {tried}: {reach.error}", _ELSEWHERE)
-        refusal.far, refusal.chosen = reach.far, chosen
+        refusal.far, refusal.chosen, refusal.of_surroundings = reach.far, chosen, reach.of_surroundings
         raise refusal
     return chosen
 
