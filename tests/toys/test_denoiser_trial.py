@@ -1,6 +1,7 @@
 """The trial that finds out which inputs a model takes, on models of a few lines."""
 
 import math
+import os
 import re
 from collections import Counter
 from contextlib import suppress
@@ -756,6 +757,40 @@ class Imports(Small):
 def test_a_package_that_is_missing_is_no_matter_of_inputs() -> None:
     with pytest.raises(BadInput, match=r"^Imports\.forward imports no_such_kernels, which is not installed"):
         denoiser_inputs(Imports())
+
+
+class Ranked(Small):
+    """Asks for what only a launcher sets, after a condition of a width that no config says."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, context: torch.Tensor, alone: Any = None) -> torch.Tensor:
+        text = self.text(context)
+        if self.config["kind"] == "group":
+            torch.distributed.init_process_group("gloo")
+        elif self.config["kind"] == "variable":
+            os.environ["NO_SUCH_RANK"]
+        elif alone is None:
+            torch.distributed.get_rank(torch.distributed.group.WORLD)
+        return self.mixed(x, text) * t[:, None, None, None]
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("group", "ValueError: .*environment variable RANK expected"), ("variable", "KeyError: 'NO_SUCH_RANK'"),
+])  # fmt: skip
+def test_what_the_surroundings_lack_is_no_matter_of_inputs(
+    kind: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    calls: list[object] = []
+    model = Ranked(kind=kind)
+    model.register_forward_pre_hook(lambda one, given: calls.append(given))
+    with pytest.raises(BadInput, match=rf"^Ranked\.forward runs with none of \d+ inputs: {said}") as raised:
+        denoiser_inputs(model)
+    assert "_inputs" not in raised.value.hint
+    assert len(calls) < 100
+
+
+def test_inputs_that_need_no_surroundings_are_found() -> None:
+    assert "0.alone" in denoiser_inputs(Ranked(kind="either"))
 
 
 class Halved(torch.nn.Module):

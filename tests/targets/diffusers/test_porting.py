@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import libcst as cst
 import pytest
@@ -902,6 +903,87 @@ def test_a_cast_to_half_precision_is_one_to_that_of_the_input(cast: str, stays: 
     assert ("input_dtype = hidden_states.dtype\n" in found) != stays
     assert ("hidden_states.to(input_dtype)" in found or "hidden_states.to(dtype=input_dtype)" in found) != stays
     assert not re.search("float16|half", found)
+
+
+OWN_GRADIENT = """
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward({arguments}):
+        ctx.scale = 2.0
+        y = x * ctx.scale
+        return {returned}
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.scale
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return Scaled.apply(self.proj(x))
+"""
+
+
+@pytest.mark.parametrize(("arguments", "returned", "line"), [
+    ("ctx, x", "y.to(torch.float16).view(x.shape)", "input_dtype = x.dtype"),
+    ("context, x: torch.Tensor", "y.half() if x.requires_grad else y", "input_dtype = x.dtype"),
+    ("ctx, x", "y.to(torch.float32).view(x.shape)", ""), ("ctx, x", "y.cuda().view(x.shape)", "return y.to(x.device)"),
+])  # fmt: skip
+def test_what_autograd_hands_on_is_no_tensor(arguments: str, returned: str, line: str, tmp_path: Path) -> None:
+    text = OWN_GRADIENT.format(arguments=arguments, returned=returned)
+    found = ported(tmp_path, text.replace("ctx.", "context.") if "context" in arguments else text).text
+    assert line in found
+    assert not re.search(r"(ctx|context)\.(dtype|device)", found)
+    assert ("input_dtype" in found) == ("input_dtype" in line)
+
+
+PROBED = """
+def is_fast_available():
+    try:
+        {line}
+        return True
+    except {error}:
+        return False
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.proj(x) * 2 if is_fast_available() else self.proj(x)
+"""
+
+
+@pytest.mark.parametrize(("line", "error", "written"), [
+    ("import fast_kernels", "Exception", "import fast_kernels  # noqa: F401"),
+    ("from fast_kernels import go as went", "Exception", "from fast_kernels import go as went  # noqa: F401"),
+    ("from fast_kernels import go  # noqa", "(OSError, Exception)", "from fast_kernels import go  # noqa"),
+    ("import fast_kernels", "ImportError", "import fast_kernels"),
+    ("from fast_kernels import go", "ImportError", "from fast_kernels import go"),
+    ("import fast_kernels; fast_kernels.go()", "Exception", "import fast_kernels"),
+])  # fmt: skip
+def test_what_finds_out_whether_a_package_is_there_still_does(
+    line: str, error: str, written: str, tmp_path: Path
+) -> None:
+    found = ported(tmp_path, PROBED.format(line=line, error=error)).text
+    body = found.partition("def is_fast_available():\n    try:\n        ")[2].partition("\n")[0]
+    assert body == written
+    own: dict[str, Any] = {}
+    exec("def is_fast" + found.partition("def is_fast")[2].partition("class Tiny")[0], own)
+    assert not own["is_fast_available"]()
+
+
+def test_what_a_flag_of_a_file_imports_stays(tmp_path: Path) -> None:
+    guard = "try:\n    import fast_kernels\n    FAST = True\nexcept Exception:\n    FAST = False\n"
+    text = PROBED.partition("class Net")[2].replace("is_fast_available()", "FAST")
+    found = ported(tmp_path, f"{guard}\n\nclass Net{text}").text
+    assert "try:\n    import fast_kernels  # noqa: F401\n\n    FAST = True\nexcept Exception:" in found
 
 
 @pytest.mark.parametrize(("given", "called"), [

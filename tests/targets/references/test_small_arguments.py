@@ -9,7 +9,7 @@ import pytest
 
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder, made
-from omni_kit.targets.references.small_arguments import small_arguments
+from omni_kit.targets.references.small_arguments import as_checked, small_arguments
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.upstream.repositories.reference import find_reference
@@ -35,6 +35,7 @@ class Net(nn.Module):
         speakers=None,
         act=None,
         layers: int = 1,
+        steps=(2, 4),
     ):
         super().__init__()
         {needs}
@@ -47,7 +48,7 @@ class Net(nn.Module):
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
 TOY_ = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
-TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0, "speakers": None, "act": None, "layers": 2}
+TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0, "speakers": None, "act": None, "layers": 2, "steps": [2, 4]}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -79,6 +80,7 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),
     ("if layers > 1: raise IndexError(layers)", lambda toy: toy["layers"] == 1),
     ("pass", lambda toy: toy["layers"] == 2),
+    ("assert steps[0] == 1 and steps[-1] == 1\n        assert steps[1] == 2", lambda toy: toy["steps"] == [1, 2, 1]),
     ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
 ]))  # fmt: skip
 def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -88,6 +90,16 @@ def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable
     config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
     model = builder.make_toy(str(config), DenoiserBatchBuilder())
     assert holds(vars(model)[ARGUMENTS])
+
+
+@pytest.mark.parametrize(("error", "lists"), [
+    ("AssertionError: requires x[0] == 1 asserted 2 == 1", [[1, 2, 1], [1, 2, 4, 1]]),
+    ("AssertionError: asserted 4 == 1", [[1, 2, 1], [1, 2, 4, 1]]),
+    ("AssertionError: asserted 3 == 1", []), ("AssertionError: asserted 2 in [1]", []),
+])  # fmt: skip
+def test_a_list_gets_the_ends_that_a_check_requires(error: str, lists: list[list[int]]) -> None:
+    found = [one["steps"] for one in as_checked({"steps": [2, 4], "layers": 2}, f"{error} (m.py:3)")]
+    assert [one for one in found if len(one) > 2] == lists
 
 
 @pytest.mark.parametrize(("needs", "said"), [
@@ -162,3 +174,20 @@ def test_other_entries_of_a_table_are_tried(tmp_path: Path) -> None:
     assert kinds[:2] == ["large", "small"]
     kinds = [one["kind"] for one in small_arguments(find_reference(f"{tmp_path}/model.py::Net"), {"kind": "other"})]
     assert {*kinds} == {"other"}
+
+
+def test_no_more_arguments_are_looked_for_where_the_surroundings_lack_something(tmp_path: Path) -> None:
+    place = written(tmp_path, f"open({str(tmp_path / 'sets')!r}, 'a').write('.')")
+    model = tmp_path / "model.py"
+    text = model.read_text().replace("import torch\n", "import os\n\nimport torch\n", 1)
+    model.write_text(text.replace("        come = self", "        os.environ['NO_SUCH_RANK']\n        come = self"))
+    (config := tmp_path / "out" / "toy_config.json").parent.mkdir()
+    config.write_text(json.dumps({"_reference": place, **TOY, "decoder_size": 80}))
+    builder = RepositoryBuilder()
+    builder.open({"reference": place})
+    feed = DenoiserBatchBuilder()
+    one = builder.make_toy(str(config), feed)
+    assert (tmp_path / "sets").read_text() == "." * 8
+    refusal = feed.refusal(one, 1)
+    assert refusal is not None
+    assert "NO_SUCH_RANK" in refusal.message

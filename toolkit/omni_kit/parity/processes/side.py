@@ -13,6 +13,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.fault_injection import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_batch_builder
+from omni_kit.parity.processes.chance import seeded
 from omni_kit.parity.processes.code_places import OwnCode
 from omni_kit.parity.processes.executed import execution
 from omni_kit.targets.sides import (
@@ -34,9 +35,6 @@ from omni_kit.toys.size import of_toy_size
 from omni_kit.toys.tensors import Tensors
 
 Pairs = list[tuple[str, int, int]]  # module, occurrence, and number of the call in another side's recording
-
-# What is left to chance while a model trains, as labels that are dropped, falls alike on both sides.
-_CHANCE = 0
 
 
 class Side:
@@ -206,7 +204,7 @@ class Side:
         Writes outputs.safetensors, gradients.safetensors and attention.json below `out`.
         """
         batch = placed(model, load_tensors(inputs))
-        torch.manual_seed(_CHANCE)
+        seeded()
         watched = self.builder.attention(model) if isinstance(self.builder, Attending) else nullcontext({})
         with watched as calls:
             outputs = forward(batch) if forward else self.builder.forward(model, batch)
@@ -220,7 +218,7 @@ class Side:
     def trace(self, inputs: Path, out: Path) -> None:
         """Run the model with everything recorded that goes in and out of every module."""
         batch = placed(self.model, load_tensors(inputs))
-        torch.manual_seed(_CHANCE)
+        seeded()
         with recorded(self.model) as recording:
             outputs = self.builder.forward(self.model, batch, loss_only=True)
             if self._gradient:
@@ -241,7 +239,7 @@ class Side:
         """Forward with every paired module fed, and its answer replaced, from another side's recording."""
         known = {(module, occurrence): number for module, occurrence, number in pairs}
         batch = placed(model, load_tensors(inputs))
-        torch.manual_seed(_CHANCE)
+        seeded()
         with recorded(model, Script(Recording.load(script), known, complete), counted=counted) as recording:
             self.builder.forward(model, batch, loss_only=True)
         recording.save(out)

@@ -43,6 +43,7 @@ _LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is 
 # Inputs for each set of arguments, and before those for which an error names an argument; the one that comes furthest
 # is then called with all.
 _FEW_TRIED, _FEWER, _FEWEST = 200, 40, 8
+_ALIKE = 8  # sets of arguments with which a model fails in its surroundings before no others are looked for
 WEIGHTS = "model.safetensors"
 _HUB = re.compile(r"huggingface\.co|\bHub\b|from_pretrained|local_files_only")  # what is not there, and not fetched
 _OWN = (AssertionError, NotImplementedError, KeyError)  # of checks and mappings of the authors'
@@ -71,6 +72,10 @@ class _Tried:
     @property
     def far(self) -> tuple[int, ...]:
         return self.why.far if isinstance(self.why, NoInputs) else ()
+
+    @property
+    def hindered(self) -> bool:
+        return isinstance(self.why, NoInputs) and self.why.of_surroundings
 
 
 class RepositoryBuilder:
@@ -148,6 +153,7 @@ class RepositoryBuilder:
         best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
+        hindered = 0
         for values in small_arguments(reference, given, refused):
             try:
                 # All inputs are tried for the toy as it is.
@@ -160,10 +166,11 @@ class RepositoryBuilder:
                 return one
             if isinstance(one, _Tried):
                 best = max(filter(None, (best, one)), key=lambda one: one.far)
+                hindered += one.hindered
             else:
                 first = first or one
             refused.append((values, one.message if isinstance(one, BadInput) else one.why.message))
-            if time.monotonic() > self._started + _LONGEST:
+            if hindered == _ALIKE or time.monotonic() > self._started + _LONGEST:
                 break
         if best is None:
             assert first is not None

@@ -108,7 +108,8 @@ def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, An
 
 def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
     """Yield values with a size that a failed check allows: of heads and with them of the whole, of an argument that
-    has the refused size, of a ratio that makes it, then of an argument that is a part or a multiple of it.
+    has the refused size, of a ratio that makes it, of the ends of a list, then of an argument that is a part or a
+    multiple of it.
     """
     for one, other in required_sizes(error):
         if one == HEAD_DIM:
@@ -118,6 +119,9 @@ def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]
         if one and f"{one} == {other}" in error:
             ratios = {name: one for name, one in values.items() if isinstance(one, float) and _IS_RATIO.search(name)}
             yield from ({**values, name: value * other / one} for name, value in ratios.items())
+            yield from (
+                {**values, name: new} for name, value in values.items() for new in _with_ends(value, one, other)
+            )
         sizes = {name: value for name, value in values.items() if _is_size(value) and value != one}
         yield from ({**values, name: new} for name, value in sizes.items() for new in in_proportion(value, one, other)
                     if 0 < new <= _LARGEST)  # fmt: skip
@@ -128,6 +132,12 @@ def _replaced(value: Any, one: int, other: int) -> Any:
     if isinstance(value, list):
         return [_replaced(item, one, other) for item in value]
     return other if type(value) is int and value == one else value
+
+
+def _with_ends(value: Any, one: int, other: int) -> Iterator[list[Any]]:
+    """Yield lists with a size at both ends, around the first items of a list that has a refused one at an end."""
+    if isinstance(value, list) and one in (*value[:1], *value[-1:]):
+        yield from ([other, *value[:count], other] for count in range(1, len(value) + 1))
 
 
 def _in_other_words(reference: Reference, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from omni_kit.errors import MissingRequirement
 from omni_kit.isolation.failures import lacks_package, one_line, refuses_device
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.processes.builder import TargetFault
+from omni_kit.parity.processes.chance import seeded
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
@@ -151,7 +150,7 @@ def _refuses(error: Exception, branch: str) -> bool:
 
 
 def _told(side: Side, way: CallScenario, out: Path, branch: str = "") -> dict[str, str]:
-    torch.manual_seed(0)
+    seeded()
     silent = {"name": way.name, "error": "", "wants": "", "place": ""}
     try:
         answers = side.runner.answer(side.model, _placed(side, way))

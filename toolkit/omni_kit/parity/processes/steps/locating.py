@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.compare.trace import Recording, Script, recorded
+from omni_kit.parity.processes.chance import seeded
 from omni_kit.parity.processes.code_places import OwnCode, making, returns_of
 from omni_kit.parity.processes.side import Pairs, Side
 from omni_kit.parity.processes.step import Step
@@ -101,7 +100,7 @@ class TraceScenario(Step[None]):
         """See `Step.take`."""
         known = {(module, occurrence): number for module, occurrence, number in self.pairs}
         script = Script(Recording.load(Path(self.script)), known) if self.script else None
-        torch.manual_seed(0)
+        seeded()
         way = opened_way(side, self.way)
         with recorded(side.model, script, always=not way.backward) as recording:
             side.runner.answer(side.model, way)

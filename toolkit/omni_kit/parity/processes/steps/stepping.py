@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.processes.chance import seeded
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
@@ -55,7 +56,7 @@ class _Training:
 
     def run(self, out: Path) -> list[str]:
         """Return all steps; see `TakeSteps`."""
-        torch.manual_seed(0)
+        seeded()
         before = self._parameters()
         found: Tensors = {}
         for number in range(_COUNT):

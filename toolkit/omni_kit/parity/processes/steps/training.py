@@ -9,6 +9,7 @@ import torch
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.parity.compare.files import reading_results, save_tensors, state_of
+from omni_kit.parity.processes.chance import seeded
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh, TrainingRun
@@ -74,7 +75,7 @@ class TrainPlainly(Step[list[dict[str, float]]]):
 
     def take(self, side: Side) -> list[dict[str, float]]:
         """See `Step.take`; of adapters that upstream cannot have, the first step alone, in which they add nothing."""
-        torch.manual_seed(0)
+        seeded()
         model, steps = side.trains_plainly.load(self.checkpoint), self.steps
         records = [read_record(Path(record)) for record in self.records]
         if self.adapter and not side.trains_plainly.adapt_anew(model, Path(self.adapter), records[0]["adapters"]):

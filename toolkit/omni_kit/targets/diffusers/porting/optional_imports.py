@@ -1,4 +1,4 @@
-"""Imports of packages that are not installed: what needs one is defined only where it is there."""
+"""Imports of packages that may not be installed: what needs one is defined only where it is there."""
 
 import ast
 import re
@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from itertools import groupby
 
 _FINDS = "from importlib.util import find_spec"
+_KEPT = "  # noqa: F401"
+_FAILS = re.compile(r"\b(ImportError|ModuleNotFoundError)\b")
 
 
 def guarded(text: str, foreign: Collection[str], root: str) -> str:
@@ -39,6 +41,25 @@ def guarded(text: str, foreign: Collection[str], root: str) -> str:
             written.append(textwrap.indent("\n".join(lines[start - 1 : end]), "    "))
             before = end
     return "\n".join(_with_import([*written, *lines[before:]]))
+
+
+def with_probes(text: str) -> str:
+    """Return a file whose imports of names that nothing reads stay where a `try` finds out by them what is installed:
+    ruff removes those without a handler of ImportError.
+    """
+    tree, lines = ast.parse(text), text.split("\n")
+    for scope in (one for one in ast.walk(tree) if isinstance(one, ast.Module | ast.FunctionDef)):
+        read = {one.id for one in ast.walk(scope) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+        for node in (one for one in ast.walk(scope) if isinstance(one, ast.Try) and not _expects_failure(one)):
+            for one in node.body:
+                unread = isinstance(one, ast.Import | ast.ImportFrom) and not _bound(one) & read
+                if unread and "noqa" not in lines[one.lineno - 1]:
+                    lines[one.lineno - 1] += _KEPT
+    return "\n".join(lines)
+
+
+def _expects_failure(node: ast.Try) -> bool:
+    return any(one.type is not None and _FAILS.search(ast.unparse(one.type)) for one in node.handlers)
 
 
 def _made(classes: Mapping[str, ast.ClassDef], name: str) -> set[str]:

@@ -19,11 +19,14 @@ def without_foreign_types(parts: Parts) -> None:
         names = at_top | inside
         if names and any(isinstance(one, cst.Name) and one.value in names for one in walk(part.node)):
             node = visited(part.node, _Decided(names), WithoutUnreachable())
-            read = [visited(node, WithoutImports(inside))]
-            if not isinstance(node, cst.FunctionDef | cst.ClassDef):  # a `try` binds names for the whole file
-                read += [other.node for other in parts.parts if other is not part]
-            used = {one.value for each in read for one in walk(each) if isinstance(one, cst.Name)}
-            part.node = visited(node, WithoutImports(inside - used))
+            others = [] if isinstance(node, cst.FunctionDef | cst.ClassDef) else [  # a `try` binds names for the file
+                other.node for other in parts.parts if other is not part]  # fmt: skip
+            before, now = (_read([visited(one, WithoutImports(inside)), *others]) for one in (part.node, node))
+            part.node = visited(node, WithoutImports(inside & before - now))
+
+
+def _read(nodes: list[cst.BaseStatement]) -> set[str]:
+    return {one.value for node in nodes for one in walk(node) if isinstance(one, cst.Name)}
 
 
 def _foreign(node: cst.CSTNode) -> set[str]:

@@ -29,7 +29,7 @@ from omni_kit.targets.diffusers.porting.initialising import without_initial_weig
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
-from omni_kit.targets.diffusers.porting.optional_imports import guarded
+from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
 from omni_kit.targets.diffusers.porting.places import Place, places_of
 from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
@@ -283,7 +283,8 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
             lines.append(f"from {_from(package, module)} import {', '.join(own)}")
     whole = "\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n"
     foreign = dict.fromkeys(line.split()[1].partition(".")[0] for line in lines if _is_foreign(line))
-    formatted = format_python(guarded(whole, foreign, parts.root.name), "transformer.py", rules)
+    whole = with_probes(guarded(whole, foreign, parts.root.name))
+    formatted = format_python(whole, "transformer.py", rules)
     what = f"# {MARK}: remove this import or guard it: diffusers models depend only on torch"
     marked = []
     for line in formatted.split("\n"):

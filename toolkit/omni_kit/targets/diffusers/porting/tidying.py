@@ -382,10 +382,19 @@ class _InAnyPrecision(cst.CSTTransformer):
 
 def _first_tensor(node: cst.FunctionDef) -> str:
     """Return the first argument of a function that is used as a tensor; a constructor has none."""
-    names = [one.name.value for one in node.params.params if _may_be_tensor(one)]
+    given = node.params.params[1:] if _keeps_for_backward(node) else node.params.params
+    names = [one.name.value for one in given if _may_be_tensor(one)]
     asked = {chain(one.value) for one in walk(node.body) if isinstance(one, cst.Attribute)}
     tensors = [name for name in names if name in asked]  # of a number nothing is asked
     return tensors[0] if tensors and node.name.value != "__init__" else ""
+
+
+def _keeps_for_backward(node: cst.FunctionDef) -> bool:
+    """Return whether the first argument is what torch.autograd.Function hands from forward to backward."""
+    static = any(chain(one.decorator) == "staticmethod" for one in node.decorators)
+    first = node.params.params[0] if node.params.params else None
+    said = code(first.annotation.annotation) if first is not None and first.annotation is not None else ""
+    return static and node.name.value in ("forward", "backward") and "Tensor" not in said
 
 
 def _conjuncts(node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -32,6 +32,7 @@ _SAMPLES = 2
 PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
 _LATENTS, _TIME = "hidden_states", "timestep"
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
+_ELSEWHERE = "set what it needs, or pass a class that runs without it, in a copy of the authors' files"
 
 
 class NoInputs(BadInput):
@@ -40,10 +41,12 @@ class NoInputs(BadInput):
     Attributes:
         far: the furthest progress of its forward; see `Reach`.
         chosen: what was chosen for every argument there.
+        of_surroundings: the error there is none of inputs; see `Reach`.
     """
 
     far: tuple[int, ...] = ()
     chosen: Chosen | None = None
+    of_surroundings: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,10 @@ def _taken(model: Any, trial: Trial) -> Chosen:
             refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         elif lacking := _LACKING.fullmatch(reach.error):
             refusal = NoInputs(f"{name}.forward does not run: {lacking[1]}", lacking[2])
-        refusal.far, refusal.chosen = reach.far, chosen
+        elif reach.of_surroundings:
+            tried = counted(trial.tried, "input")
+            refusal = NoInputs(f"{name}.forward runs with none of {tried}: {reach.error}", _ELSEWHERE)
+        refusal.far, refusal.chosen, refusal.of_surroundings = reach.far, chosen, reach.of_surroundings
         raise refusal
     return chosen
 

@@ -10,6 +10,8 @@ whatever is wrong with the others. Operations alone would not do: how many there
 import math
 import re
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -51,6 +53,9 @@ _DIMENSIONS = re.compile(
 
 # What follows where code squeezes a batch of one away.
 _LOST_AXIS = re.compile(r"too many indices for tensor|Dimension out of range|not enough values to unpack")
+# Files that raise what no input changes, and after how many of one error that is believed.
+_SURROUNDINGS = re.compile(r"^<frozen os>$|[/\\](os\.py|torch[/\\](distributed|cuda)[/\\].*)$")
+_SAME = 16
 _UNSET = re.compile(r"cannot access local variable '(\w+)'")
 
 Choices = Mapping[str, list[Any]]
@@ -70,6 +75,7 @@ class Reach:
         error: why it failed, in one line.
         as_latents: the answer has as many dimensions as the latents.
         dimensions: of what came out, whatever is wrong with it; 0 if nothing did.
+        of_surroundings: the error was raised by what reads the environment, or by torch.distributed or torch.cuda.
     """
 
     far: tuple[int, int, int, int]
@@ -77,10 +83,11 @@ class Reach:
     error: str = ""
     as_latents: bool = True
     dimensions: int = 0
+    of_surroundings: bool = False
 
 
 class _Exhausted(Exception):
-    """Raised when the limit of tried inputs is reached."""
+    """Raised when the limit of tried inputs is reached, or where no input makes a difference."""
 
 
 @dataclass
@@ -104,6 +111,7 @@ class Trial:
     seconds: float = LONGEST
     offered: Mapping[str, int] = field(init=False)
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
+    _alike: Counter[str] = field(default_factory=Counter)  # errors of the surroundings
     _any_shape: bool = False
     _ends: tuple[float, float] = (math.inf, math.inf)
 
@@ -128,7 +136,8 @@ class Trial:
         """Return the progress of the model's forward with a choice."""
         key = tuple(chosen.values())
         if key not in self._known:
-            self._known[key] = how_far(self.model, lambda: self.make(chosen), next(iter(self.choices)))
+            one = self._known[key] = how_far(self.model, lambda: self.make(chosen), next(iter(self.choices)))
+            self._alike.update([one.error] if one.of_surroundings else [])
         reach = self._known[key]
         if reach.answer is None or self._any_shape or reach.as_latents:
             return reach
@@ -229,11 +238,19 @@ class Trial:
         return (at for at, one in enumerate(self.choices[name]) if isinstance(one, LikeLatents))
 
     def _within_bounds(self, chosen: Chosen) -> Reach:
-        """Return the result of `reach`; raise _Exhausted after `most` inputs, or after `seconds`."""
+        """Return the result of `reach`.
+
+        Raises:
+            _Exhausted: after `most` inputs, after `seconds`, or where the furthest fail alike in the surroundings.
+        """
         late = time.process_time() > self._ends[0] or time.monotonic() > self._ends[1]
-        if self.tried >= self.most or (self.tried and late):
+        if self.tried >= self.most or (self.tried and late) or self._hindered():
             raise _Exhausted
         return self.reach(chosen)
+
+    def _hindered(self) -> bool:
+        often = [error for error, count in self._alike.items() if count >= _SAME]
+        return bool(often) and max(self._known.values(), key=lambda one: one.far).error in often
 
     def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
         """With one change: the first with which the model answers, or else the one that comes furthest.
@@ -450,7 +467,8 @@ def how_far(model: Any, make: Callable[[], Tensors], latents: str = "") -> Reach
     except Exception as error:
         said = " ".join(filter(None, (str(error) or condition_of(error), asserted(error))))
         far = (*lines_of(model, error), counter.count, _nearness(said))
-        return Reach(far, error=f"{type(error).__name__}: {said}")
+        raised = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+        return Reach(far, error=f"{type(error).__name__}: {said}", of_surroundings=bool(_SURROUNDINGS.search(raised)))
     done = (_END, 0, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
