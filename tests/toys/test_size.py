@@ -40,3 +40,25 @@ def test_the_part_that_is_made_is_named_with_the_line_of_the_model_that_makes_it
     line = Whole.__init__.__code__.co_firstlineno + 2
     with pytest.raises(BadInput, match=rf"parameters at Connector \(test_size.py:{line}\)$"), of_toy_size("toy"):
         Whole()
+
+
+class Sized(nn.Module):
+    def __init__(self, width: int = 60_000, layers: int = 12, heads: int = 2) -> None:
+        super().__init__()
+        self.width = width
+        self.layers = layers
+
+
+class Heir(Sized):
+    def __init__(self, bias: bool = False, **kwargs: int) -> None:
+        super().__init__(**kwargs)
+        self.net = nn.Linear(self.width, self.width, bias=bias, device=torch.device("meta"))
+
+
+def test_the_numbers_of_its_constructors_that_could_be_smaller_are_named() -> None:
+    with pytest.raises(BadInput) as caught, of_toy_size("toy"):
+        Heir(width=20_000)
+    assert str(caught.value.hint).endswith("into it: width=20000, layers=12")
+    with pytest.raises(BadInput) as caught, of_toy_size("toy"):
+        Whole()
+    assert str(caught.value.hint).endswith("into it")

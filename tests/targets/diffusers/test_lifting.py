@@ -169,3 +169,5 @@ def test_a_pipeline_raises_where_the_authors_loop_was_not_found(tmp_path: Path) 
     assert "raise NotImplementedError" in text
     assert "scheduler.step" not in text
     assert len([one for one in made.plan.todo if one.what.startswith("write the denoising steps")]) == 1
+    assert "tokenizer: PreTrainedTokenizerBase | None" in text
+    assert "        vae: AutoencoderKL,\n" in text

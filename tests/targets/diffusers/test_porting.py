@@ -319,6 +319,63 @@ def test_a_part_that_a_level_may_lack_is_no_block(other: str, block: str) -> Non
     assert lists_of_blocks(init, {"Down": "TinyDown", "Block": "TinyBlock"}) == {"levels": block}
 
 
+COLLECTED = """
+class Down(nn.Linear):
+    pass
+
+
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.net = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.net(x) + t[:, None]
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, depth=2):
+        super().__init__()
+        levels = [nn.Linear(dim, dim)]
+        for at in range(depth):
+            levels.append(Block(dim))
+            levels.append(Down(dim, dim))
+        self.levels = nn.ModuleList(levels)
+
+    def forward(self, x, t):
+        print(x.shape)
+        if self.training:
+            print("in training")
+        for layer in self.levels:
+            if isinstance(layer, Block):
+                x = layer(x, t)
+            else:
+                x = layer(x)
+                print("narrower")
+        return x
+"""
+
+
+def test_blocks_of_a_list_that_is_collected_first_are_checkpointed(tmp_path: Path) -> None:
+    found = ported(tmp_path, COLLECTED)
+    assert "x = self._gradient_checkpointing_func(layer, x, t)" in found.text.replace("hidden_states", "x").replace(
+        "timestep", "t"
+    )
+    assert '_no_split_modules = ["TinyBlock"]' in found.text
+
+
+def test_blocks_of_a_list_that_only_foreign_modules_join_are_none(tmp_path: Path) -> None:
+    text = COLLECTED.replace("append(Block(dim))", "append(nn.Identity())").replace("append(Down(", "append(nn.Linear(")
+    assert "_gradient_checkpointing_func" not in ported(tmp_path, text).text
+
+
+def test_lines_that_only_print_are_left_out(tmp_path: Path) -> None:
+    text = COLLECTED.replace("        print(x.shape)", "        shown = print\n        shown(x.shape)")
+    assert "print(" not in (found := ported(tmp_path, text).text).replace("shown = print", "")
+    assert "shown(" in found
+    assert "self.training" not in found
+
+
 def test_named_arguments_reach_a_checkpoint(tmp_path: Path) -> None:
     text = attention(SPLIT, ASKED).replace("x = block(x)", "x = block(**{'x': x})")
     assert "functools.partial(block, **{" in ported(tmp_path, text).text
@@ -769,6 +826,24 @@ def test_modules_are_named_by_the_part_that_they_play(tmp_path: Path) -> None:
     assert rows[r"stack\.(\d+)\.net\.(.+)"] == (r"transformer_blocks.\1.ff.\2",)
     own = ("patch_embed", "time_embed", "context_embedder", "norm_out", "proj_out")
     assert {names[0].partition(".")[0] for names in rows.values()} == {"transformer_blocks", *own}
+
+
+CLOCK = "self.clock = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))"
+
+
+@pytest.mark.parametrize(("made", "used", "name"), [
+    (CLOCK, "self.clock(t)", "time_embed"),
+    (CLOCK, "self.clock(self.clock(t))", "time_embed"),
+    (CLOCK, "self.clock(t) + self.clock(x)", "clock"),
+    ("self.clock = nn.SiLU()", "self.clock(t)", "clock"),
+    ("self.clock = activation(dim)", "self.clock(t)", "clock"),
+])  # fmt: skip
+def test_a_module_without_parameters_or_of_other_values_is_no_time_embedding(
+    made: str, used: str, name: str, tmp_path: Path
+) -> None:
+    text = NAMED.replace(CLOCK, made).replace("self.clock(t)", used)
+    chosen = "def activation(dim):\n    if dim > 4:\n        return nn.ELU()\n    return nn.SiLU()\n\n\n"
+    assert f"self.{name} = " in ported(tmp_path, text.replace("class Norm(", f"{chosen}class Norm(", 1)).text
 
 
 @pytest.mark.parametrize("more", first(1, [
@@ -1431,6 +1506,40 @@ def test_a_base_whose_arguments_cannot_be_told_stays(tmp_path: Path) -> None:
                                                "super().__init__(*[dim, depth])"))  # fmt: skip
     assert "self.embed" not in found.text.partition("class TinyTransformer2DModel")[2]
     assert [what for _, what in found.todo if what.startswith("write what TinyBase has into this class")]
+
+
+@pytest.mark.parametrize(("read", "joined"), [("", True), ("        self.count = len(args)\n", False)])
+def test_positional_arguments_that_a_base_is_only_handed_are_left_out(read: str, joined: bool, tmp_path: Path) -> None:
+    heir = f"class Net(Base):\n    def __init__(self, odd=True, *args, **kwargs):\n{read}"
+    heir += "        super().__init__(*args, **kwargs)\n        self.odd = odd\n"
+    found = ported(tmp_path, INHERITED.replace("rate=0.5, **kwargs", "rate=0.5").partition("class Net")[0] + heir)
+    model = found.text.partition("class TinyTransformer2DModel")[2]
+    assert ("self.embed = TinyEmbed(dim)" in model) is joined
+    assert ("def __init__(self, odd=True, dim=8, depth=2, rate=0.5):" in model) is joined
+    assert "kwargs" not in model or not joined
+
+
+def test_an_argument_that_is_looked_up_past_another_value_stays_looked_up(tmp_path: Path) -> None:
+    heir = "class Net(Base):\n    def __init__(self, odd=True, **kwargs):\n        dim = 3\n"
+    heir += "        super().__init__(**kwargs)\n        self.odd = dim\n"
+    model = ported(tmp_path, INHERITED.replace("rate=0.5, **kwargs", "rate=0.5").partition("class Net")[0] + heir).text
+    assert re.search(r'base_dim = kwargs.get\("dim", 8\)', model)
+    assert "depth = kwargs" not in model
+
+
+@pytest.mark.parametrize(("again", "joined"), [("self.last = Norm(dim)", True), ("self.own = Norm(dim)", False)])
+def test_a_namesake_of_a_base_that_is_set_again_may_mean_something_else(
+    again: str, joined: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "base.py").write_text(
+        "import torch.nn as nn\nfrom torch.nn import LayerNorm as Norm\n\n\nclass Base(nn.Module):\n"
+        "    def __init__(self, dim=8):\n        super().__init__()\n"
+        "        self.first = nn.Linear(dim, dim)\n        self.last = Norm(dim)\n"
+    )
+    heir = "from base import Base\n\n\nclass Norm(nn.LayerNorm):\n    pass\n\n\nclass Net(Base):\n"
+    heir += f"    def __init__(self, dim=8):\n        super().__init__(dim)\n        {again}\n\n"
+    found = ported(tmp_path, heir + "    def forward(self, x, t):\n        return self.first(x)\n")
+    assert (" = nn.Linear(dim, dim)" in found.text.partition("class TinyTransformer2DModel")[2]) is joined
 
 
 def test_a_constructor_that_returns_what_its_base_does_is_joined(tmp_path: Path) -> None:

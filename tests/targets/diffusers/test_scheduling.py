@@ -285,6 +285,27 @@ def test_a_pipeline_without_an_argument_that_the_model_needs_raises(needed: bool
     assert ("raise NotImplementedError" in text) is needed
 
 
+def test_what_takes_no_prompt_has_neither_a_text_encoder_nor_a_required_autoencoder(tmp_path: Path) -> None:
+    """Also where its pipeline raises, and where forward has a mask that is not one of a prompt."""
+    source = tmp_path / "authors.py"
+    source.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, in_channels=3):\n"
+        "        super().__init__()\n        self.net = nn.Conv2d(in_channels, in_channels, 1)\n\n"
+        "    def forward(self, x, t, mask):\n        b, c, h, w = x.shape\n"
+        "        return self.net(x) * mask.view(b, 1, 1, 1) + t.view(b, 1, 1, 1)\n"
+    )
+    new_model("bare", f"{source}::Net", target="diffusers", into=tmp_path)
+    text = (tmp_path / "bare" / "pipeline_bare.py").read_text(encoding="utf-8")
+    assert "raise NotImplementedError" in text
+    assert "vae: AutoencoderKL | None = None" in text
+    assert not [word for word in ("tokenizer", "text_encoder", "prompt", "Text-to-image") if word in text]
+    page = (tmp_path / "bare" / "docs" / "bare.md").read_text(encoding="utf-8")
+    assert "from text" not in page
+    assert "lighthouse" not in page
+    done = delivered(tmp_path, "bare/tests/test_bare.py")
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
 @pytest.mark.sweep
 def test_in_a_checkout_it_stands_where_schedulers_stand(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")

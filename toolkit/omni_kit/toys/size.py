@@ -1,5 +1,6 @@
 """Limits on the size of a toy."""
 
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,15 +15,44 @@ from omni_kit.errors import BadInput
 MOST = 100_000_000
 """Parameters of a toy: both sides hold them, with gradients, in float32."""
 
+_SMALL = 4  # numbers up to this are no sizes to make smaller
+_NAMED = 8  # of the sizes that a message names
 
-def _part() -> str:
-    """Return the part of a model that is made now, and where its constructor makes it."""
+
+def _makers() -> list[tuple[nn.Module, FrameType]]:
+    """Return the modules whose constructors run now, from within."""
     makers: list[tuple[nn.Module, FrameType]] = []
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:
         frame = caller
         if frame.f_code.co_name == "__init__" and isinstance(one := frame.f_locals.get("self"), nn.Module):
             makers.append((one, frame))
+    return makers
+
+
+def _sizes() -> str:
+    """Return the numbers that the constructors of the model take, those of its bases too, largest first."""
+    makers = _makers()
+    if not makers:
+        return ""
+    model = makers[-1][0]
+    now = {name: value for one, frame in makers if one is model for name, value in frame.f_locals.items()}
+    found: dict[str, int] = {}
+    for cls in type(model).__mro__:
+        if cls is nn.Module:
+            break
+        init = cls.__dict__.get("__init__")
+        for name, one in inspect.signature(init).parameters.items() if init is not None else ():
+            value = now.get(name, vars(model).get(name, one.default))
+            if isinstance(value, int) and value > _SMALL:
+                found.setdefault(name, value)
+    ordered = sorted(found, key=lambda name: -found[name])[:_NAMED]
+    return ", ".join(f"{name}={found[name]}" for name in ordered)
+
+
+def _part() -> str:
+    """Return the part of a model that is made now, and where its constructor makes it."""
+    makers = _makers()
     inner = [one for one in makers if makers and one[0] is not makers[-1][0]]
     if not inner:
         return ""
@@ -64,6 +94,7 @@ def of_toy_size(source: str) -> Iterator[None]:
         if counted.total > MOST:
             message = f"{source} is too large for a toy: it has more than {MOST // 1_000_000} million parameters"
             hint = "write smaller sizes, fewer layers and fewer experts into it"
+            hint += f": {sizes}" if (sizes := _sizes()) else ""
             raise BadInput(message + (f" at {part}" if (part := _part()) else ""), hint)
 
     if Path(source).is_dir():

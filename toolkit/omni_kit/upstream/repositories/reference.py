@@ -144,7 +144,8 @@ class Reference:
                                               for word in one.keywords)]  # fmt: skip
         above = (one for one in self.cls.after(home) if isinstance(one, ClassRef) and one.defines("__init__"))
         base = next(above, None)
-        if len(spread) != 1 or spread[0].args or base is None:
+        rest = f"*{init.args.vararg.arg}" if init.args.vararg is not None else ""  # empty: a config's values have names
+        if len(spread) != 1 or any(ast.unparse(one) != rest for one in spread[0].args) or base is None:
             return {}
         passed = {word.arg for word in spread[0].keywords}
         return {name: one for name, one in _with_constants(base, arguments(base)).items()

@@ -1,6 +1,7 @@
 """The constructor of the model: plain arguments, all of them registered, and diffusers' mixins above it."""
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -277,12 +278,24 @@ def _spelled_out(
     ordered = sorted([*given.params, *named], key=lambda one: one.default is not None)
     more = {"params": ordered} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
     told = _HandedOn(reference.hands_on, list(reference.handed_on))
-    changed = [visited(one, told) for one in body]
+    changed = [visited(one, told) for one in _without_lookups(body, reference)]
     uses = {one.value for part in changed for one in walk(part) if isinstance(one, cst.Name)}
     if reference.hands_on in uses:  # in another way than by handing it on
         pairs = ", ".join(f"{name}={name}" for name in reference.handed_on)
         changed.insert(after_docstring(changed), statement(f"{reference.hands_on} = dict({pairs})"))
     return init.with_changes(params=given.with_changes(star_kwarg=None, **more)), changed
+
+
+def _without_lookups(body: list[cst.BaseStatement], reference: Reference) -> list[cst.BaseStatement]:
+    """Return statements but those that look an argument up under its own name, before another one has that name."""
+    kept: list[cst.BaseStatement] = []
+    for one in body:
+        name, _, value = code(one).strip().partition(" = ")
+        looked_up = re.match(rf"{reference.hands_on}(\.get\(|\[)(['\"]){re.escape(name)}\2[,)\]]", value)
+        known = looked_up and name in reference.handed_on
+        if not known or any(isinstance(part, cst.Name) and part.value == name for line in kept for part in walk(line)):
+            kept.append(one)
+    return kept
 
 
 class _HandedOn(cst.CSTTransformer):

@@ -351,10 +351,11 @@ def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str
         names: what the authors call a class -> what it is called in the file.
     """
     found: dict[str, str] = {}
+    collected = _collected(init, names)
     for node in ast.walk(init):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            held = _held(node.value, names) if _lists(node.value) else ""
+            held = _held(node.value, names) or collected.get(_listed(node.value), "") if _lists(node.value) else ""
         elif (
             isinstance(node, ast.Call)
             and _last(node.func) in ("append", "add_module")
@@ -367,6 +368,24 @@ def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str
         if own and held and isinstance(target, ast.Attribute):
             found[target.attr] = held
     return found
+
+
+def _collected(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are lists -> the class of the first module of these classes that joins each."""
+    joins: list[tuple[int, str, ast.expr]] = []
+    for node in ast.walk(init):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.ListComp):
+            joins.append((node.lineno, getattr(node.targets[0], "id", ""), node.value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+            joins += [(node.lineno, getattr(node.func.value, "id", ""), one) for one in node.args]
+    joins.sort(key=lambda one: one[0], reverse=True)
+    return {name: held for _, name, value in joins if name and (held := _held(value, names))}
+
+
+def _listed(value: ast.expr | None) -> str:
+    """Return the variable of which a list of modules is made; empty if it is made of anything else."""
+    given = value.args if isinstance(value, ast.Call) and _last(value.func) == "ModuleList" else []
+    return getattr(given[0], "id", "") if given else ""
 
 
 def _lists(value: ast.expr | None) -> bool:

@@ -47,17 +47,18 @@ def _with_base_of_model(closure: Closure) -> Closure | None:
     base = _base(model, closure)
     if base is None:
         return None
-    unlike = _unlike(model, base, closure)
-    if any(name in closure.foreign[base] for name in unlike):
-        return None
-    away = {name: f"{_BASES}{name}" for name in unlike}
+    away = {name: f"{_BASES}{name}" for name in _unlike(model, base, closure)}
     node = _joined(model, base, away)
     if node is None:
         return None
+    foreign = {name: meant for name, meant in closure.foreign[base].items() if name not in away}
+    imported = {away[name] for name in closure.foreign[base] if name in away}
+    if any(isinstance(one, ast.Name) and one.id in imported for one in ast.walk(node)):
+        return None
     known = {away.get(name, name): meant for name, meant in closure.uses[base].items()}
     uses = {**closure.uses, base: known}
-    return _rewritten(Closure(closure.definitions, uses, closure.foreign), {model: rewritten_class(model, node)},
-                      {model: base})  # fmt: skip
+    return _rewritten(Closure(closure.definitions, uses, {**closure.foreign, base: foreign}),
+                      {model: rewritten_class(model, node)}, {model: base})  # fmt: skip
 
 
 def _rewritten(closure: Closure, changed: dict[Defined, Defined], more: Mapping[Defined, Defined]) -> Closure:
@@ -169,7 +170,7 @@ def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
             continue
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not _is_super(call.func.value):
             continue
-        given = _given(call, theirs)
+        given = _given(_without_rest(call, own), theirs)
         if given is None:
             return False
         inner = theirs.body[_after_docstring(theirs.body) :]
@@ -186,6 +187,15 @@ def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
         own.body = [*_without_what_is_replaced(own.body)]
         return True
     return False
+
+
+def _without_rest(call: ast.Call, own: ast.FunctionDef) -> ast.Call:
+    """Return a call without the `*args` of a constructor that nothing else reads: a config's values have names."""
+    rest = own.args.vararg.arg if own.args.vararg is not None else ""
+    spread = [one for one in call.args if isinstance(one, ast.Starred) and getattr(one.value, "id", "") == rest]
+    if sum(isinstance(one, ast.Name) and one.id == rest for one in ast.walk(own)) != len(spread):
+        return call
+    return ast.Call(call.func, [one for one in call.args if one not in spread], call.keywords)
 
 
 def _given(call: ast.Call, theirs: ast.FunctionDef) -> dict[str, ast.expr] | None:

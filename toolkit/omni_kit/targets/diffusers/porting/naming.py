@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
+from torch.nn.modules import activation
 
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.diffusers.porting.parts import Parts
-from omni_kit.targets.diffusers.porting.streams import RETURNED, first_calls, handed, own_calls, slices
+from omni_kit.targets.diffusers.porting.streams import RETURNED, first_calls, handed, own_calls, shared_by, slices
 from omni_kit.targets.diffusers.porting.syntax import code, visited
 
 _ATTENTION = "AttentionModuleMixin"
@@ -17,6 +18,7 @@ _LAYERS = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 _MAKERS = ("made", "linear_layer")  # what layers are made by that may be another kind of them
 _LISTS = ("ModuleList", "Sequential", "ModuleDict")
 _TOKENS_IN = ("Embed", "Conv2d", "Conv3d", "Linear")
+_WEIGHTED = frozenset({"PReLU", "MultiheadAttention"})  # the activations of torch with weights
 # What a tensor has, too: asked of anything but a module itself, such a name stays.
 _OF_TENSORS = frozenset({"norm", "proj", "data", "grad", "shape", "size", "weight", "bias", "mean", "std", "view", "T"})
 
@@ -62,7 +64,9 @@ def named(parts: Parts, blocks: Mapping[str, str]) -> Names:
             wanted[name] = _of_attention(one, processors.get(name))
         elif name != parts.root.name:
             wanted[name] = _of_block(one, classes) if _attentions(one, classes) else {}
-    wanted[parts.root.name] = _of_model(classes[parts.root.name], classes, blocks)
+    functions = {tree.name: tree for part in parts.parts if part.cls is None
+                 for tree in ast.parse(code(part.node)).body if isinstance(tree, ast.FunctionDef)}  # fmt: skip
+    wanted[parts.root.name] = _of_model(classes[parts.root.name], classes, functions, blocks)
     return _safe({name: names for name, names in wanted.items() if names}, classes, parts)
 
 
@@ -212,7 +216,9 @@ def _takes_stream(one: _Class, name: str, streams: set[str]) -> bool:
     return bool(goes) and goes <= {*streams, RETURNED}
 
 
-def _of_model(one: _Class, classes: Mapping[str, _Class], blocks: Mapping[str, str]) -> dict[str, str]:
+def _of_model(
+    one: _Class, classes: Mapping[str, _Class], functions: Mapping[str, ast.FunctionDef], blocks: Mapping[str, str]
+) -> dict[str, str]:
     """Return the lists of blocks, the embeddings, and what comes last."""
     found = {}
     attending = [name for name, held in blocks.items() if held in classes and _has_attention(held, classes)]
@@ -225,10 +231,12 @@ def _of_model(one: _Class, classes: Mapping[str, _Class], blocks: Mapping[str, s
     forward = one.method("forward")
     if forward is None:
         return found
-    first = first_calls(forward, (LATENTS, TIME, TEXT, MASK), blocks)
+    arguments = (LATENTS, TIME, TEXT, MASK)
+    first, shared = first_calls(forward, arguments, blocks), shared_by(forward, arguments)
     known = {name: call for name, call in one.made.items() if name not in blocks}
     for argument, new in ((LATENTS, "patch_embed"), (TIME, "time_embed"), (TEXT, "context_embedder")):
-        fitting = [name for name in first.get(argument, ()) if name in known and not _is_norm(known[name])]
+        alone = [name for name in first.get(argument, ()) if name in known and shared.get(name, set()) <= {argument}]
+        fitting = [name for name in alone if not _is_norm(known[name]) and not _is_activation(known[name], functions)]
         if len(fitting) == 1 and (argument != LATENTS or _makes_tokens(known[fitting[0]], classes)):
             found[fitting[0]] = new
     return found | _last_of(forward, known, classes)
@@ -240,6 +248,15 @@ def _makes_tokens(call: ast.Call, classes: Mapping[str, _Class]) -> bool:
     return any(one in name for one in _TOKENS_IN) or (
         held is not None and any(_last(made.func) in _LAYERS for made in held.made.values())
     )
+
+
+def _is_activation(call: ast.Call, functions: Mapping[str, ast.FunctionDef], depth: int = 0) -> bool:
+    """Return whether an activation is made, also by a function of the file that returns nothing else."""
+    made = functions.get(_last(call.func))
+    if made is None or depth > 3:
+        return hasattr(activation, _last(call.func)) and _last(call.func) not in _WEIGHTED
+    returned = [_made(one.value) for one in ast.walk(made) if isinstance(one, ast.Return)]
+    return bool(returned) and all(one is not None and _is_activation(one, functions, depth + 1) for one in returned)
 
 
 def _last_of(forward: ast.FunctionDef, known: Mapping[str, ast.Call], classes: Mapping[str, _Class]) -> dict[str, str]:

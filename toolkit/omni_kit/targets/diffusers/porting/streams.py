@@ -88,6 +88,24 @@ def first_calls(
     return {argument: list(dict.fromkeys(names)) for argument, names in found.items()}
 
 
+def shared_by(function: ast.FunctionDef, arguments: Collection[str]) -> dict[str, set[str]]:
+    """Return the modules that are called at several places -> the arguments of which any of these calls gets values.
+
+    A variable counts as coming of all that is ever assigned to it.
+    """
+    pairs = [*assigned(function)]
+    comes = {name: {name} for name in arguments}
+    size = -1
+    while size != (size := sum(len(one) for one in comes.values())):
+        for name, value in pairs:
+            comes.setdefault(name, set()).update(*(comes.get(one, ()) for one in read(value)))
+    found: dict[str, list[set[str]]] = {}
+    for call in (one for one in ast.walk(function) if isinstance(one, ast.Call) and _own(one.func)):
+        origins = (comes.get(one, ()) for given in call.args for one in read(given))
+        found.setdefault(_own(call.func), []).append({name for one in origins for name in one})
+    return {name: set().union(*calls) for name, calls in found.items() if len(calls) > 1}
+
+
 def read(node: ast.AST) -> Iterator[str]:
     """Yield the variables whose values an expression computes with: a dtype, a device or a shape is no value."""
     if isinstance(node, ast.Attribute) and node.attr in _SURROUNDINGS:

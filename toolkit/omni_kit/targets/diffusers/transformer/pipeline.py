@@ -163,8 +163,8 @@ class PipelineFacts:
 
     @property
     def prompts(self) -> bool:
-        """Return whether a pipeline takes prompts; one that raises has their code for whoever completes it."""
-        return self.text or bool(self.raises)
+        """Return whether a pipeline takes prompts."""
+        return self.text
 
     @property
     def pictures(self) -> bool:
@@ -281,13 +281,14 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     embedded = names.get(cut.loop.embedded, cut.loop.embedded) if cut is not None else ""
-    told = {LATENTS, TIME, TEXT, MASK, LABELS, *constants, *(one.name for one in conditions), embedded}
+    masked = {MASK} if TEXT in names.values() else set()  # one of anything else than a prompt is nobody's here
+    told = {LATENTS, TIME, TEXT, LABELS, *masked, *constants, *(one.name for one in conditions), embedded}
     unknown = tuple(name for name in taken if name not in told)
     return PipelineFacts(
         channels=channels,
         text=TEXT in names.values(),
-        mask=MASK in names.values(),
-        mask_needed=MASK in taken or (cut is not None and cut.loop.masked),
+        mask=MASK in names.values() and TEXT in names.values(),
+        mask_needed=(MASK in taken and TEXT in names.values()) or (cut is not None and cut.loop.masked),
         size=next((name for name in reference.arguments if SIZE.match(name)), ""),
         unknown=unknown,
         shift=shift or 1.0,
