@@ -58,7 +58,7 @@ _MOST = 24
 
 
 class Guidance(StrEnum):
-    """Way in which a sampler guides: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
+    """Way of guidance: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
 
     usual = "usual"
     less = "less"
