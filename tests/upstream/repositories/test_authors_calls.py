@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
 from omni_kit.upstream.repositories.reference import find_reference
 
 NET = """
@@ -108,6 +108,39 @@ class Sampler:
         return noise
 """
 
+WHOLE = """
+
+class Sampler(nn.Module):
+    def __init__(self, model, beta_1, beta_T, T, mean_type="eps"):
+        super().__init__()
+        self.model, self.T = model, T
+
+    def forward(self, x_T{more}):
+        for t in reversed(range(self.T)):
+            x_T = x_T - self.model(x_T, t)
+        return x_T
+
+
+def main():
+    flags.DEFINE_float("beta_1", 1e-4, help="first")
+    parser.add_argument("--beta_T", type=float, default=0.02)
+    return Sampler(Net(), FLAGS.beta_1, args.beta_T, 500, "epsilon")
+"""
+OWN_MODEL = """
+
+def predict(audio, steps):
+    model = Net()
+    for t in range(steps):
+        audio = audio - model(audio, t)
+    return audio
+
+
+def prepare(audio, steps):
+    for t in range(steps):
+        audio = audio * t
+    return audio
+"""
+
 
 def called(tmp_path: Path, rest: str) -> list[str]:
     (tmp_path / "net.py").write_text(NET + rest, encoding="utf-8")
@@ -153,3 +186,31 @@ def test_a_sampler_gets_the_parts_that_its_constructor_must_have(tmp_path: Path)
     (found,) = called(tmp_path, PARTED)
     made = "Sampler(path=Linear(), guidance_fn=plain_guidance_fn, num_steps=steps)"
     assert found == f"{made}.sample(net=denoiser, noise=begun)"
+
+
+def test_a_sampler_that_goes_all_steps_of_training_is_made_with_their_number(tmp_path: Path) -> None:
+    """What else its constructor gets is what the authors pass it: literals, and defaults of their command line."""
+    (tmp_path / "net.py").write_text(NET + WHOLE.replace("{more}", ""), encoding="utf-8")
+    (found,) = authors_calls(find_reference(f"{tmp_path / 'net.py'}::Net"))
+    assert found.called == (
+        "Sampler(model=denoiser, beta_1=0.0001, beta_T=0.02, T=steps, mean_type='epsilon')(x_T=begun)"
+    )
+    assert found.trained == 500
+    assert found.is_named("forward")
+    assert not found.is_named("Net.forward")
+
+
+def test_a_sampler_with_a_number_of_steps_of_its_own_keeps_that_of_training(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET + WHOLE.replace("{more}", ", num_steps"), encoding="utf-8")
+    (found,) = authors_calls(find_reference(f"{tmp_path / 'net.py'}::Net"))
+    assert "T=500" in found.called
+    assert "num_steps=steps" in found.called
+    assert found.trained == 0
+
+
+@pytest.mark.parametrize(("rest", "names"), [(WHOLE.replace("{more}", ""), ["Sampler.forward"]),
+                                             (OWN_MODEL, ["predict"]), ("", [])])  # fmt: skip
+def test_functions_that_seem_to_sample_are_named(rest: str, names: list[str], tmp_path: Path) -> None:
+    """One that makes its model is among them; a loop without a model is not."""
+    (tmp_path / "net.py").write_text(NET + rest, encoding="utf-8")
+    assert [name for name, _ in seeming_samplers(find_reference(f"{tmp_path / 'net.py'}::Net"))] == names

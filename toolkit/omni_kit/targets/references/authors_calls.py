@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
@@ -22,6 +23,7 @@ from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 50, 4096
 _CLOSE = 1e-5
+_CLAMPS = frozenset({"clip", "clamp", "clip_", "clamp_"})
 _SCALE, _APART = 3.0, 0.2
 
 
@@ -177,6 +179,35 @@ def latents_of(returned: Any, shape: torch.Size) -> torch.Tensor:
     raise ValueError(f"returns no latents of shape {tuple(shape)}")
 
 
+class LastClamp(TorchFunctionMode):
+    """Keeps what the last clamp receives: pipelines clamp pictures only when they decode them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pair: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function, and note a clamp."""
+        clamps = getattr(func, "__name__", "") in _CLAMPS and bool(args)
+        before = args[0].clone() if clamps else None
+        found = func(*args, **(kwargs or {}))
+        if before is not None:
+            self._pair = (before, found)
+        return found
+
+    def before(self, latents: torch.Tensor) -> torch.Tensor:
+        """Return what latents were before they were clamped; themselves if they were not, last of all."""
+        return self._pair[0] if self._pair is not None and self._pair[1] is latents else latents
+
+
+def unclamped(sampled: Callable[[], Any], shape: torch.Size) -> torch.Tensor:
+    """Return the latents that a sampler ends with, before it clamps them as its last act."""
+    clamp = LastClamp()
+    with clamp:
+        latents = latents_of(sampled(), shape)
+    return clamp.before(latents)
+
+
 def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what each call of a sampler did with stand-ins, or why it did not run.
 
@@ -276,11 +307,12 @@ class _Run:
 
         with (
             replaced(torch, "randn", drawn), replaced(torch, "randn_like", drawn_like),
-            noise_first(begun, self.call["draws"]),
+            noise_first(begun, self.call["draws"]), LastClamp() as clamp,
         ):  # fmt: skip
             ended = latents_of(eval(self.call["called"], told), begun.shape)
         self.twice = denoiser.twice
-        return {"calls": self.calls, "ended": _one(ended), "tables": [*map(list, self.tables)]}
+        ends = {"ended": _one(ended), "unclamped": _one(clamp.before(ended))}
+        return {"calls": self.calls, **ends, "tables": [*map(list, self.tables)]}
 
     def _note(self, frame: Any) -> None:
         """Note the vectors that the callers of the model hold: betas, and what is made of them."""

@@ -20,7 +20,7 @@ NAMES = "_arguments"
 LATENTS, TEXT, LABELS = "hidden_states", "encoder_hidden_states", "class_labels"
 _NUMBERS = "numbers"
 _CONDITION = "condition "
-_STEPS, _SCALE = 4, 4.0
+STEPS, _SCALE = 4, 4.0
 _SPREAD = 2.0
 SCALING, SHIFT = 0.5, 16.0
 """Of the autoencoder: latents are what it encodes, less the shift, times the scaling.
@@ -180,5 +180,5 @@ def _run(latents: torch.Tensor, text: torch.Tensor | int, pictures: int, scale: 
 
     return {
         "noise": made("noise", latents, pictures), "text": told("text"), "against": told("against"),
-        _NUMBERS: torch.tensor([float(_STEPS), scale, prompts, 0.0]),
+        _NUMBERS: torch.tensor([float(STEPS), scale, prompts, 0.0]),
     }  # fmt: skip

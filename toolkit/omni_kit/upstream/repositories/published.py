@@ -24,7 +24,7 @@ SIGNED = "_reference"  # the key under which a config of a port says the class o
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_ADDS = "add_argument"
+_ADDS, _DEFINES = "add_argument", "DEFINE_"
 _NUMBER = r"-?\d+(?:\.\d+)?"
 
 
@@ -198,6 +198,18 @@ def _computed(call: ast.Call, source: SourceFile, names: Collection[str]) -> dic
 def _entries(node: ast.Dict) -> dict[str, Any]:
     named = ((literal(key), literal(value)) for key, value in zip(node.keys, node.values, strict=True) if key)
     return {name: value for name, value in named if isinstance(name, str) and value is not UNKNOWN}
+
+
+def options_of(source: SourceFile) -> dict[str, Any]:
+    """Return the defaults of the options of a command line: of `argparse`, or of flags of `absl`."""
+    found: dict[str, Any] = {}
+    for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
+        name = (dotted(call.func) or "").rpartition(".")[2]
+        if name == _ADDS:
+            found |= _argument(call)
+        elif name.startswith(_DEFINES) and len(call.args) > 1 and isinstance(flag := literal(call.args[0]), str):
+            found |= {flag: value} if (value := literal(call.args[1])) is not UNKNOWN else {}
+    return found
 
 
 def _argument(call: ast.Call) -> dict[str, Any]:

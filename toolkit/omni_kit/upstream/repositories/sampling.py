@@ -17,6 +17,7 @@ from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler, without_aliases
 from omni_kit.upstream.repositories.sampler_step.members import MADE
@@ -120,6 +121,8 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     Of several that fit equally, those in the folders nearest to the class are returned; of these, those with a
     scheduler if any.
 
+    The list is empty if the reference names a sampler that is called as a whole.
+
     Raises:
         BadInput: the reference names one, and there is none of that name.
     """
@@ -129,7 +132,11 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     if reference.loop:
         named = [one for _, one in every if reference.loop in (one.function, f"{one.module}.{one.function}")]
         if not named:
-            names = ", ".join(dict.fromkeys(one.function for _, one in every)) or "none at all"
+            called = authors_calls(reference)
+            if any(one.is_named(reference.loop) for one in called):
+                return []
+            names = ", ".join(dict.fromkeys([*(one.function for _, one in every), *(one.function for one in called)]))
+            names = names or "none at all"
             raise BadInput(f"no loop over steps in a function '{reference.loop}'", f"these have one: {names}")
         return named[:1]
     for fits, one in every:

@@ -10,7 +10,8 @@ from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
 from omni_kit.targets.diffusers.scheduling.library_scheduler import COUNTS, FIRST, installed_along
-from omni_kit.upstream.repositories.processes.authors_calls import AuthorsCall, Guidance, authors_calls
+from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
+from omni_kit.upstream.repositories.processes.authors_calls import TRAINED, AuthorsCall, Guidance, authors_calls
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
@@ -21,9 +22,19 @@ _SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker
 _TIMEOUT = 120.0
 _MOST = 6
 _SAID = ("module", "name", "parts", "called", "guided", "draws")
-_TRAINED = 1000
-_OUTPUTS: Mapping[str, Callable[[float], float]] = {"": lambda x: x, " * 2 - 1": lambda x: x * 2 - 1}
-"""Expressions for latents behind the result of a sampler: latents, or pictures from 0 to 1."""
+_WHOLE = (60, 50)
+"""Numbers of steps of training, all of which a sampler goes: enough of them to tell schedules of betas apart."""
+_Way = Mapping[str, Any]
+_LATENTS = "latents_of({called}, begun.shape)"
+_OUTPUTS: Mapping[str, Callable[[_Way], float]] = {
+    _LATENTS: lambda way: way["ended"],
+    f"{_LATENTS} * 2 - 1": lambda way: way["ended"] * 2 - 1,
+}
+"""Expressions for latents: what a sampler returns, or pictures from 0 to 1."""
+_CLAMPED: Mapping[str, Callable[[_Way], float]] = {
+    "unclamped(lambda: {called}, begun.shape)": lambda way: way["unclamped"]
+}
+"""The expression for latents of a sampler that goes all steps and clamps pictures last of all."""
 
 
 def process_along(reference: Reference, names: Mapping[str, str]) -> Process | None:
@@ -35,11 +46,12 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
     if not (latents and time) or importlib.util.find_spec("torch") is None:
         return None
-    calls = authors_calls(reference)
+    calls = [one for one in authors_calls(reference) if not reference.loop or one.is_named(reference.loop)]
     order = [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
     request = {
         "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": order,
-        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5], "counts": COUNTS,
+        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5],
+        "counts": _WHOLE if calls and calls[0].trained else COUNTS,
         "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
     }  # fmt: skip
     try:
@@ -72,33 +84,40 @@ def _values(reference: Reference) -> int:
 
 
 def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Iterator[Process]:
-    for output, made in _OUTPUTS.items():
-        told = {(one["count"], one["model"]): _trace(one, made(one["ended"])) for one in ways}
+    clamps = call.trained and any(one["unclamped"] != one["ended"] for one in ways)
+    for output, made in (_CLAMPED if clamps else _OUTPUTS).items():
+        told = {(one["count"], one["model"]): _trace(one, made(one)) for one in ways}
         shift = _shift(told)
-        found = installed_along(told, shift)
+        found = installed_along(told, shift, whole=bool(call.trained))
         if found is not None and (found.name != FIRST or shift is not None):
             config = dict(found.config)
+            if call.trained:
+                usual = call.trained == TRAINED
+                config = {name: value for name, value in config.items() if name != SETTING}
+                config |= {} if usual else {SETTING: call.trained}
             given = ", ".join(f"{name}={value}" for name, value in config.items())
             scale = "the scale of guidance is one more than theirs" if call.less else ""
-            said = (f"it takes the steps of {call.name}, which was run with stand-ins", given, scale)
+            every = f"they go all {call.trained} steps of training" if call.trained else ""
+            clamped = "they clamp the result, which decoding does here" if clamps else ""
+            said = (f"it takes the steps of {call.name}, which was run with stand-ins", given, scale, every, clamped)
             reason = "; ".join(filter(None, said))
             named = ((call.module, call.name), *call.parts)
             yield Process(
                 call.where, tuple(f"from {module} import {name}" for module, name in named),
-                f"latents_of({call.called}, begun.shape){output}", found.name, reason, config, rises=found.rises,
+                output.format(called=call.called), found.name, reason, config, rises=found.rises,
                 todo=tuple(call.todo), denoiser=f"Denoiser({asked})", draws=call.draws, whole=found.whole,
-                real=found.real, scales=found.scales, shift=shift or 1.0,
+                real=found.real, scales=found.scales, shift=shift or 1.0, every_step=bool(call.trained),
             )  # fmt: skip
 
 
-def _trace(way: Mapping[str, Any], ended: float) -> LoopTrace:
+def _trace(way: _Way, ended: float) -> LoopTrace:
     calls = tuple((x, t) for x, t in way["calls"])
     return LoopTrace(None, calls, ended, _levels(calls), tuple(map(tuple, way["tables"])))
 
 
 def _levels(calls: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
     """Return the noise levels that the times stand for, which fall from 1 or below."""
-    times = [time / _TRAINED if calls[0][1] > 1 else time for _, time in calls]
+    times = [time / TRAINED if calls[0][1] > 1 else time for _, time in calls]
     return tuple(1 - one for one in times) if times[0] < times[-1] else tuple(times)
 
 

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
+from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.replacing import replaced
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace, trace_of
 from omni_kit.upstream.repositories.sampler_step.split_step import Divided
@@ -21,6 +22,8 @@ from omni_kit.upstream.repositories.sampling import bent
 FIRST = "FlowMatchEulerDiscreteScheduler"
 """Default scheduler, which stays if nothing is known of the loop."""
 _TRAINED = 1000
+_ALL_STEPS = ("DDPMScheduler", "DDIMScheduler")
+"""Schedulers that go all steps of training as authors do: with noise, and without."""
 COUNTS = (4, 7)
 """Numbers of steps in which a loop is compared."""
 _CLOSE = 2e-4
@@ -119,18 +122,23 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
     return installed_along({key: way for key, way in ways.items() if way is not None}, shift)
 
 
-def installed_along(known: Mapping[tuple[int, int], LoopTrace], shift: float | None) -> Installed | None:
+def installed_along(
+    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, whole: bool = False
+) -> Installed | None:
     """Return the first scheduler that goes where a loop went with each of `MODELS`, whatever else it receives.
 
     Args:
         known: by the number of steps, and the place of the model.
         shift: of the levels, where that is all that they are; None for others.
+        whole: each went all steps of its training; the scheduler is that of the first number of steps.
     """
+    first = next(iter(known))[0]
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
-        for one in _candidates(shift, known[COUNTS[0], 0]):
+        for one in _candidates(shift, known[first, 0], first, _ALL_STEPS if whole else plainest_first()):
             went = []
             for (count, place), way in known.items():
-                went.append(_goes(one, count, MODELS[place], way))
+                config = {**one.config, TRAINED: count} if whole else one.config
+                went.append(_goes(replace(one, config=config), count, MODELS[place], way))
                 if went[-1] is None:
                     break
             else:
@@ -138,8 +146,8 @@ def installed_along(known: Mapping[tuple[int, int], LoopTrace], shift: float | N
     return None
 
 
-def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
-    for name in sorted(plainest_first(), key=lambda one: one != FIRST):
+def _candidates(shift: float | None, way: LoopTrace, count: int, names: Sequence[str]) -> Iterator[Installed]:
+    for name in sorted(names, key=lambda one: one != FIRST):
         taken = inspect.signature(schedulers()[name].__init__).parameters
         whole = way.calls[0][1] > 1
         if whole and name == FIRST and not (way.levels and way.levels[0] <= 1):
@@ -153,10 +161,10 @@ def _candidates(shift: float | None, way: LoopTrace) -> Iterator[Installed]:
             shifted = {"flow_shift": shift or 1.0} if "flow_shift" in taken else {}
             flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", **shifted}
             yield Installed(name, flow, whole=whole)
-        yield from configured(name, way, whole)
+        yield from configured(name, way, whole, count)
 
 
-def configured(name: str, way: LoopTrace, whole: bool) -> Iterator[Installed]:
+def configured(name: str, way: LoopTrace, whole: bool, count: int = COUNTS[0]) -> Iterator[Installed]:
     """Yield a scheduler with the authors' own schedule of betas, in all that it may make of it; as long as
     steps agree.
     """
@@ -164,7 +172,7 @@ def configured(name: str, way: LoopTrace, whole: bool) -> Iterator[Installed]:
     for betas in schedules_of(name, way.tables):
         for times in _choices(_TIMES, taken):
             one = Installed(name, {**betas, **times}, whole=whole)
-            if _is_timed(one, way):
+            if _is_timed(one, way, count):
                 for more in _choices(_STEPS, taken):
                     config = {**betas, **times, **more}
                     own = {key: value for key, value in config.items() if value != taken[key].default}
@@ -182,11 +190,11 @@ def _choices(wanted: Mapping[str, Sequence[Any]], taken: Mapping[str, inspect.Pa
         yield dict(zip(known, chosen, strict=True))
 
 
-def _is_timed(one: Installed, way: LoopTrace) -> bool:
+def _is_timed(one: Installed, way: LoopTrace, count: int) -> bool:
     """Return whether a scheduler goes along the steps that the authors' model is told."""
     try:
         scheduler = schedulers()[one.name](**one.config)
-        scheduler.set_timesteps(COUNTS[0])
+        scheduler.set_timesteps(count)
     except Exception:  # another scheduler's own reasons
         return False
     times = [float(t) / one.unit for t in scheduler.timesteps]

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
@@ -27,6 +28,7 @@ from omni_kit.targets.diffusers.transformer.classes import (
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
@@ -37,6 +39,7 @@ _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
 _RETURNED, _PICTURE, _TOKENS = "return_dict", 4, 3
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
+_MOST = 4  # samplers in a to-do
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 
 
@@ -369,7 +372,14 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
     """Return the to-do if several functions may sample, or none was found."""
     if not found:
         files = len(reference.repository.files)
-        return [f"write the denoising steps: of {files} files none has a loop that calls a model as this one is called"]
+        seeming = [*dict.fromkeys(f"{name} ({where})" for name, where in islice(seeming_samplers(reference), _MOST))]
+        left = f"write the denoising steps: in {files} files they could be read from no loop"
+        left += f", and no scheduler of diffusers is known to go as {', '.join(seeming)}" if seeming else ""
+        names = dict.fromkeys(f"{one.name}.{one.function}" for one in authors_calls(reference))
+        if len(names) > 1 and not reference.loop:
+            named = BETWEEN.join([*reference.given.split(BETWEEN), next(iter(names))])
+            left += f". Of several samplers one can be named: --from {named}"
+        return [left]
     if len(found) == 1:
         return []
     named = "; ".join(f"{one.function} ({one.where}) {_unread(one)}".rstrip() for one in found)

@@ -21,6 +21,7 @@ from omni_kit.targets.diffusers.porting.forward import TEXT
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
+from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
@@ -35,6 +36,7 @@ from omni_kit.targets.diffusers.transformer.pipeline import (
 )
 from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
+from omni_kit.toys.batches.sampling import STEPS
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.published import SIGNED
@@ -207,6 +209,8 @@ class _Planner:
     def toy(self) -> dict[str, Any]:
         values, unknown = self._toy_values
         scheduler = {"_class_name": self.scheduler, **self._configured}
+        if self.pipeline.process is not None and self.pipeline.process.every_step:
+            scheduler[TRAINED] = STEPS
         null = self.port.labels.null_of(values) if self.port.labels is not None else None
         labelled = {NULL: null} if null is not None else {}
         names = self.port.forward.names

@@ -9,14 +9,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of, of_self
 from omni_kit.upstream.repositories.sources import distance, sources_of
 
+TRAINED = 1000
+"""Number of steps that models are trained with, where nothing else is known."""
 DENOISER, BEGUN, STEPS, SCALE = "denoiser", "begun", "steps", "scale"
 """Variables of a call: the model, its noise, the number of steps, and how strongly it guides."""
 _MODEL = re.compile(
@@ -52,7 +58,7 @@ _MOST = 24
 
 
 class Guidance(StrEnum):
-    """Ways to guide: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
+    """Way of guidance: by `other + scale * (one - other)`; with `scale + 1`; in no call; by anything else."""
 
     usual = "usual"
     less = "less"
@@ -67,6 +73,7 @@ class AuthorsCall:
     Attributes:
         where: file:line.
         module, name: what it imports.
+        function: what samples: that function, or a method of that class.
         called: the expression in DENOISER, BEGUN and STEPS, `bare` and `torch`.
         draws: it draws its first noise itself.
         guides: the arguments by which the authors guide, as they have them by default.
@@ -74,12 +81,14 @@ class AuthorsCall:
         less: their scale is one less than the usual one.
         levels: it is passed its levels, which its callers make.
         far: how many folders away the sampler is from the model's class.
+        trained: how many steps the authors train with, where the sampler goes all of them; else 0.
         parts: what else it imports: module and name.
     """
 
     where: str
     module: str
     name: str
+    function: str
     called: str
     draws: bool
     guides: tuple[str, ...] = ()
@@ -87,7 +96,12 @@ class AuthorsCall:
     less: bool = False
     levels: bool = False
     far: int = 0
+    trained: int = 0
     parts: tuple[tuple[str, str], ...] = ()
+
+    def is_named(self, function: str) -> bool:
+        """Return whether this is the sampler of that name, with or without its class."""
+        return function in (self.function, f"{self.name}.{self.function}")
 
     @property
     def todo(self) -> Iterator[str]:
@@ -99,7 +113,10 @@ class AuthorsCall:
 
 
 def authors_calls(reference: Reference) -> list[AuthorsCall]:
-    """Return the calls of the samplers nearest to a class, those with the fewest invented arguments first."""
+    """Return the calls of the samplers nearest to a class, those with the fewest invented arguments first.
+
+    Samplers that go all steps of training are called only if there are no others.
+    """
     found: list[tuple[int, int, AuthorsCall]] = []
     sources = [*sources_of(reference)]
     for source in sources:
@@ -114,7 +131,37 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
             found += [(far, cost, replace(call, far=far)) for cost, call in calls if STEPS in call.called]
         if len(found) > _MOST:
             break
-    return [one for _, _, one in sorted(found, key=lambda each: each[:2])][:_MOST]
+    usual = [each for each in found if not each[2].trained]
+    return [one for _, _, one in sorted(usual or found, key=lambda each: each[:2])][:_MOST]
+
+
+def seeming_samplers(reference: Reference) -> Iterator[tuple[str, str]]:
+    """Yield the functions that seem to sample with a model, each with its file:line: the nearest first.
+
+    Methods with a loop of classes that hold a model; functions with a loop that receive one, or that make the class.
+    """
+    for source in sources_of(reference):
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
+                own, methods = methods_of(node), _every_method(source, node)
+                takes = any(_MODEL.match(one.arg) for one, _ in _constructor(source, node))
+                for one in own.values() if takes or _held(methods) else ():
+                    if _is_entry(one) and _loops(one, methods):
+                        yield f"{node.name}.{one.name}", source.where(one)
+            elif isinstance(node, ast.FunctionDef) and _loops(node, {}) and not _OTHER.search(node.name):
+                receives = any(isinstance(one, ast.arg) and _MODEL.match(one.arg) for one in ast.walk(node))
+                if (_is_entry(node) and receives) or _asks_own(source, node, reference.cls.node):
+                    yield node.name, source.where(node)
+
+
+def _asks_own(source: SourceFile, function: ast.FunctionDef, cls: ast.ClassDef) -> bool:
+    """Return whether a function makes an object of a class, and calls a variable with several arguments in a loop."""
+    made = any(isinstance(one, ast.Call) and _makes(source, one, cls) for one in ast.walk(function))
+    stored = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    loops = (one for one in ast.walk(function) if made and isinstance(one, ast.For | ast.While))
+    calls = (one for loop in loops for one in ast.walk(loop) if isinstance(one, ast.Call))
+    return any(isinstance(one.func, ast.Name) and one.func.id in stored and len(one.args) + len(one.keywords) > 1
+               for one in calls)  # fmt: skip
 
 
 def _is_entry(function: ast.FunctionDef) -> bool:
@@ -177,7 +224,10 @@ def _of_class(
         return
     given = _constructor(source, cls)
     parts = dict(_parts(source, cls, given, sources))
-    made = [*_told(given, constructs=True, parts={name: text for name, (text, _) in parts.items()})]
+    known = {name: text for name, (text, _) in parts.items()}
+    values = _passed(cls, given, sources)
+    made = [*_told(given, constructs=True, parts=known, values=values)]
+    made += [one for one in _told(given, constructs=True, parts=known, values=values, whole=True) if one.trained]
     held = _held(methods)
     for entry in entries:
         own = _plain_arguments(entry)[1:]
@@ -185,11 +235,12 @@ def _of_class(
         for told in _told(own, required=_MODEL if takes else None, way=_way(methods.values())):
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
-                if one.complete and (takes or one.model):
+                if one.complete and (takes or one.model) and not (one.trained and STEPS in told.text):
                     pairs = ((one.text, told.text), (one.guided, told.guided))
                     calls = [f"{cls.name}({first}){name}({second})" for first, second in pairs]
                     call = _call(source, entry, cls.name, calls, told, one)
-                    yield one.cost + told.cost, replace(call, parts=tuple(meant for _, meant in parts.values()))
+                    imported = tuple(meant for _, meant in parts.values())
+                    yield one.cost + told.cost, replace(call, parts=imported, trained=one.trained)
             if not takes and held and not any(one.complete and one.model for one in made):
                 scales = _kept_scales(methods)
                 calls = []
@@ -227,6 +278,28 @@ def _parts(
                 yield one.arg, (found[1], found)
 
 
+def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]) -> dict[str, Any]:
+    """Return the values that the authors pass a constructor where they first call it, as literals or as options."""
+    order = [one.arg for one, _ in given]
+    for source in sources:
+        calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _makes(source, one, cls)]
+        options = options_of(source) if calls else {}
+        for call in calls:
+            values = {name: options.get(node.attr, UNKNOWN) if isinstance(node, ast.Attribute) else literal(node)
+                      for name, node in passed(call, order).items()}  # fmt: skip
+            if known := {name: one for name, one in values.items() if isinstance(one, int | float | str)}:
+                return known
+    return {}
+
+
+def _makes(source: SourceFile, call: ast.Call, cls: ast.ClassDef) -> bool:
+    name = dotted(call.func) or ""
+    if name.rpartition(".")[2] != cls.name:
+        return False
+    meant = resolve(source, name)
+    return isinstance(meant, Defined) and meant.node is cls
+
+
 def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tuple[str, str]]:
     """Yield the classes, as module and name, that inherit from a class and need no argument."""
     for file in near:
@@ -255,7 +328,9 @@ def _call(
     where = source.where(node) if node in [*ast.walk(source.tree)] else f"{source.path}:{node.lineno}"
     plain, guided = called
     levels = any(one.levels for one in told)
-    return AuthorsCall(where, module, name, plain, draws, guides, guided if guided != plain else "", levels=levels)
+    return AuthorsCall(
+        where, module, name, node.name, plain, draws, guides, guided if guided != plain else "", levels=levels
+    )
 
 
 def _is_property(node: ast.expr) -> bool:
@@ -293,6 +368,7 @@ class _Told:
         model, noise, levels: whether one of them is passed.
         guides: those that guide.
         complete: none is missing.
+        trained: how many steps of training there are by default, where it is passed the number of steps instead.
     """
 
     text: str
@@ -303,6 +379,7 @@ class _Told:
     levels: bool
     guides: tuple[str, ...]
     complete: bool = True
+    trained: int = 0
 
 
 def _way(functions: Iterable[ast.FunctionDef]) -> str:
@@ -319,6 +396,8 @@ def _told(
     constructs: bool = False,
     way: str = "",
     parts: Mapping[str, str] | None = None,
+    values: Mapping[str, Any] | None = None,
+    whole: bool = False,
 ) -> Iterator[_Told]:
     """Yield the way to call something with these arguments, unless nothing says which way its levels go.
 
@@ -327,12 +406,19 @@ def _told(
         constructs: it is a constructor.
         way: of its levels.
         parts: arguments whose values are known.
+        values: those that the authors pass, for arguments without a default; if `whole`, for all others, too.
+        whole: the number of steps of training is that of steps, where nothing else is.
     """
     names = [one.arg for one, _ in given]
     if required is not None and not any(required.match(name) for name in names):
         return
     counted = [one.arg for one, default in given if _COUNT.match(one.arg) and not isinstance(literal(default), bool)]
     counted = [name for name in counted if not _TRAINED.match(name)] or ([] if constructs else counted)
+    said_by = values or {}
+    every = {one.arg: said_by.get(one.arg, literal(default) if default is not None else TRAINED)
+             for one, default in given if _TRAINED.match(one.arg)} if whole and not counted else {}  # fmt: skip
+    trained = next((value for value in every.values() if type(value) is int), 0)
+    counted = counted or [*every][:1]
     bent = [one.arg for one, default in given
             if _LEVELS.match(one.arg) and default is None and not constructs and one.arg not in counted]  # fmt: skip
     way = way or (_FALLS if bent == ["sigmas"] else "")
@@ -355,8 +441,10 @@ def _told(
             elif size := next((text for pattern, text in _SIZES if pattern.search(name)), ""):
                 if default is None or (isinstance(default, ast.Constant) and default.value is None and "shape" in name):
                     said[name] = size
+            elif constructs and name in said_by and (default is None or whole):
+                said[name] = repr(said_by[name])
             elif default is None and constructs:
-                said[name] = "1000" if _TRAINED.match(name) else "0.0" if _NUMBER.match(name) else ""
+                said[name] = str(TRAINED) if _TRAINED.match(name) else "0.0" if _NUMBER.match(name) else ""
                 complete = complete and bool(said[name])
             elif default is None:
                 said[name] = f"torch.zeros_like({BEGUN})"
@@ -366,5 +454,5 @@ def _told(
         scaled = {one.arg: SCALE for one, default in given if default is not None and one.arg not in said
                   and _GUIDED.search(one.arg) and type(literal(default)) in (int, float)}  # fmt: skip
         text, guided = (", ".join(f"{name}={value}" for name, value in each.items()) for each in (said, said | scaled))
-        values = set(said.values())
-        yield _Told(text, guided, cost, DENOISER in values, BEGUN in values, bool(bent), guides, complete)
+        uses = set(said.values())
+        yield _Told(text, guided, cost, DENOISER in uses, BEGUN in uses, bool(bent), guides, complete, trained)

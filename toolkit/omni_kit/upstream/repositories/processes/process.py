@@ -25,6 +25,7 @@ class Process:
         real: as numbers with a fraction.
         scales: the scheduler scales what the model receives.
         shift: of the noise levels.
+        every_step: it goes all steps of training: a toy has as many as it samples with.
     """
 
     where: str
@@ -42,6 +43,7 @@ class Process:
     real: bool = False
     scales: bool = False
     shift: float = 1.0
+    every_step: bool = False
 
     @property
     def draws_noise(self) -> bool:
