@@ -209,8 +209,6 @@ class _Planner:
     def toy(self) -> dict[str, Any]:
         values, unknown = self._toy_values
         scheduler = {"_class_name": self.scheduler, **self._configured}
-        if self.pipeline.process is not None and self.pipeline.process.every_step:
-            scheduler[TRAINED] = STEPS
         null = self.port.labels.null_of(values) if self.port.labels is not None else None
         labelled = {NULL: null} if null is not None else {}
         names = self.port.forward.names
@@ -261,7 +259,9 @@ class _Planner:
         stepping = self.pipeline.stepping
         if stepping.made is not None:
             return {ALONE: True}
-        return {**stepping.installed.config} if stepping.name != FIRST else {"shift": self.pipeline.shift}
+        process = self.pipeline.process
+        trained = {TRAINED: STEPS} if process is not None and process.every_step else {}
+        return {**stepping.installed.config, **trained} if stepping.name != FIRST else {"shift": self.pipeline.shift}
 
     @cached_property
     def context(self) -> dict[str, object]:
