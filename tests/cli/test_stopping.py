@@ -6,11 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from omni_kit.cli.app import _interrupted
+from omni_kit.cli.app import _interrupted, main
+from omni_kit.errors import OmniKitError
+from omni_kit.output import Output
 from tests.conftest import sampled
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +63,33 @@ def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
         time.sleep(0.05)
     assert left == []
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["fail", "stoppable"])
+def test_an_interruption_while_one_is_reported_has_its_code(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def late() -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt
+
+    reported, fail = [], Output.fail
+
+    def once(self: Output, error: OmniKitError) -> int:
+        reported.append(error)
+        return interrupted() if len(reported) == 1 and where == "fail" else fail(self, error)
+
+    module = sys.modules[main.__module__]
+    monkeypatch.setattr(module, "_run", interrupted)
+    monkeypatch.setattr(Output, "fail", once)
+    if where == "stoppable":
+        monkeypatch.setattr(module, "stoppable", late)
+    assert main(["inspect", "x"]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.sweep

@@ -50,11 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the CLI and return the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
     given = sys.argv[1:] if arguments is None else arguments
     output = Output("error", Format.json if _wants_json(given) else Format.human)
-    with stoppable():
-        try:
-            return _run(given, output)
-        except KeyboardInterrupt:  # while an error was being reported
-            return output.fail(_interrupted(given))
+    try:
+        with stoppable():
+            try:
+                return _run(given, output)
+            except KeyboardInterrupt:  # while an error was being reported
+                return output.fail(_interrupted(given))
+    except KeyboardInterrupt:  # while that was
+        return output.fail(_interrupted(given))
 
 
 def _run(given: list[str], output: Output) -> int:
