@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
-from torch.nn.modules import activation
 
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.diffusers.porting.parts import Parts
@@ -18,7 +17,38 @@ _LAYERS = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 _MAKERS = ("made", "linear_layer")  # what layers are made by that may be another kind of them
 _LISTS = ("ModuleList", "Sequential", "ModuleDict")
 _TOKENS_IN = ("Embed", "Conv2d", "Conv3d", "Linear")
-_WEIGHTED = frozenset({"PReLU", "MultiheadAttention"})  # the activations of torch with weights
+# Those of torch.nn without weights, which is not imported where models are written.
+_ACTIVATIONS = frozenset(
+    [
+        "CELU",
+        "ELU",
+        "GELU",
+        "GLU",
+        "Hardshrink",
+        "Hardsigmoid",
+        "Hardswish",
+        "Hardtanh",
+        "LeakyReLU",
+        "LogSigmoid",
+        "LogSoftmax",
+        "Mish",
+        "RReLU",
+        "ReLU",
+        "ReLU6",
+        "SELU",
+        "SiLU",
+        "Sigmoid",
+        "Softmax",
+        "Softmax2d",
+        "Softmin",
+        "Softplus",
+        "Softshrink",
+        "Softsign",
+        "Tanh",
+        "Tanhshrink",
+        "Threshold",
+    ]
+)
 # What a tensor has, too: asked of anything but a module itself, such a name stays.
 _OF_TENSORS = frozenset({"norm", "proj", "data", "grad", "shape", "size", "weight", "bias", "mean", "std", "view", "T"})
 
@@ -254,7 +284,7 @@ def _is_activation(call: ast.Call, functions: Mapping[str, ast.FunctionDef], dep
     """Return whether an activation is made, also by a function of the file that returns nothing else."""
     made = functions.get(_last(call.func))
     if made is None or depth > 3:
-        return hasattr(activation, _last(call.func)) and _last(call.func) not in _WEIGHTED
+        return _last(call.func) in _ACTIVATIONS
     returned = [_made(one.value) for one in ast.walk(made) if isinstance(one, ast.Return)]
     return bool(returned) and all(one is not None and _is_activation(one, functions, depth + 1) for one in returned)
 

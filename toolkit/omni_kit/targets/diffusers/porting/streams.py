@@ -89,21 +89,21 @@ def first_calls(
 
 
 def shared_by(function: ast.FunctionDef, arguments: Collection[str]) -> dict[str, set[str]]:
-    """Return the modules that are called at several places -> the arguments of which any of these calls gets values.
-
-    A variable counts as coming of all that is ever assigned to it.
+    """Return the modules that are called at several places -> the arguments that the first input of any of these calls
+    comes of, by the lines before it.
     """
-    pairs = [*assigned(function)]
+    pairs = sorted(assigned(function), key=lambda pair: pair[1].lineno)
+    calls = sorted((one for one in ast.walk(function) if isinstance(one, ast.Call) and one.args and _own(one.func)),
+                   key=lambda call: call.lineno)  # fmt: skip
     comes = {name: {name} for name in arguments}
-    size = -1
-    while size != (size := sum(len(one) for one in comes.values())):
-        for name, value in pairs:
-            comes.setdefault(name, set()).update(*(comes.get(one, ()) for one in read(value)))
     found: dict[str, list[set[str]]] = {}
-    for call in (one for one in ast.walk(function) if isinstance(one, ast.Call) and _own(one.func)):
-        origins = (comes.get(one, ()) for given in call.args for one in read(given))
-        found.setdefault(_own(call.func), []).append({name for one in origins for name in one})
-    return {name: set().union(*calls) for name, calls in found.items() if len(calls) > 1}
+    for call in calls:
+        while pairs and pairs[0][1].lineno < call.lineno:
+            name, value = pairs.pop(0)
+            comes[name] = set().union(*(comes.get(one, ()) for one in read(value)))
+        origins = set().union(*(comes.get(one, ()) for one in read(call.args[0])))
+        found.setdefault(_own(call.func), []).append(origins)
+    return {name: set().union(*origins) for name, origins in found.items() if len(origins) > 1}
 
 
 def read(node: ast.AST) -> Iterator[str]:
