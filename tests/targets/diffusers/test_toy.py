@@ -1,6 +1,8 @@
 """A toy of authors' code by what the code itself says of its sizes."""
 
 import ast
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -269,3 +271,11 @@ def test_heads_divide_every_level_of_a_unet(levels: bool) -> None:
     toy, _ = toy_of({name: Argument(name, size, False, "", "") for name, size in sizes.items()}, {}, [])
     assert toy["attention_head_dim"] == (2 if levels else 20)
     assert all(width % toy["attention_head_dim"] == 0 for width in toy.get("block_out_channels", ()))
+
+
+def test_planning_a_port_imports_no_torch() -> None:
+    code = (
+        "import sys, omni_kit.targets.diffusers.transformer.plan, omni_kit.targets.diffusers.transformer.found_toy\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

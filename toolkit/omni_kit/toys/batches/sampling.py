@@ -13,14 +13,14 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL, PROMPT_AXIS
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL, PROMPT_AXIS, STEPS
 
 NAMES = "_arguments"
 """Of a toy's config: what authors call an argument of forward -> what it is called where the model is integrated."""
 LATENTS, TEXT, LABELS = "hidden_states", "encoder_hidden_states", "class_labels"
 _NUMBERS = "numbers"
 _CONDITION = "condition "
-STEPS, _SCALE = 4, 4.0
+_SCALE = 4.0
 _SPREAD = 2.0
 SCALING, SHIFT = 0.5, 16.0
 """Of the autoencoder: latents are what it encodes, less the shift, times the scaling.

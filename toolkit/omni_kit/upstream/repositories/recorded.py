@@ -40,3 +40,7 @@ def recorded_reference(file: Path) -> Reference:
             f"{place}, which {file.name} names, does not exist", "run it from the original directory, or fix the path"
         )
     return find_reference(f"{found.resolve()}{BETWEEN}{name}")
+
+
+STEPS = 4
+"""Steps that a small pipeline takes where it is compared."""

@@ -36,11 +36,10 @@ from omni_kit.targets.diffusers.transformer.pipeline import (
 )
 from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
-from omni_kit.toys.batches.sampling import STEPS
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, PROMPT_AXIS, SHAPES, STATED
+from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, PROMPT_AXIS, SHAPES, STATED, STEPS
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
