@@ -9,20 +9,9 @@ from omni_kit.targets.diffusers.scheduling.authors_process import process_along
 from omni_kit.targets.references.authors_calls import unclamped
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import find_reference
+from tests.upstream.repositories.test_authors_calls import NET
 
 SAMPLER = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self, dim=8):
-        super().__init__()
-        self.inner = nn.Linear(dim, dim)
-
-    def forward(self, x, t):
-        return self.inner(x)
-
 
 class Sampler(nn.Module):
     def __init__(self, model, T=TRAINED):
@@ -48,7 +37,7 @@ class Sampler(nn.Module):
 
 def found(place: Path, trained: int = 1000, last: str = "0.02", noise: str = "self.betas",
           left: str = "torch.clip(x, -1, 1)") -> Process | None:  # fmt: skip
-    file, text = place / "net.py", SAMPLER
+    file, text = place / "net.py", NET + SAMPLER
     for name, value in {"TRAINED": str(trained), "LAST": last, "NOISE": noise, "LEFT": left}.items():
         text = text.replace(name, value)
     file.write_text(text, encoding="utf-8")

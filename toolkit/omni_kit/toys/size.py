@@ -15,7 +15,7 @@ from omni_kit.errors import BadInput
 MOST = 100_000_000
 """Parameters of a toy: both sides hold them, with gradients, in float32."""
 
-_SMALL = 4  # numbers up to this are no sizes to make smaller
+_SMALL = 4  # numbers up to this cannot be reduced
 _NAMED = 8  # of the sizes that a message names
 
 

@@ -90,7 +90,7 @@ class Denoiser(nn.Module):
         """Check that numbers other than the step are the same in every call.
 
         Raises:
-            ValueError: they are not: the model is told more of each step.
+            ValueError: another number differs between calls.
         """
         numbers = [torch.as_tensor(one).float().reshape(-1)[:1].tolist() for one in others
                    if isinstance(one, int | float) or (isinstance(one, torch.Tensor) and one.ndim < 2)]  # fmt: skip

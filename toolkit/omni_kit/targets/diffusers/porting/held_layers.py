@@ -48,18 +48,18 @@ def with_held_layers(part: Part, parts: Sequence[Part], found: Projections) -> P
     """
     if not (found.order.in_turn or found.order.innermost):
         return Projections()
-    holders = {id(other): {f"self.{name}" for one in walk(other.node)
-                           if isinstance(one, cst.Assign) and (name := _makes(one, part.name))}
-               for other in parts if other is not part}  # fmt: skip
-    for other in (one for one in parts if holders.get(id(one))):
-        nodes, held = [*walk(other.node)], holders[id(other)]
+    makers: list[tuple[Part, set[str]]] = []
+    for other in (one for one in parts if one is not part):
+        nodes = [*walk(other.node)]
+        held = {f"self.{name}" for one in nodes if isinstance(one, cst.Assign) and (name := _makes(one, part.name))}
         called = {id(one.func) for one in nodes if isinstance(one, cst.Call)}
         if any(one.attr.value in found.layers and id(one) not in called for one in _asked(nodes, held)):
             return Projections()
+        makers += [(other, held)] if held else []
     assert part.cls is not None
     part.node = with_layers(part.cls, found)
-    for other in (one for one in parts if holders.get(id(one))):
-        other.node = visited(other.node, Layers(found, holders[id(other)]), HeadsApart())
+    for other, held in makers:
+        other.node = visited(other.node, Layers(found, held), HeadsApart())
     return found
 
 

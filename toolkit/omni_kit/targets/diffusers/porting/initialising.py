@@ -7,6 +7,7 @@ import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
+    Removal,
     after_docstring,
     body_of,
     chain,
@@ -148,7 +149,7 @@ def _computed(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
     return kept
 
 
-class _WithoutData(cst.CSTTransformer):
+class _WithoutData(Removal):
     """Without `layer.weight.data = ...`: while weights are loaded, parameters take no data of another device."""
 
     def leave_SimpleStatementLine(  # noqa: N802
@@ -158,12 +159,6 @@ class _WithoutData(cst.CSTTransformer):
         small = updated_node.body[0]
         sets = isinstance(small, cst.Assign) and all(_DATA.search(code(one.target)) for one in small.targets)
         return cst.RemoveFromParent() if sets else updated_node
-
-    def leave_IndentedBlock(  # noqa: N802
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        """Return the block; with `pass` where nothing is left."""
-        return updated_node if updated_node.body else updated_node.with_changes(body=[statement("pass")])
 
 
 class _Stored(cst.CSTTransformer):

@@ -136,6 +136,16 @@ def visited(node: Node, *changes: cst.CSTTransformer) -> Node:
     return node
 
 
+class Removal(cst.CSTTransformer):
+    """A change that removes statements."""
+
+    def leave_IndentedBlock(  # noqa: N802
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        """Return the block; with `pass` where nothing is left."""
+        return updated_node if updated_node.body else updated_node.with_changes(body=[statement("pass")])
+
+
 class Renamed(cst.CSTTransformer):
     """Gives names other names, wherever they stand for variables; attributes and arguments of calls stay."""
 

@@ -7,6 +7,7 @@ import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
+    Removal,
     after_docstring,
     body_of,
     chain,
@@ -89,7 +90,7 @@ def _hides(one: cst.BaseStatement, taken: Collection[str], asked: Collection[str
     return own or (name not in asked and bool(re.search(r"no_weight_decay|set_gradient_checkpointing", name)))
 
 
-class WithoutUnreachable(cst.CSTTransformer):
+class WithoutUnreachable(Removal):
     """Without branches whose test is `False`."""
 
     def __init__(self) -> None:
@@ -113,14 +114,8 @@ class WithoutUnreachable(cst.CSTTransformer):
             return rest
         return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
 
-    def leave_IndentedBlock(  # noqa: N802
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        """Return the block; with `pass` where nothing is left."""
-        return updated_node if updated_node.body else updated_node.with_changes(body=[statement("pass")])
 
-
-class _Silent(cst.CSTTransformer):
+class _Silent(Removal):
     """Without what authors print."""
 
     def leave_SimpleStatementLine(  # noqa: N802
@@ -138,12 +133,6 @@ class _Silent(cst.CSTTransformer):
         plain = not any(isinstance(one, cst.Call) for one in walk(updated_node.test)) and updated_node.orelse is None
         emptied = code(updated_node.body).strip() == "pass" != code(original_node.body).strip()
         return cst.RemoveFromParent() if plain and emptied else updated_node
-
-    def leave_IndentedBlock(  # noqa: N802
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        """Return the block; with `pass` where nothing is left."""
-        return updated_node if updated_node.body else updated_node.with_changes(body=[statement("pass")])
 
 
 class _Unwrapped(cst.CSTTransformer):

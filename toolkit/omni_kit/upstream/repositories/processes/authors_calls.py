@@ -115,7 +115,7 @@ class AuthorsCall:
 def authors_calls(reference: Reference) -> list[AuthorsCall]:
     """Return the calls of the samplers nearest to a class, those with the fewest invented arguments first.
 
-    Samplers that go all steps of training are called only if there are no others.
+    Samplers that run all training steps count only if there are no others.
     """
     found: list[tuple[int, int, AuthorsCall]] = []
     sources = [*sources_of(reference)]
