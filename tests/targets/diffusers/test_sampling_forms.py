@@ -12,6 +12,7 @@ from omni_kit.targets.diffusers.porting.forward import LATENTS, TEXT, TIME
 from omni_kit.targets.diffusers.scheduling.extracted_loop import cut_of
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampling import samplings_of
+from tests.upstream.repositories.test_packing import TOKENS
 
 from .loops import OWN_SCHEDULER
 from .test_new_model import DOVE
@@ -301,6 +302,21 @@ def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sid
     assert "guidance=torch.full((len(latents),), float(guidance_scale), device=device)" in text
     assert "negative" not in text
     compared(file, sides, "base=1.2", "base=1.3")
+
+
+def test_tokens_are_made_of_latents_as_the_authors_do(tmp_path: Path, sides: Sides) -> None:
+    """Position ids are no argument of the pipeline; the authors' own function is what it is compared with."""
+    source = tmp_path / "of_tern" / "tern_authors.py"
+    source.parent.mkdir()
+    source.write_text(TOKENS.replace("Net", "Tern"), encoding="utf-8")
+    new_model("tern", f"{source}::Tern", target="diffusers", into=tmp_path)
+    file = tmp_path / "tern" / "pipeline_tern.py"
+    text = file.read_text(encoding="utf-8")
+    assert "einops" not in text
+    assert "ids: torch.Tensor" not in text
+    assert "y: torch.Tensor | None = None" in text
+    assert "from tern_authors import tokens_of" in (file.parent / "authors_sampling.py").read_text(encoding="utf-8")
+    compared(file, sides, "torch.arange(w // 2)", "torch.arange(w // 2).flip(0)")
 
 
 @pytest.mark.sweep

@@ -13,7 +13,9 @@ from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
+from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL, PROMPT_AXIS, STEPS
+from omni_kit.upstream.repositories.recorded import LATENTS as PACKED
 
 NAMES = "_arguments"
 """Of a toy's config: what authors call an argument of forward -> what it is called where the model is integrated."""
@@ -104,15 +106,20 @@ class SamplingBatchBuilder:
         samples = [_joined(one, latents) for one in samples_of(denoiser_inputs(model))]
         if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
+        packed = getattr(model, ARGUMENTS, {}).get(PACKED)
         without = torch.zeros(1, 1, 1)  # of a model that receives neither labels nor a prompt
 
         def condition(sample: Tensors) -> torch.Tensor | int:
             value = null if null is not None else sample[text] if text else without
             return value.squeeze(axis) if isinstance(value, torch.Tensor) and axis is not None else value
 
+        def begun(sample: Tensors) -> torch.Tensor:
+            tokens = sample[latents]
+            return tokens.new_empty(latents_shape(tokens.shape, packed[1])) if packed else tokens
+
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
         drawn = [
-            _run(samples[sample][latents], condition(samples[sample]), pictures, scale, prompts)
+            _run(begun(samples[sample]), condition(samples[sample]), pictures, scale, prompts)
             for sample, pictures, scale, prompts in [*runs, (0, 1, 1.0, 1)]
         ]
         drawn[-1][_NUMBERS][-1] = 1.0  # what is decoded

@@ -268,6 +268,11 @@ def _values(returned: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [returned]
 
 
+def _counts(iterable: cst.BaseExpression) -> bool:
+    """Return whether a loop goes over numbers: `range(len(self.blocks))`."""
+    return isinstance(iterable, cst.Call) and code(iterable.func) == "range"
+
+
 class _Loops(cst.CSTTransformer):
     """Loops over the model's blocks: each call of a block may be checkpointed."""
 
@@ -280,7 +285,8 @@ class _Loops(cst.CSTTransformer):
 
     def visit_For(self, node: cst.For) -> None:  # noqa: N802
         names = [one.value for one in walk(node.target) if isinstance(one, cst.Name)]
-        lists = [name for one in walk(node.iter) if (name := own_attribute(one)) in self.blocks]
+        found = (own_attribute(one) for one in walk(node.iter)) if not _counts(node.iter) else ()
+        lists = [*dict.fromkeys(name for name in found if name in self.blocks)]
         for name in lists:  # over one list, the last name is the block; over several at once, each has its own
             self.variables[names[-1] if len(lists) == 1 else names[lists.index(name) - len(lists)]] = name
 

@@ -40,7 +40,7 @@ _FORMULA, _SIGMAS, _SWAPPED, _UNIT, _NOISE, _ROWS = (
 )  # fmt: skip
 _TOKENIZER, _ENCODER, _VAE = "tokenizer", "text_encoder", "vae"
 _SCALE = "guidance_scale"
-_OPTIONAL = frozenset({"prompt_embeds", "negative_prompt_embeds", _SCALE})
+_OPTIONAL = frozenset({"prompt_embeds", "negative_prompt_embeds", "negative_prompt", _SCALE})
 """Arguments that a pipeline without prompts, or without guidance, does not have."""
 _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 _NO_PROMPTS = "prompts were not encoded ({}): embeddings for several images per prompt were passed"

@@ -25,9 +25,11 @@ from omni_kit.targets.diffusers.transformer.classes import (
     stepping_along,
     through_linear,
 )
+from omni_kit.targets.diffusers.transformer.packing import Packed, packed, script_of
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.packing import packing_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
@@ -135,6 +137,7 @@ class PipelineFacts:
         embedded: the argument of the transformer that receives the scale; empty without one.
         forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
+        packing: how tokens are made of latents; None if the transformer receives latents.
     """
 
     channels: str
@@ -158,6 +161,7 @@ class PipelineFacts:
     constants: Mapping[str, str] = field(default_factory=dict)
     forms: Mapping[str, str] = field(default_factory=dict)
     axes: int = _PICTURE
+    packing: Packed | None = None
     variance: bool = False
     guided: Guided | None = None
     guides: bool = True
@@ -178,6 +182,7 @@ class PipelineFacts:
         """Return of the authors' names of arguments those that the steps do not pass the transformer."""
         own = {self.latents_argument, self.time_argument, self.condition, self.mask_argument, self.embedded}
         passed = own | {one.argument for one in self.conditions} | self.constants.keys()
+        passed |= {*self.packing.ids} if self.packing is not None else set()
         return [name for name in names if name not in passed]
 
     def without_steps(self, why: str) -> "PipelineFacts":
@@ -186,12 +191,13 @@ class PipelineFacts:
         left = f"write the denoising steps of {where}: {why}"
         return replace(
             self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
-            variance=False, guided=None, guides=bool(self.condition), embedded="", steps=(*self.steps, left),
+            variance=False, packing=None, guided=None, guides=bool(self.condition), embedded="",
+            steps=(*self.steps, left),
         )  # fmt: skip
 
     def with_axes(self, axes: int) -> "PipelineFacts":
         """Return the facts for latents with this number of axes, which a run has shown."""
-        if self.by_class is not None or axes == self.axes:
+        if self.by_class is not None or self.packing is not None or axes == self.axes:
             return self
         other = replace(self, axes=axes)
         named = {_of_latents(self.pictures): _of_latents(other.pictures)}
@@ -233,8 +239,12 @@ class PipelineFacts:
         return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
 
 
-def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
-    """Collect the facts for the pipeline of a class."""
+def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) -> PipelineFacts:
+    """Collect the facts for the pipeline of a class.
+
+    Args:
+        packs: it makes tokens of latents where the authors do; if not, it is passed tokens.
+    """
     names = ported.forward.names
     by_class = class_facts(reference, ported.labels, ported.guided, names) if ported.labels is not None else None
     latents = _authors(names, LATENTS)
@@ -270,22 +280,32 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         conditions = tuple(Condition(names.get(old, old), old, bool(condition) and guided is None) for old in wanted
                            if names.get(old, old) not in known and not process.held)  # fmt: skip
     if cut is not None:
-        sampling, stepping, found = cut.sampling, cut.stepping, [cut.sampling]
+        before, sampling, stepping, found = found, cut.sampling, cut.stepping, [cut.sampling]
         sigmas, shift = _levels(cut), None
         conditions = tuple(Condition(names.get(old, old), old, two) for old, two in cut.loop.conditions.items())
         usual = {name: one.default for name, one in reference.forward.items()}
         said = {old: value for old, value in cut.loop.constants.items() if old != _RETURNED and usual.get(old) != value}
         constants = {names.get(old, old): repr(value) for old, value in said.items()}
         constants |= {names.get(old, old): text for old, text in cut.loop.derived.items()}
+    packing = None
+    if cut is not None and packs and by_class is None:
+        whole = next(one for one in before if one.where == cut.sampling.where)
+        read = packing_of(reference, whole, latents, cut.loop.conditions, condition)
+        packing = packed(read, names, cut.loop.conditions) if read is not None else None
+        if read is not None and packing is not None:
+            conditions = tuple(one for one in conditions if one.argument not in packing.ids)
+            sampling = replace(cut.sampling, script=script_of(cut.script, read))
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
     axes = len(axes_of(reference, latents)) or (_TOKENS if tokens else _PICTURE)
+    axes = axes if packing is None else _PICTURE
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     embedded = names.get(cut.loop.embedded, cut.loop.embedded) if cut is not None else ""
     masked = {MASK} if TEXT in names.values() else set()  # one of anything else than a prompt is nobody's here
     told = {LATENTS, TIME, TEXT, LABELS, *masked, *constants, *(one.name for one in conditions), embedded}
+    told |= {*packing.ids.values()} if packing is not None else set()
     unknown = tuple(name for name in taken if name not in told)
     return PipelineFacts(
         channels=channels,
@@ -325,6 +345,7 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         constants=constants,
         forms={names.get(old, old): text for old, text in cut.loop.forms.items()} if cut is not None else {},
         axes=axes,
+        packing=packing,
         variance=cut is not None and cut.loop.halved,
         guided=guided,
         guides=bool(condition) and (cut is None or cut.loop.guides),

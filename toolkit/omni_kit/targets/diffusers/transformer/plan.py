@@ -38,14 +38,16 @@ from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan,
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
+from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NULL, PROMPT_AXIS, SHAPES, STATED, STEPS
+from omni_kit.upstream.repositories.recorded import CONDITIONS, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED, STEPS
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
 
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _PROMPT = ("prompts", "tokens", "width")
+_TOKENS_AXES = 3
 _CHANNELS, _SIDE, _FRAMES, _TOKENS = 4, 8, 3, 8  # of latents in the tests, where running found none
 
 
@@ -106,6 +108,8 @@ class _Planner:
     def confirmed(self) -> "_Planner":
         """Return the planner with the toy that the authors' class was found to take."""
         found, facts = found_toy(self.reference, self.toy), self.pipeline
+        if facts.packing is not None and found.values.get(facts.channels, 0) % facts.packing.side**2:
+            facts = pipeline_facts(self.reference, self.port, packs=False)
         if axes := len(found.shapes.get(facts.latents_argument, ())):
             facts = facts.with_axes(axes)
         prompted = facts.proven and facts.by_class is None and facts.condition
@@ -191,6 +195,11 @@ class _Planner:
             values[_OUTPUT] = 2 * values[_INPUT]  # the other half is the variance
         if self.found is not None and self.found.values:
             return dict(self.found.values), []
+        if (packing := self.pipeline.packing) is not None and isinstance(
+            width := values.get(self.pipeline.channels), int
+        ):
+            wider = -(-width // packing.side**2) * packing.side**2
+            values |= {name: wider for name in (self.pipeline.channels, _OUTPUT) if values.get(name) == width}
         return {**values, **self._kept}, [name for name in unknown if name not in self._kept]
 
     @cached_property
@@ -216,8 +225,16 @@ class _Planner:
         conditions |= {PROMPT_AXIS: self._prompt_axis} if self._prompt_axis is not None else {}
         stated = {STATED: self._recorded[STATED]} if STATED in self._recorded else {}
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
+        shapes = self._shapes(values)
+        conditions |= {LATENTS: self._latents(shapes)} if self.pipeline.packing is not None else {}
         said = {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled}
-        return {**said, **stated, SHAPES: self._shapes(values), **left, **values}
+        return {**said, **stated, SHAPES: shapes, **left, **values}
+
+    def _latents(self, shapes: Mapping[str, list[int]]) -> list[int]:
+        """Return the shape of the latents of which the pipeline makes tokens."""
+        assert self.pipeline.packing is not None
+        tokens = shapes[self.pipeline.latents_argument]
+        return latents_shape(tokens, tokens[-1] // self.pipeline.packing.side**2)
 
     @property
     def _prompt_axis(self) -> int | None:
@@ -238,7 +255,8 @@ class _Planner:
         channels, side = values.get(facts.channels), values.get(facts.size, _SIDE)
         inner = [channels if isinstance(channels, int) else _CHANNELS]
         sides = [*side] if isinstance(side, list) else [side] * 2
-        axes = {3: [_TOKENS, *inner], 5: [*inner, _FRAMES, *sides], 4: [*inner, *sides]}.get(facts.axes, inner)
+        count = _TOKENS_AXES if facts.packing is not None else facts.axes
+        axes = {3: [_TOKENS, *inner], 5: [*inner, _FRAMES, *sides], 4: [*inner, *sides]}.get(count, inner)
         planned = {facts.latents_argument: [1, *axes]}
         if facts.prompts:
             planned[self._text_argument] = [1, text_length(self.reference, values), text_width(self.reference, values)]
@@ -274,7 +292,7 @@ class _Planner:
             "toy": {key: value for key, value in self.toy.items() if not key.startswith("_")},
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
-            "latents_shape": tuple(self.toy[SHAPES][self.pipeline.latents_argument]),
+            "latents_shape": tuple(self.toy.get(LATENTS) or self.toy[SHAPES][self.pipeline.latents_argument]),
             "text_shape": tuple(self.toy[SHAPES].get(self._text_argument, ())), "text_argument": self._text_argument,
             "raises": self.pipeline.raises, "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
