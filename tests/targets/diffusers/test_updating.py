@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.errors import BadInput
 from omni_kit.pysource.source import read_source
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold.update import update
@@ -19,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(UPSTREAM, place / "authors")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        new_model("crane", "authors/lumen::Lumen", target="diffusers", kind="both")
+        new_model("crane", "authors/lumen::Lumen", target="diffusers", kind="both", class_name="CraneDenoiser")
     return place
 
 
@@ -38,7 +39,22 @@ def changed(directory: Path) -> set[str]:
 
 
 def test_an_update_of_what_nobody_changed_changes_nothing(crane: Path) -> None:
+    """The model keeps the class name that it was given."""
+    assert "class CraneDenoiser(" in (crane / "transformer_crane.py").read_text(encoding="utf-8")
     assert not changed(crane)
+
+
+@pytest.mark.parametrize(("source", "target", "class_name", "message"), [
+    (f"{UPSTREAM}/lumen::Lumen", "diffusers", "2d", "is not the name of a class"),
+    (f"{UPSTREAM}/lumen::Lumen", "diffusers", "ModelMixin", "is a name of diffusers"),
+    ("qwen3_moe", "veomni", "Mine", "keeps the class names"),
+])  # fmt: skip
+def test_a_class_name_that_cannot_be_given(
+    source: str, target: str, class_name: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        new_model("crane", source, target=target, into=tmp_path, class_name=class_name)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_what_authors_change_comes_beside_what_people_changed(crane: Path) -> None:

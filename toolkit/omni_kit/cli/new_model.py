@@ -52,6 +52,9 @@ def new_model_command(
         str, typer.Option(help="plugin writes a package; in-tree writes into the framework's checkout.")
     ] = "plugin",
     into: Annotated[Path, typer.Option(metavar="DIR", help="Output directory, or the checkout's root.")] = Path(),
+    class_name: Annotated[
+        str, typer.Option(metavar="CLASS", help="Name of the model's class, for a port into diffusers.")
+    ] = "",
     kernels: Annotated[
         Path | None,
         typer.Option("--kernels", metavar="FILE", help="Output of `kernels --format json`, for the training YAML."),
@@ -82,7 +85,7 @@ def new_model_command(
     try:
         scaffold = new_model(
             name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into,
-            kind=kind or pipeline,
+            kind=kind or pipeline, class_name=class_name,
             force=force, dry_run=dry_run or diff, transformers=transformers, diffusers=diffusers,
             kernels=None if kernels is None else fitting_choice(kernels, source),
         )  # fmt: skip

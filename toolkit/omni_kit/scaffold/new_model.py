@@ -21,6 +21,7 @@ from omni_kit.scaffold.write import FileChange, compare, read_existing, write
 from omni_kit.targets.protocol import (
     ConfirmsByRunning,
     IntegrationPlan,
+    NamesClass,
     Request,
     Style,
     Target,
@@ -69,6 +70,7 @@ def new_model(
     transformers: Path | None = None,
     diffusers: Path | None = None,
     kernels: Mapping[str, str] | None = None,
+    class_name: str = "",
 ) -> Scaffold:
     """Make an integration of the model at `source`.
 
@@ -82,6 +84,7 @@ def new_model(
         dry_run: decide everything, write nothing.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
         kernels: setting -> kernel, as they were measured for such a model; a training file is written with them.
+        class_name: of the model's class; empty for the target's own choice.
 
     Raises:
         BadInput: a bad name, an unknown source or target.
@@ -96,7 +99,16 @@ def new_model(
         _check_package(name, into, subject.library)
     libraries, notes = _fitting_libraries(subject, target, kind, into, transformers, diffusers)
     plan, files, edited = draft(
-        name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, run=not dry_run, **libraries
+        name,
+        source,
+        target=target,
+        style=style,
+        into=into,
+        kind=kind,
+        kernels=kernels,
+        class_name=class_name,
+        run=not dry_run,
+        **libraries,
     )
     if plan.replaces and not force:
         raise Refusal(plan.replaces, "use that, or pass --force for a plugin that replaces it")
@@ -162,6 +174,7 @@ def draft(
     transformers: Path | None = None,
     diffusers: Path | None = None,
     kernels: Mapping[str, str] | None = None,
+    class_name: str = "",
     run: bool = False,
 ) -> tuple[IntegrationPlan, dict[str, str], dict[str, str]]:
     """Return the plan of an integration, its own files by path, and the framework's files after the edits by path.
@@ -181,7 +194,11 @@ def draft(
     way = kind if kind in variants_of(owner, taken) and kind else ""
     if kernels and not isinstance(handler, WritesTraining):
         raise BadInput(f"{owner.name} writes no training file for models of kind '{taken}'", "leave out --kernels")
-    request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}), again=not run)
+    if class_name and not isinstance(handler, NamesClass):
+        raise BadInput(f"{owner.name} keeps the class names of models of kind '{taken}'", "leave out --class-name")
+    if class_name and not (class_name.isidentifier() and class_name[0].isupper()):
+        raise BadInput(f"'{class_name}' is not the name of a class", "pass one like FluxTransformer2DModel")
+    request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}), class_name, again=not run)
     if run and isinstance(handler, ConfirmsByRunning):
         handler.prepare()
     plan = handler.plan(subject, request)
@@ -201,6 +218,7 @@ def draft(
     plan = replace(plan, todo=(*elsewhere, *left_open(files)), next=commands)
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
     answers = {**answers, subject.library.name: subject.library.version, **({"kind": kind} if kind else {})}
+    answers |= {"class_name": class_name} if class_name else {}
     answers |= {"kernels": json.dumps(request.kernels)} if request.kernels else {}
     own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}
     return plan, {**files, **own}, edited

@@ -98,7 +98,7 @@ def update(directory: Path, *, source: str | None = None, dry_run: bool = False)
     try:
         plan, files, edited = draft(
             recorded.name, source or recorded.source, target=recorded.target, style=recorded.style, into=recorded.root,
-            kind=recorded.kind, kernels=recorded.kernels,
+            kind=recorded.kind, kernels=recorded.kernels, class_name=recorded.answers.answers.get("class_name", ""),
         )  # fmt: skip
     except BadInput as error:
         if source is None:

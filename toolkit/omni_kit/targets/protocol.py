@@ -53,6 +53,7 @@ class Request:
         way: the one that was asked for, of a handler that has several; see `HasVariants`.
         kernels: setting -> kernel, or dotted path in a training file -> value, as measured for such a model; see
             `WritesTraining`.
+        class_name: of the model's class; empty for the target's own choice; see `NamesClass`.
         again: what running found for an integration that is there already stays, because nothing runs this time.
     """
 
@@ -62,6 +63,7 @@ class Request:
     verdict: LayoutVerdict | None = None
     way: str = ""
     kernels: Mapping[str, str] = field(default_factory=dict)
+    class_name: str = ""
     again: bool = False
 
 
@@ -278,6 +280,15 @@ class WritesTraining(Protocol):
     @property
     def training_file(self) -> str:
         """The name of its template."""
+
+
+@runtime_checkable
+class NamesClass(Protocol):
+    """A handler that names the model's class as a `Request` states."""
+
+    @property
+    def class_suffix(self) -> str:
+        """The end of the name that it chooses itself."""
 
 
 @runtime_checkable

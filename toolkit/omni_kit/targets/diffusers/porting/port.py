@@ -8,6 +8,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from omni_kit.errors import BadInput
 from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
 from omni_kit.standins import ROOT
@@ -57,6 +58,8 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.timestep import step_of
 
 _ATTENDS = re.compile(r"softmax|attention|attn", re.IGNORECASE)
+CLASS_SUFFIX = "Transformer2DModel"
+"""End of the name of a model's class."""
 _EINOPS = "einops"
 _EINOPS_MANY = ROOT / "einops_exts.py"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
@@ -101,7 +104,9 @@ class Port:
     guided: Guided | None = None
 
 
-def port(reference: Reference, prefix: str, library: Library, package: str, rules: Path | None = None) -> Port:
+def port(
+    reference: Reference, prefix: str, library: Library, package: str, rules: Path | None = None, class_name: str = ""
+) -> Port:
     """Rewrites a class and all that it needs.
 
     Args:
@@ -109,11 +114,15 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         library: the diffusers that it is written for.
         package: how that is imported from the file: "diffusers", or "..." and "." in its own tree.
         rules: as `format_python` takes them.
+        class_name: of the model; empty for `prefix` and `CLASS_SUFFIX`.
 
     Raises:
+        BadInput: `class_name` is one that the file imports.
         Refusal: something cannot be extracted from its file.
     """
-    name = f"{prefix}Transformer2DModel"
+    name = class_name or prefix + CLASS_SUFFIX
+    if name in _given():
+        raise BadInput(f"{name} is a name of diffusers, which the file imports", "pass another --class-name")
     closure = without_foreign_annotations(chosen(without_extensions(reference.closure)))
     closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())

@@ -36,6 +36,13 @@ class TransformerHandler:
 
         return make_plan(subject, request)
 
+    @property
+    def class_suffix(self) -> str:
+        """The end of the name of a model that gets no other."""
+        from omni_kit.targets.diffusers.porting.port import CLASS_SUFFIX
+
+        return CLASS_SUFFIX
+
     def prepare(self) -> None:
         """Import torch while the plan is made, where it is installed."""
         from omni_kit.targets.diffusers.transformer.found_toy import begin

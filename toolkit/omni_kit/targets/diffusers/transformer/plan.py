@@ -152,7 +152,8 @@ class _Planner:
 
     @cached_property
     def port(self) -> Port:
-        return port(self.reference, self.prefix, self.library, "" if self.in_tree else "diffusers", self.rules)
+        return port(self.reference, self.prefix, self.library, "" if self.in_tree else "diffusers", self.rules,
+                    self.request.class_name)  # fmt: skip
 
     @cached_property
     def pipeline(self) -> PipelineFacts:
