@@ -31,7 +31,7 @@ def field_read(node: ast.AST, holder: str) -> tuple[str, ast.expr | None] | None
     These read one: `holder.x`, `holder["x"]`, `holder.get("x", default)` and `getattr(holder, "x", default)`.
 
     Args:
-        holder: a dotted name.
+        holder: a dotted name, or an item of one as `ast.unparse` writes it.
     """
     rest: list[ast.expr] = []
     match node:
@@ -45,7 +45,8 @@ def field_read(node: ast.AST, holder: str) -> tuple[str, ast.expr | None] | None
             pass
         case _:
             return None
-    return (name, rest[0] if rest else None) if dotted(held) == holder else None
+    own = (ast.unparse(held) if "[" in holder else dotted(held)) == holder
+    return (name, rest[0] if rest else None) if own else None
 
 
 def items_read(function: ast.FunctionDef, argument: str) -> dict[str, bool]:

@@ -65,6 +65,7 @@ _NEVER_NONE: Mapping[str, int] = {
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _HEADS_OF_LEVELS = 2  # divides every level of a U-Net, whether it counts heads or is their width
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
+_IS_SHARE = re.compile(r"(^|_)(dropout|drop_?path|drop|p_drop\w*|prob)$")  # what no toy drops
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _IS_NAME_OF_PLACE = re.compile(r"(_dir|_path|_file|_root|pretrained|checkpoint|ckpt)$")
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
@@ -362,6 +363,8 @@ def _value(one: Argument) -> Any:
         return one.default
     if one.required and one.annotation.lower().startswith(("list", "tuple", "sequence")):
         return None  # toys know some of them by their names
+    if one.required and one.annotation in ("", "float") and _IS_SHARE.search(one.name):
+        return 0.0
     if one.required and one.annotation in ("", *_TYPES):
         return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, _ANY_WIDTH))
     return UNKNOWN

@@ -278,7 +278,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     if namespace is not None:
         read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
         read.sections = namespace.sections
-        values = values if reference.shared is not None else {namespace.argument: read, **values}
+        values = values if reference.shared is not None else {**dict.fromkeys(namespace.arguments, read), **values}
     stay_on_cpu()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
@@ -345,6 +345,12 @@ class _Fields(dict[str, Any]):
         if name in self.sections:
             return self
         raise AttributeError(name)
+
+    def __missing__(self, name: str) -> Any:
+        """Return the section of that name."""
+        if name in self.sections:
+            return self
+        raise KeyError(name)
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

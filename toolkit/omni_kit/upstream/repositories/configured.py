@@ -86,24 +86,28 @@ class _Worded(Domain):
         if home is not self.closure.definitions[-1]:
             told = {self.told(value, maker, init) for value, maker, init in self._handed(name, home, function)}
             return _Words(_only(sorted(told), name))
-        whole = self._settings or self._namespace
-        return _WHOLE if whole is not None and whole.argument == name else _Words(f'config["{name}"]')
+        own = [self._settings.argument] if self._settings is not None else []
+        own += self._namespace.arguments if self._namespace is not None and not own else []
+        return _WHOLE if name in own else _Words(f'config["{name}"]')
 
     def attribute(self, base: Any, name: str, frame: Frame) -> Any:
         """See `Domain`."""
         if base == _WHOLE:
-            within = self._namespace is not None and name in self._namespace.sections
-            return _WHOLE if within else _Words(f'config["{name}"]')
+            return self._field(name)
         if base != _SELF:
             return super().attribute(base, name, frame)
         home, _ = frame.home
         init = _method(home, "__init__")
         return evaluate(_only(_kept(init, name), name), self, home=(home, init))
 
+    def _field(self, name: str) -> _Words:
+        within = self._namespace is not None and name in self._namespace.sections
+        return _WHOLE if within else _Words(f'config["{name}"]')
+
     def item(self, base: Any, key: Any, frame: Frame) -> Any:
         """See `Domain`."""
         if base == _WHOLE and isinstance(key, str):
-            return _Words(f'config["{key}"]')
+            return self._field(key)
         return super().item(base, key, frame)
 
     def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:

@@ -1,5 +1,5 @@
 """Modules of torch whose constructor or forward is made when the module is: dataclasses, and assigned methods; and
-constructors that first convert an argument, or load a model for its default.
+constructors that first convert an argument, load a model for its default, or call the base's one in two branches.
 """
 
 import ast
@@ -85,6 +85,49 @@ def with_forward(cls: ClassRef) -> ClassRef:
         if not lines[begins - 1].strip():  # the lines below keep their numbers
             del lines[begins - 1]
     return with_lines(cls, lines)
+
+
+def with_one_base_call(cls: ClassRef) -> ClassRef:
+    """Return a class whose constructor calls that of its base once, where it has the same call in both branches of an
+    `if`, but for the values of keywords: `width=None if not deep else width`. The lines of its file keep their numbers.
+    """
+    init = cls.defines("__init__")
+    for node in ast.walk(init) if init is not None else ():
+        calls = _base_calls(node) if isinstance(node, ast.If) else []
+        if isinstance(node, ast.If) and len(calls) == 2 and (joined := _joined(node.test, *calls)) is not None:
+            lines = list(cls.source.lines)
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            if not lines[first].lstrip().startswith("elif"):
+                lines[first:last] = [f"{' ' * node.col_offset}{ast.unparse(joined)}", *[""] * (last - first - 1)]
+                return with_one_base_call(with_lines(cls, lines))
+    return cls
+
+
+def _base_calls(node: ast.If) -> list[ast.Call]:
+    """Return the call of the base's constructor in each branch that is nothing else."""
+    lone = [branch[0].value for branch in (node.body, node.orelse)
+            if len(branch) == 1 and isinstance(branch[0], ast.Expr)]  # fmt: skip
+    return [one for one in lone if isinstance(one, ast.Call) and constructs_base(one)]
+
+
+def constructs_base(call: ast.Call) -> bool:
+    """Return whether a call is `super().__init__(...)`."""
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr == "__init__" and ast.unparse(func.value).startswith("super(")
+
+
+def _joined(test: ast.expr, one: ast.Call, other: ast.Call) -> ast.Call | None:
+    """Return two calls as one, with keywords that depend on a test; None if they differ in more."""
+    same = [ast.unparse(arg) for arg in one.args] == [ast.unparse(arg) for arg in other.args]
+    if not same or [word.arg for word in one.keywords] != [word.arg for word in other.keywords]:
+        return None
+    words = []
+    for word, second in zip(one.keywords, other.keywords, strict=True):
+        alike = ast.unparse(word.value) == ast.unparse(second.value)
+        if not alike and word.arg is None:
+            return None
+        words.append(ast.keyword(word.arg, word.value if alike else ast.IfExp(test, word.value, second.value)))
+    return ast.Call(one.func, one.args, words)
 
 
 def _choices(init: ast.FunctionDef) -> Iterator[_Choice]:

@@ -28,26 +28,43 @@ class Read:
 
 @dataclass(frozen=True)
 class Namespace:
-    """An argument of which the class, and the classes and functions that it passes it to, read fields by name.
+    """Arguments of which the class, and the classes and functions that it passes them to, read fields by name.
 
     Attributes:
-        argument: the name that the constructor has for it.
+        arguments: the names that the constructor has for them; one object stands for all.
         fields: name -> its read.
-        sections: names of parts that hold fields in their turn, as `model` of `config.model.width`; each field has a
-            name of its own, so that one flat object can stand for all.
+        sections: names of parts that hold fields in their turn, as `model` of `config.model.width` or of
+            `config["model"]["width"]`; each field has a name of its own, so that one flat object can stand for all.
         aliases: variables of the constructor that are a section.
         readers: other functions that read a section, each with the name that it has for the object.
     """
 
-    argument: str
+    arguments: tuple[str, ...]
     fields: Mapping[str, Read]
     sections: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
     readers: frozenset[tuple[str, str]] = frozenset()
 
+    @property
+    def argument(self) -> str:
+        """The first of them."""
+        return self.arguments[0]
+
+    def joined(self, other: "Namespace") -> "Namespace":
+        """Return both as one."""
+        return Namespace(
+            (*self.arguments, *other.arguments), {**self.fields, **other.fields}, self.sections | other.sections,
+            self.aliases | other.aliases, self.readers | other.readers,
+        )  # fmt: skip
+
+    def is_apart(self, other: "Namespace") -> bool:
+        """Return whether no name of a field of one is any name in the other."""
+        fields, others = self.fields.keys(), other.fields.keys()
+        return not fields & others and not fields & other.sections and not others & self.sections
+
 
 def namespace_of(cls: ClassRef) -> Namespace | None:
-    """Return the constructor's first required argument that is a namespace; None if it has none.
+    """Return the constructor's required arguments that are namespaces, as one; None if it has none.
 
     Fields are read as attributes, as items under a literal text, by `get` or by `getattr`. Any other use rules an
     argument out, and so does a field with the name of another argument.
@@ -61,13 +78,18 @@ def namespace_of(cls: ClassRef) -> Namespace | None:
     required = positional[1 : len(positional) - len(init.args.defaults)]
     required += [one.arg for one, default in named if default is None]
     names = {*positional, *(one.arg for one in init.args.kwonlyargs)}
+    joined: Namespace | None = None
     for argument in required:
         reader = _Reader(cls)
         plain = reader.follow(_Place(found[0].source, init, cls, found[0]), argument)
         if plain and reader.fields and not reader.fields.keys() & {*names, *reader.sections}:
             sections, aliases = frozenset(reader.sections), frozenset(reader.aliases)
-            return Namespace(argument, reader.fields, sections, aliases, frozenset(reader.readers))
-    return None
+            one = Namespace((argument,), reader.fields, sections, aliases, frozenset(reader.readers))
+            if joined is None:
+                joined = one
+            elif joined.is_apart(one):
+                joined = joined.joined(one)
+    return joined
 
 
 @dataclass(frozen=True)
@@ -139,15 +161,15 @@ class _Reader:
                 deeper = False
             if deeper or alias:
                 inner = f"{path}.{found[0]}"
-                in_function = place.cls is None and not alias and "." not in holder
-                if not isinstance(read, ast.Attribute) or not (place.cls is self.root or in_function):
+                in_function = place.cls is None and not alias and "." not in holder and isinstance(read, ast.Attribute)
+                if not (place.cls is self.root or in_function):
                     return False
                 self.readers |= {(place.function.name, holder)} if in_function else set()
                 self.sections.add(found[0])
                 self.aliases |= {alias} if alias else set()
                 if alias:
                     return self._only_read(place, alias, inner)
-                return self._is_read(place, read, f"{holder}.{found[0]}", above, inner)
+                return self._is_read(place, read, ast.unparse(read), above, inner)
         return self._paths.setdefault(found[0], path) == path and self._note(place, read, *found)
 
     def _note(self, place: _Place, node: ast.AST, name: str, default: ast.expr | None) -> bool:

@@ -19,7 +19,13 @@ from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
-from omni_kit.upstream.repositories.constructed import self_contained, with_constructor, with_forward
+from omni_kit.upstream.repositories.constructed import (
+    constructs_base,
+    self_contained,
+    with_constructor,
+    with_forward,
+    with_one_base_call,
+)
 from omni_kit.upstream.repositories.helpers import without_helpers
 from omni_kit.upstream.repositories.names import Defined, resolve, unpacked
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
@@ -94,7 +100,7 @@ class Reference:
             name: Argument(name, values.get(name, UNKNOWN), name not in values, annotations.get(name, ""), read.where)
             for name, read in self.namespace.fields.items()
         }
-        return {**fields, **{name: one for name, one in own.items() if name != self.namespace.argument}}
+        return {**fields, **{name: one for name, one in own.items() if name not in self.namespace.arguments}}
 
     @cached_property
     def published(self) -> Published | None:
@@ -118,8 +124,8 @@ class Reference:
         """Arguments of the base class, and those of inner classes from the published config, a command line or a
         mapping, which the constructor passes on; null for a key that is read and that none of these has.
         """
-        if not self.hands_on:
-            return {}
+        if not self.hands_on or self._only_to_base:
+            return self._of_base
         keys = required_keys(self.cls, self.hands_on)
         missing = {name: None for name, needed in keys.items() if needed}
         said = [
@@ -133,13 +139,25 @@ class Reference:
         return {**given, **self._of_base}
 
     @cached_property
+    def _only_to_base(self) -> bool:
+        """Return whether the `**` mapping goes to the base's constructor alone, and ends there: it has no `**`."""
+        found = self.cls.method("__init__")
+        if found is None or not self._of_base:
+            return False
+        home, init = found
+        above = (one for one in self.cls.after(home) if isinstance(one, ClassRef))
+        base = next((made for one in above if (made := one.defines("__init__")) is not None), None)
+        reads = sum(isinstance(one, ast.Name) and one.id == self.hands_on for one in ast.walk(init))
+        return reads == 1 and base is not None and base.args.kwarg is None
+
+    @cached_property
     def _of_base(self) -> Mapping[str, Argument]:
         """The arguments of the base class's constructor that `super().__init__(**kwargs)` passes on."""
         found = self.cls.method("__init__") if self.hands_on else None
         if found is None:
             return {}
         home, init = found
-        calls = [one for one in ast.walk(init) if isinstance(one, ast.Call) and _constructs_base(one)]
+        calls = [one for one in ast.walk(init) if isinstance(one, ast.Call) and constructs_base(one)]
         spread = [one for one in calls if any(word.arg is None and dotted(word.value) == self.hands_on
                                               for word in one.keywords)]  # fmt: skip
         above = (one for one in self.cls.after(home) if isinstance(one, ClassRef) and one.defines("__init__"))
@@ -207,11 +225,6 @@ def _constant(meant: Defined | str | None) -> Any:
     return literal(node.value)
 
 
-def _constructs_base(call: ast.Call) -> bool:
-    func = call.func
-    return isinstance(func, ast.Attribute) and func.attr == "__init__" and ast.unparse(func.value).startswith("super(")
-
-
 def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:
     """Return the names under which a function reads a mapping, those that it asks for with a default left out."""
     reads = [one for one in ast.walk(function) if isinstance(one, ast.Subscript) and dotted(one.value) == mapping]
@@ -251,7 +264,7 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    cls = without_helpers(self_contained(with_forward(with_constructor(found[0]))))
+    cls = without_helpers(self_contained(with_one_base_call(with_forward(with_constructor(found[0])))))
     cls, shared = with_settings_passed(cls)
     return _checked(Reference(given, repository, cls, loop, shared))
 

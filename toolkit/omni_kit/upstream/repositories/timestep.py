@@ -34,7 +34,8 @@ def step_of(reference: Reference) -> tuple[str, str]:
     A name that authors give it comes first. Without one it is an argument after the first one of which the code
     computes a logarithm, or sines and cosines, or that it passes to an embedding of times.
     """
-    named = next((one for name, one in reference.forward.items() if STEP.match(name)), None)
+    entries = ((name.rstrip("}").rpartition("{")[2], one) for name, one in reference.forward.items())
+    named = next((one for name, one in entries if STEP.match(name)), None)
     if named is not None:
         return named.name, f"forward receives the timestep as '{named.name}' ({named.where})"
     for name in [*reference.forward][1:]:

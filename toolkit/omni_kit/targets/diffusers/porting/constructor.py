@@ -153,48 +153,60 @@ def _by_default(one: cst.Param, reference: Reference) -> str:
 
 
 def _without_namespace(node: cst.ClassDef, namespace: Namespace, reference: Reference) -> cst.ClassDef:
-    """Return the class with an argument for each field of its namespace.
+    """Return the class with an argument for each field of its namespaces.
 
     What the constructor reads is the argument; what it passes on as a whole is the model's registered config.
     """
     fields = [reference.arguments[name] for name in namespace.fields]
-    argument = namespace.argument
+    whole = namespace.arguments
     kept: set[str] = set()
 
     def flattened(init: cst.FunctionDef) -> cst.FunctionDef:
         given = init.params
-        positional, named = [[one for one in listed if one.name.value != argument]
+        positional, named = [[one for one in listed if one.name.value not in whole]
                              for listed in (given.params[1:], given.kwonly_params)]  # fmt: skip
         ordered = sorted([*map(_parameter, fields), *positional], key=lambda one: one.default is not None)
         body = []
         for one in body_of(init):
             target, between, value = code(one).strip().partition(" = ")
-            if between and value == argument and target.startswith("self."):
+            if between and value in whole and target.startswith("self."):
                 kept.add(target)
             else:
                 body.append(one)
-        changed = _reassigned(body, argument) & namespace.fields.keys()
+        changed = _reassigned(body, namespace) & namespace.fields.keys()
         flat = _Flat(namespace, set(namespace.fields) - changed)
         body = [visited(one, flat) for one in body]
-        body = [one for one in body if code(one).strip() not in {f"{name} = {argument}" for name in namespace.aliases}]
+        same = {f"{name} = {argument}" for name in namespace.aliases for argument in whole}
+        body = [one for one in body if code(one).strip() not in same]
         body = [one for one in body if code(one).strip() not in {f"{name} = {name}" for name in namespace.fields}]
-        if any(isinstance(one, cst.Name) and one.value == argument for part in body for one in walk(part)):
-            made = [at for at, one in enumerate(body) if "super(" in code(one)]
-            body.insert(made[0] + 1 if made else after_docstring(body), statement(f"{argument} = self.config"))
+        read = {one.value for part in body for one in walk(part) if isinstance(one, cst.Name)}
+        made = [at for at, one in enumerate(body) if "super(" in code(one)]
+        at = made[0] + 1 if made else after_docstring(body)
+        body[at:at] = [statement(f"{argument} = self.config") for argument in whole if argument in read]
         params = given.with_changes(params=[given.params[0], *ordered], kwonly_params=named)
         return init.with_changes(params=params, body=cst.IndentedBlock(body))
 
     return visited(with_method(node, "__init__", flattened), _Config(kept, namespace.sections))
 
 
-def _reassigned(body: Sequence[cst.BaseStatement], argument: str) -> set[str]:
+def _reassigned(body: Sequence[cst.BaseStatement], namespace: Namespace) -> set[str]:
     """Return the variables that a constructor sets, those left out that are a field as it is."""
     tree = ast.parse("".join(map(code, body)))
     stored = [one for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     plain = {id(target) for one in ast.walk(tree) if isinstance(one, ast.Assign)
-             if (read := field_read(one.value, argument)) is not None
-             for target in one.targets if ast.unparse(target) == read[0]}  # fmt: skip
+             if (read := _field_of(one.value, namespace))
+             for target in one.targets if ast.unparse(target) == read}  # fmt: skip
     return {one.id for one in stored if id(one) not in plain}
+
+
+def _field_of(node: ast.expr, namespace: Namespace) -> str:
+    """Return the field that an expression reads, of a namespace or of a section below it; empty for any other."""
+    held = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
+    if held is None:
+        return ""
+    within = ast.unparse(held) in namespace.arguments or _field_of(held, namespace) in namespace.sections
+    read = field_read(node, ast.unparse(held)) if within else None
+    return read[0] if read is not None else ""
 
 
 class _Flat(cst.CSTTransformer):
@@ -202,7 +214,7 @@ class _Flat(cst.CSTTransformer):
 
     def __init__(self, namespace: Namespace, names: Collection[str]) -> None:
         self.argument = namespace.argument
-        self.holders = (namespace.argument, *namespace.aliases)
+        self.holders = (*namespace.arguments, *namespace.aliases)
         self.sections = namespace.sections
         self.names = names
 
@@ -247,6 +259,13 @@ class _Config(cst.CSTTransformer):
         """Return one of them, or a section of one."""
         section = code(updated_node.value) == _REGISTERED and updated_node.attr.value in self.sections
         return expression(_REGISTERED) if section or code(updated_node) in self.kept else updated_node
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """Return the config for a section of it."""
+        read = field_in(updated_node, _REGISTERED) if code(updated_node.value) == _REGISTERED else None
+        return expression(_REGISTERED) if read is not None and read[0] in self.sections else updated_node
 
 
 class _WithoutSections(cst.CSTTransformer):

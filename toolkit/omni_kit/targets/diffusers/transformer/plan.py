@@ -487,7 +487,8 @@ class _Planner:
             reason = f"what {made.node.name} holds is registered, argument by argument"
             yield Decision("config", "plain arguments", reason, made.source.where(made.node))
         if self.reference.namespace is not None:
-            reason = f"what the constructor reads of {self.reference.namespace.argument} is registered, one by one"
+            read = ", ".join(self.reference.namespace.arguments)
+            reason = f"what the constructor reads of {read} is registered, one by one"
             yield Decision("config", "plain arguments", reason, where)
         if (config := self.reference.published) is not None:
             reason = f"its values for {', '.join(config.values)} are what the toy is made from"

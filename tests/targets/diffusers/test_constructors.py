@@ -1,0 +1,113 @@
+"""Constructors that read several configs, and those that call their base's one in two branches."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.pysource.library import find_library
+from omni_kit.targets.diffusers.porting.port import Port, port
+from omni_kit.upstream.repositories.reference import Reference, find_reference
+from omni_kit.upstream.repositories.timestep import step_of
+
+SECTIONS = """from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, sound, model):
+        super().__init__()
+        self.model = model
+        bands = sound["mel"]["bands"]
+        width = model["denoiser"]["width"]
+        {more}
+        self.proj = nn.Linear(bands, width)
+
+    def forward(self, x, t):
+        return self.proj(x) * self.model["denoiser"]["scale"] + t
+"""
+
+
+def found_in(folder: Path, text: str) -> Reference:
+    (folder / "m.py").write_text(text, encoding="utf-8")
+    return find_reference(f"{folder}::Net")
+
+
+def ported(folder: Path, text: str) -> Port:
+    return port(found_in(folder, text), "Tiny", find_library("diffusers"), "diffusers")
+
+
+def test_items_in_sections_of_several_configs_are_arguments(tmp_path: Path) -> None:
+    text = SECTIONS.replace("{more}", "pass")
+    namespace = found_in(tmp_path, text).namespace
+    assert namespace is not None
+    assert namespace.arguments == ("sound", "model")
+    assert namespace.sections == {"mel", "denoiser"}
+    written = ported(tmp_path, text).text
+    assert "def __init__(self, bands, width, scale):" in written
+    assert "nn.Linear(bands, width)" in written
+    assert '* self.config["scale"]' in written
+
+
+@pytest.mark.parametrize("more", ["self.bands = model['bands']", "self.mel = model['mel']['size']; print(sound)"])
+def test_a_config_that_no_flat_object_can_stand_for_with_the_others_is_none(more: str, tmp_path: Path) -> None:
+    namespace = found_in(tmp_path, SECTIONS.replace("{more}", more)).namespace
+    assert namespace is not None
+    assert len(namespace.arguments) == 1
+
+
+BRANCHES = """from torch import nn
+
+class Base(nn.Module):
+    def __init__(self, channels, width=8, encoder=None):
+        super().__init__()
+        self.proj = nn.Linear(channels, width)
+        self.encoder = nn.Linear(encoder, width) if encoder is not None else None
+
+    def forward(self, x, t):
+        return self.proj(x) + t
+
+class Net(Base):
+    def __init__(self, text, *args, **kwargs):
+        if not text:
+            super().__init__({first})
+        else:
+            super().__init__(*args, **kwargs, encoder=text)
+        self.text = text
+"""
+JOINED = "super().__init__(*args, **kwargs, encoder=None if not text else text)"
+
+
+def test_a_base_that_is_called_in_two_branches_is_called_once(tmp_path: Path) -> None:
+    text = BRANCHES.format(first="*args, **kwargs, encoder=None")
+    found = found_in(tmp_path, text)
+    assert JOINED in found.cls.source.text
+    assert len(found.cls.source.lines) == len(text.split("\n"))
+    assert [*found.arguments] == ["text", "channels", "width"]
+    written = ported(tmp_path, text)
+    assert "super().__init__()" in written.text
+    assert not [what for _, what in written.todo if "super()" in what]
+
+
+@pytest.mark.parametrize("first", ["*args, **kwargs", "text, **kwargs, encoder=None", "4, 8, encoder=None"])
+def test_calls_that_differ_in_more_stay(first: str, tmp_path: Path) -> None:
+    assert JOINED not in found_in(tmp_path, BRANCHES.format(first=first)).cls.source.text
+
+
+CONFIG = 'settings = dict(channels=4, width=16, text=32, noise="linear", steps=1000)\n'
+
+
+def test_a_base_without_more_arguments_gets_no_others(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(CONFIG, encoding="utf-8")
+    found = found_in(tmp_path, BRANCHES.format(first="*args, **kwargs, encoder=None"))
+    assert [*found.handed_on] == ["channels", "width"]
+
+
+MAPPED = """from torch import nn
+
+class Net(nn.Module):
+    def forward(self, batch):
+        return batch["x"] + batch["{step}"]
+"""
+
+
+@pytest.mark.parametrize(("step", "known"), [("timesteps", True), ("other", False)])
+def test_a_time_is_found_in_a_mapping(step: str, known: bool, tmp_path: Path) -> None:
+    assert bool(step_of(found_in(tmp_path, MAPPED.format(step=step)))[0]) == known
