@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.isolation.failures import lacking_package, lacks_package, one_line
+from omni_kit.isolation.failures import install, lacking_package, lacks_package, one_line
 from omni_kit.parity import run_parity
 
 OLMOE = Path(__file__).parents[2] / "reference_models" / "veomni" / "olmoe"
@@ -77,3 +77,8 @@ def test_a_toy_that_is_no_config_is_bad_input_at_once(key: str, value: object, s
     file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
     with pytest.raises(BadInput, match=says):
         run_parity(tmp_path / "olmoe")
+
+
+@pytest.mark.parametrize(("module", "package"), [("pywt", "PyWavelets"), ("einops", "einops")])
+def test_a_module_is_installed_by_the_name_that_pip_knows(module: str, package: str) -> None:
+    assert install(module) == f"pip install {package}"

@@ -279,3 +279,26 @@ def test_planning_a_port_imports_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+TAKES = """class Net:
+    def __init__(self, name):
+        self.name = name
+        {line}
+"""
+
+
+@pytest.mark.parametrize(("line", "value"), [
+    ("self.all = tuple(self.name)", [1, 1]),
+    ("self.all = [name] if isinstance(name, int) else tuple(name)", 512),  # a number will do
+    ("self.act = GELU() if name == 'gelu' else SiLU()", "gelu"),
+    ("self.act = GELU() if other == 'gelu' else SiLU()", 512),
+])  # fmt: skip
+def test_what_code_does_with_an_argument_says_what_it_is(line: str, value: Any) -> None:
+    arguments = {"name": Argument("name", UNKNOWN, True, "", "")}
+    assert toy_of(arguments, {}, [ast.parse(TAKES.format(line=line))])[0] == {"name": value}
+
+
+@pytest.mark.parametrize(("name", "value"), [("denoiser_dropout", 0.0), ("dropout_layers", 2)])
+def test_a_required_share_drops_nothing(name: str, value: Any) -> None:
+    assert toy_of({name: Argument(name, UNKNOWN, True, "", "")}, {})[0] == {name: value}

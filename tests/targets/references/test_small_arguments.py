@@ -191,3 +191,19 @@ def test_no_more_arguments_are_looked_for_where_the_surroundings_lack_something(
     refusal = feed.refusal(one, 1)
     assert refusal is not None
     assert "NO_SUCH_RANK" in refusal.message
+
+
+@pytest.mark.parametrize(("values", "other"), [
+    ({"gin_channels": 0, "scale": 0}, [{"gin_channels": 8, "scale": 0}]),
+    ({"layers": 0}, []),
+    ({"gin_channels": 4}, []),
+])  # fmt: skip
+def test_a_width_of_zero_becomes_one_where_a_layer_is_empty(
+    values: dict[str, Any], other: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    found = find_reference(written(tmp_path))
+    refused: list[tuple[Mapping[str, Any], str]] = []
+    variants = small_arguments(found, values, refused)
+    assert next(variants) == values
+    refused.append((values, "Net cannot be made: ValueError: come.weight has no elements"))
+    assert [one for one in variants if one.keys() == values.keys() and one != values][: len(other)] == other

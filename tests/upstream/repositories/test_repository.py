@@ -74,3 +74,13 @@ def test_a_file_of_the_same_name_does_not_hide_the_folder_around_it(
         (tmp_path / "glow" / f"{name}.py").write_text("")
     repository = replace(repository_of(tmp_path / "glow" / "glow.py"), root=tmp_path)
     assert repository.module_file(module) == (tmp_path / found if found is not None else None)
+
+
+@pytest.mark.parametrize(("line", "root"), [("from .parts import Block", "."), ("from ..parts import Block", "..")])
+def test_a_root_with_an_init_is_a_package_where_imports_start_above_it(line: str, root: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "models").mkdir(parents=True)
+    for name in ("README.md", "LICENSE", "__init__.py", "models/__init__.py", "models/parts.py", "parts.py"):
+        (folder / name).write_text("")
+    (folder / "models" / "net.py").write_text(f"{line}\n")
+    assert repository_of(folder / "models" / "net.py").root == (folder / root).resolve()

@@ -12,7 +12,7 @@ from omni_kit import __version__
 from omni_kit.cli.commands import Commands
 from omni_kit.errors import BadInput, Interrupted, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
-from omni_kit.isolation.failures import lacking_package, missing
+from omni_kit.isolation.failures import install, lacking_package, missing
 from omni_kit.output import Format, Output
 from omni_kit.termination import asked, stoppable
 
@@ -93,7 +93,7 @@ def _interrupted(given: list[str]) -> OmniKitError:
 def _unforeseen(error: Exception) -> OmniKitError:
     """Report an exception that no command expects; the exit code is 3, because nothing was verified."""
     if package := lacking_package(error):
-        return MissingRequirement(missing(error, package), f"pip install {package}")
+        return MissingRequirement(missing(error, package), install(package))
     if why := _of_the_disk(error):
         return BadInput(why, "pass another path, or fix this one")
     said = " ".join(str(error).split())[:200]

@@ -3,9 +3,23 @@
 import importlib.util
 import re
 import traceback
+from collections.abc import Mapping
 
 from omni_kit.errors import MissingRequirement, OmniKitError
 
+# Modules that pip does not install by their own name.
+_SOURCES: Mapping[str, str] = {
+    "clip": "git+https://github.com/openai/CLIP.git",
+    "cv2": "opencv-python",
+    "open_clip": "open-clip-torch",
+    "PIL": "pillow",
+    "pl_bolts": "lightning-bolts",
+    "pytorch_lightning": "pytorch-lightning",
+    "pywt": "PyWavelets",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
 REQUESTED = "--- "
 """Prefix of the log lines of a process that show a request."""
 
@@ -19,13 +33,18 @@ def one_line(error: Exception) -> str:
     if isinstance(error, OmniKitError):
         return f"{text}; {error.hint}" if error.hint else text
     if package := lacking_package(error):
-        return f"{missing(error, package)}: pip install {package}"
+        return f"{missing(error, package)}: {install(package)}"
     every = list(traceback.extract_tb(error.__traceback__))
     frames = [frame for frame in every if "/torch/" not in frame.filename] or every
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:  # the frames are those of the import system
         where = f" ({error.filename}:{error.lineno})"
     return f"{type(error).__name__}: {text[:400]}{where}"
+
+
+def install(*modules: str) -> str:
+    """Return the command that installs what modules belong to."""
+    return f"pip install {' '.join(_SOURCES.get(one, one) for one in modules)}"
 
 
 def lacks_package(error: Exception) -> bool:

@@ -49,7 +49,7 @@ _IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models 
 _RECOMPUTES = re.compile(r"checkpoint(ing)?$|^(use|enable|with)_(\w+_)?checkpoint")  # memory that no toy lacks
 _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
-_THROUGH = ("len", "zip", "enumerate", "reversed")
+_THROUGH = ("len", "zip", "enumerate", "reversed", "tuple", "list", "set")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Of things that are counted, as joints, and for which toys have no rule: no two alike.
 _IS_COUNT = re.compile(r"^(n|num_)[a-z_]+s$")
@@ -86,6 +86,8 @@ def toy_of(
         value = _as_list(published[name], one) if _fits(published.get(name), one) else _value(one)
         if one.required and not one.annotation and name not in published and _is_sequence(name, code):
             listed.append(name)
+        elif one.required and not one.annotation and name not in published and (words := _words_for(name, code)):
+            given[aliases[name]] = words[0]
         elif one.required and value is UNKNOWN and one.annotation == "str":
             given[aliases[name]] = ""  # words that the code compares it with are tried
             unknown += [] if _IS_NAME_OF_PLACE.search(name) else [name]
@@ -176,11 +178,22 @@ def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
     inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
     taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
     nodes = [node for init in taking for node in ast.walk(init)]
+    if any(ast.unparse(one) == f"isinstance({name}, int)" for one in nodes if isinstance(one, ast.Call)):
+        return False  # a number, too
     gone = [one.iter for one in nodes if isinstance(one, ast.For | ast.comprehension)]
     gone += [one.value for one in nodes if isinstance(one, ast.Subscript) and literal(one.slice) is UNKNOWN]
     gone += [one for call in nodes if isinstance(call, ast.Call) and ast.unparse(call.func) in _THROUGH
              for one in call.args]  # fmt: skip
-    return any(isinstance(one, ast.Name) and one.id == name for one in gone)
+    kept = {ast.unparse(target) for one in nodes if isinstance(one, ast.Assign) and ast.unparse(one.value) == name
+            for target in one.targets}  # fmt: skip
+    return any(isinstance(one, ast.Name | ast.Attribute) and ast.unparse(one) in (name, *kept) for one in gone)
+
+
+def _words_for(name: str, code: Sequence[ast.AST]) -> list[str]:
+    """Return the texts that code compares a name with, in order."""
+    compared = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Compare) and len(one.ops) == 1]
+    said = (literal(one.comparators[0]) for one in compared if ast.unparse(one.left).rpartition(".")[2] == name)
+    return [*dict.fromkeys(one for one in said if isinstance(one, str) and one)]
 
 
 def _is_container(name: str, code: Sequence[ast.AST]) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.isolation.failures import install
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
@@ -202,7 +203,7 @@ class Authors(importlib.abc.MetaPathFinder):
         every = list(dict.fromkeys([package, *needed]))
         return MissingRequirement(
             f"{self._reference.class_name} needs packages that are not installed: {', '.join(every)}. "
-            f"Install them: pip install {' '.join(every)}"
+            f"Install them: {install(*every)}"
         )
 
 

@@ -18,11 +18,13 @@ from omni_kit.upstream.repositories.reference import Reference
 _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8, 16 or 32
 _LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
 _IS_RATIO = re.compile(r"(^|_)(ratio|mult|multiplier|expansion|factor)(_|$)")  # of a width to another one
+_IS_WIDTH = re.compile(r"(^|_)(dims?|channels?|width|features|size|embed|embeds)$")
 _SMALL = 8  # published numbers below are layers, patches and channels
 _LARGEST, _MOST_CHECKED = 2048, 100
 _INPUT, _OUTPUT = "in_", "out_"
 _FEW = (1, 2)  # numbers for null
 _NULL = "NoneType"
+_EMPTY = "has no elements"
 NOT_MADE = "cannot be made"  # in the error of a constructor
 
 
@@ -52,6 +54,7 @@ def small_arguments(
                 yield one
                 waiting += with_fixed_widths(reference, refused[-1:])
                 waiting += _without_nulls(reference, refused[-1:])
+                waiting += _without_zeros(refused[-1:])
 
 
 def _variants(
@@ -104,6 +107,16 @@ def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, An
         first = {name: listed[0] for name, listed in words.items()}
         for name, listed in words.items():
             yield from ({**values, **first, name: word} for word in listed)
+
+
+def _without_zeros(refused: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[dict[str, Any]]:
+    """Yield values with a width for those that are zero where a layer has no elements: parts without which authors can
+    do, and forward cannot.
+    """
+    for values, error in refused:
+        zeros = [name for name, value in values.items() if value == 0 and type(value) is int and _IS_WIDTH.search(name)]
+        if _EMPTY in error and zeros:
+            yield {**values, **dict.fromkeys(zeros, _SMALL)}
 
 
 def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:

@@ -76,7 +76,7 @@ IS_TEXT_LENGTH = re.compile(
 )
 _TEXT_LENGTH, _FRAMES = 9, 3
 IS_LAYERS = re.compile(r"(layers|depths?|(^|_)blocks|num_scale|n_layer)$")
-IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^(n?heads|nhead)(_num)?$")
+IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads?$|^(n?heads|nhead)(_num)?$|_heads$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 IS_HEAD_CHANNELS = re.compile(r"head_channels$|channels_per_head$")

@@ -149,18 +149,21 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
     """Return the repository that a file belongs to, with the root that most of its imports start from, or, where
     several do alike, that most imports of the file start from.
 
-    That is the folder above its outermost package, or one above that, up to where the repository itself begins.
+    That is the folder above its outermost package, or one above that, up to where the repository itself begins; a
+    repository whose root has an `__init__.py` is no package, unless relative imports start above it.
 
     Args:
         within: no folder above this one.
     """
+    near = files_matching(file.resolve().parent, "*.py")[:_NEAR]
+    depth = max(map(_relative_depth, (file, *near)))  # a package needs no __init__.py to be one
     package = file.resolve().parent
     while (package / "__init__.py").is_file() and package != package.parent:
+        if _begins(package) and len(file.resolve().relative_to(package).parts) > depth:
+            break
         package = package.parent
     ends = within.resolve() if within is not None else _outermost(package)
     roots = [package, *(above for above in package.parents if above.is_relative_to(ends))]
-    near = files_matching(file.resolve().parent, "*.py")[:_NEAR]
-    depth = max(map(_relative_depth, (file, *near)))  # a package needs no __init__.py to be one
     roots = [one for one in roots if len(file.resolve().relative_to(one).parts) > depth] or roots
     wanted = _imported(file)
     candidates = [Repository(REPOSITORY, _without_src(root)) for root in roots]
@@ -168,6 +171,11 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
     best = [one for one, count in zip(candidates, found, strict=True) if count == max(found)]
     found_root = best[0] if len(best) == 1 else max(best, key=_importers(best[-1], file.resolve()))
     return replace(found_root, script_folder=file.resolve().parent)
+
+
+def _begins(folder: Path) -> bool:
+    """Return whether a repository begins at a folder: git's, or one with several files that roots have."""
+    return (folder / ".git").exists() or sum((folder / name).is_file() for name in _OF_ROOTS) > 1
 
 
 def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:

@@ -38,6 +38,7 @@ from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan,
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
+from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import CONDITIONS, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED, STEPS
@@ -63,6 +64,9 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
             f"{subject.given} is of {subject.library.name}, which already has it",
             "pass the class of its authors' repository: PATH::Class",
         )
+    what, hint = why_not_made(subject.reference)
+    if what:
+        raise Refusal(what, hint)
     planner = _Planner(subject.given, subject.reference, request)
     if planner.both and planner.port.labels is not None:
         raise Refusal("modular blocks need a pipeline with prompts, but this model takes class labels",
