@@ -10,6 +10,14 @@ from omni_kit.upstream.repositories.reference import find_reference
 TEXT = """from torch import nn
 from transformers import T5EncoderModel
 
+class Words(nn.Module):
+    def __init__(self, load=False):
+        super().__init__()
+        self.text = T5EncoderModel.from_pretrained("t5")
+
+class Plain(nn.Module):
+    pass
+
 class Net(nn.Module):
     def __init__(self, {given}):
         super().__init__()
@@ -23,6 +31,9 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("given", "line", "made", "says"), [
     ("trunk, width=4", "self.body = trunk", "self.body(x)", "takes modules that others make (trunk)"),
     ("width=4", "self.text = T5EncoderModel.from_pretrained('t5')", "x", "loads a model by its name"),
+    ("width=4", "self.text = Words()", "x", "loads a model by its name"),
+    ("load=False", "self.text = (Words if load else Plain)()", "x", ""),
+    ("load=False", "if load:\n            self.text = Words()", "x", ""),
     ("trunk, width=4", "self.width = trunk", "x * self.width", ""),  # a number
     ("trunk=None", "self.body = trunk", "self.body(x)", ""),
     ("trunk", "self.body = nn.Linear(trunk, trunk)", "self.body(x)", ""),

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.reference import Reference
 
 _INIT = "__init__"
-_LOADS = "from_pretrained"
+_LOADS = ("from_pretrained", "hf_hub_download", "snapshot_download")
+_LOADERS = ("clip.load", "open_clip.create_model_and_transforms", "torch.hub.load", "whisper.load_model")
+_DEEPEST = 3  # constructors that make each other
 
 
 def received_modules(reference: Reference) -> list[str]:
@@ -27,12 +30,27 @@ def received_modules(reference: Reference) -> list[str]:
 
 
 def loaded_models(reference: Reference) -> list[str]:
-    """Return file:line of each model that the constructor loads by its name, whatever its arguments are."""
-    cls = reference.cls
+    """Return file:line of each model that the constructor, or that of a part that it always makes, loads by its
+    name.
+    """
+    return [*_loaded(reference.cls, _DEEPEST)]
+
+
+def _loaded(cls: ClassRef, deep: int) -> Iterator[str]:
     init = cls.defines(_INIT)
     calls = (call for line in init.body if not isinstance(line, ast.If | ast.Try)
              for call in ast.walk(line) if isinstance(call, ast.Call)) if init is not None else ()  # fmt: skip
-    return [cls.source.where(call) for call in calls if (dotted(call.func) or "").rpartition(".")[2] == _LOADS]
+    for call in calls:
+        name = dotted(call.func) or ""
+        if name.rpartition(".")[2] in _LOADS or name in _LOADERS:
+            yield cls.source.where(call)
+        elif deep:
+            one_of = [call.func.body, call.func.orelse] if isinstance(call.func, ast.IfExp) else [call.func]
+            made = [resolve(cls.source, dotted(one) or "") for one in one_of]
+            found = [[*_loaded(ClassRef(one.source, one.node), deep - 1)] for one in made
+                     if isinstance(one, Defined) and isinstance(one.node, ast.ClassDef)]  # fmt: skip
+            if len(found) == len(made) and all(found):
+                yield found[0][0]
 
 
 def why_not_made(reference: Reference) -> tuple[str, str]:
@@ -43,7 +61,11 @@ def why_not_made(reference: Reference) -> tuple[str, str]:
         return what, f"write a class whose constructor makes them from numbers, {copied}"
     if loaded := loaded_models(reference):
         what = f"the constructor of {reference.class_name} loads a model by its name: {loaded[0]}"
-        return what, f"pass the class of the denoiser alone; or write one that takes the model's outputs, {copied}"
+        base = next(
+            (one for one in reference.cls.mro[1:] if isinstance(one, ClassRef) and one.defines("forward")), None
+        )
+        inner = f" ({base.node.name}, its base, is one)" if base is not None and not [*_loaded(base, _DEEPEST)] else ""
+        return what, f"pass the class of the denoiser alone{inner}; or write one that takes the outputs, {copied}"
     return "", ""
 
 

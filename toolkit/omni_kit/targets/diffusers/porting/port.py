@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import libcst as cst
@@ -29,6 +29,7 @@ from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
+from omni_kit.targets.diffusers.porting.model_name import model_name
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
@@ -58,7 +59,6 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.timestep import step_of
 
 _ATTENDS = re.compile(r"softmax|attention|attn", re.IGNORECASE)
-CLASS_SUFFIX = "Transformer2DModel"
 """End of the name of a model's class."""
 _EINOPS = "einops"
 _EINOPS_MANY = ROOT / "einops_exts.py"
@@ -103,6 +103,10 @@ class Port:
     labels: Labels | None = None
     guided: Guided | None = None
 
+    def called(self, name: str) -> "Port":
+        """Return the port with another name of its class."""
+        return replace(self, text=re.sub(rf"\b{self.class_name}\b", name, self.text), class_name=name)
+
 
 def port(
     reference: Reference, prefix: str, library: Library, package: str, rules: Path | None = None, class_name: str = ""
@@ -114,13 +118,13 @@ def port(
         library: the diffusers that it is written for.
         package: how that is imported from the file: "diffusers", or "..." and "." in its own tree.
         rules: as `format_python` takes them.
-        class_name: of the model; empty for `prefix` and `CLASS_SUFFIX`.
+        class_name: of the model; empty for what `model_name` chooses.
 
     Raises:
         BadInput: `class_name` is one that the file imports.
         Refusal: something cannot be extracted from its file.
     """
-    name = class_name or prefix + CLASS_SUFFIX
+    name = class_name or model_name(reference, prefix)
     if name in _given():
         raise BadInput(f"{name} is a name of diffusers, which the file imports", "pass another --class-name")
     closure = without_foreign_annotations(chosen(without_extensions(reference.closure)))

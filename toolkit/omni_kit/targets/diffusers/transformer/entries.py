@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_kit.targets.diffusers.checkout import PACKAGE, TOCTREE
+from omni_kit.targets.diffusers.porting.model_name import page_of
 from omni_kit.targets.protocol import DefinitionEntry, Edit, ImportEntry, ItemEntry, KeyedEntry, PageEntry
 
 _STRUCTURE = "_import_structure"
@@ -55,7 +56,7 @@ def entries(one: Entered) -> Iterator[Edit]:
     yield from _stand_ins(one)
     yield from _single_file(one)
     if one.pages:
-        page = f"api/models/{one.name}_transformer2d"
+        page = f"api/models/{page_of(one.name, one.model, one.pipeline.removesuffix('Pipeline'))}"
         yield PageEntry(TOCTREE, page, one.model, "api/models/")
         yield PageEntry(TOCTREE, f"api/pipelines/{one.name}", one.pipeline.removesuffix("Pipeline"), "api/pipelines/")
 

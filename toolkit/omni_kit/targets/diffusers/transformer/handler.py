@@ -39,9 +39,9 @@ class TransformerHandler:
     @property
     def class_suffix(self) -> str:
         """The end of the name of a model that gets no other."""
-        from omni_kit.targets.diffusers.porting.port import CLASS_SUFFIX
+        from omni_kit.targets.diffusers.porting.model_name import SUFFIX
 
-        return CLASS_SUFFIX
+        return SUFFIX
 
     def prepare(self) -> None:
         """Import torch while the plan is made, where it is installed."""

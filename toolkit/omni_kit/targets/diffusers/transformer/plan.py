@@ -18,6 +18,7 @@ from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.in_checkout import Placed
 from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_in_tree, blocks_of
 from omni_kit.targets.diffusers.porting.forward import TEXT
+from omni_kit.targets.diffusers.porting.model_name import model_name, page_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
@@ -122,7 +123,9 @@ class _Planner:
         if facts.proven and facts.by_class is None and (missing := facts.not_passed(found.needed)):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         other = replace(self, found=found)
-        vars(other).update(port=self.port if self.in_tree else imported(self.port), pipeline=facts)
+        named = bool(self.request.class_name) or not axes
+        ported = self.port if named else self.port.called(model_name(self.reference, self.prefix, axes))
+        vars(other).update(port=ported if self.in_tree else imported(ported), pipeline=facts)
         return other
 
     @property
@@ -156,8 +159,16 @@ class _Planner:
 
     @cached_property
     def port(self) -> Port:
-        return port(self.reference, self.prefix, self.library, "" if self.in_tree else "diffusers", self.rules,
-                    self.request.class_name)  # fmt: skip
+        name = self.request.class_name or self._recorded_class
+        return port(self.reference, self.prefix, self.library, "" if self.in_tree else "diffusers", self.rules, name)
+
+    @property
+    def _recorded_class(self) -> str:
+        """The name of the class of an integration that is there already; empty without one."""
+        file = self.request.into / self._model_file
+        text = file.read_text(encoding="utf-8") if self.request.again and file.is_file() else ""
+        found = re.search(r"^class (\w+)\((?=[^)]*\bModelMixin\b)", text, re.MULTILINE)
+        return found[1] if found is not None else ""
 
     @cached_property
     def pipeline(self) -> PipelineFacts:
@@ -353,6 +364,10 @@ class _Planner:
         return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}
 
     @property
+    def _page(self) -> str:
+        return page_of(self.request.name, self.port.class_name, self.prefix)
+
+    @property
     def testers(self) -> Iterator[str]:
         """The classes of the checkout's own tests that the model's tests are made of."""
         wanted = {
@@ -385,7 +400,7 @@ class _Planner:
                 "convert.py.jinja": f"scripts/convert_{name}_to_diffusers.py",
                 self._model_test: f"tests/models/transformers/test_models_transformer_{name}.py",
                 self._pipeline_templates[1]: f"tests/pipelines/{name}/test_{name}.py",
-                "model_page.md.jinja": f"docs/source/en/api/models/{name}_transformer2d.md",
+                "model_page.md.jinja": f"docs/source/en/api/models/{self._page}.md",
                 "pipeline_page.md.jinja": f"docs/source/en/api/pipelines/{name}.md",
             }
         own = {
@@ -402,7 +417,7 @@ class _Planner:
             "conftest.py.jinja": f"{base}/tests/conftest.py",
             "test_model.py.jinja": f"{base}/tests/test_models_transformer_{name}.py",
             self._pipeline_templates[1]: f"{base}/tests/test_{name}.py",
-            "model_page.md.jinja": f"{base}/docs/{name}_transformer2d.md",
+            "model_page.md.jinja": f"{base}/docs/{self._page}.md",
             "pipeline_page.md.jinja": f"{base}/docs/{name}.md",
             "README.md.jinja": f"{base}/README.md",
         }

@@ -1,0 +1,43 @@
+"""The name of a model's class by its kind, and by the number of axes that it denoises along."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.targets.diffusers.porting.model_name import model_name, page_of
+from omni_kit.upstream.repositories.reference import find_reference
+
+NET = """from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, {given}):
+        super().__init__()
+        {parts}
+
+    def forward(self, x, t):
+        return self.{first}(x)
+"""
+BOTH = "self.down_blocks, self.up_blocks = nn.ModuleList([nn.Conv{n}d(4, 4, 1)]), nn.ModuleList()"
+
+
+@pytest.mark.parametrize(("given", "parts", "axes", "name"), [
+    ("width", "self.proj = nn.Linear(width, width)", 0, "Transformer2D"),
+    ("width", "self.proj = nn.Linear(width, width)", 5, "Transformer3D"),
+    ("width", "self.proj = nn.Conv1d(width, width, 1)", 3, "Transformer1D"),
+    ("width", "self.proj = nn.Conv1d(width, width, 1)", 0, "Transformer2D"),
+    ("width", "self.proj = nn.Linear(width, width)", 3, "Transformer2D"),  # tokens of pictures, for all that is known
+    ("mel_dim", "self.proj = nn.Linear(mel_dim, mel_dim)", 3, "Transformer1D"),
+    ("mel_dim, img_size", "self.proj = nn.Linear(mel_dim, mel_dim)", 3, "Transformer2D"),
+    ("width", BOTH.format(n=2), 0, "UNet2D"),
+    ("width", BOTH.format(n=1), 3, "UNet1D"),
+    ("width", BOTH.format(n=2).replace("up_blocks", "upsample_by"), 4, "UNet2D"),
+    ("width", BOTH.format(n=2).replace("self.up_blocks", "rest"), 4, "Transformer2D"),
+])  # fmt: skip
+def test_a_class_is_named_by_its_kind_and_axes(given: str, parts: str, axes: int, name: str, tmp_path: Path) -> None:
+    first = "proj" if "self.proj" in parts else "down_blocks[0]"
+    (tmp_path / "m.py").write_text(NET.format(given=given, parts=parts, first=first), encoding="utf-8")
+    assert model_name(find_reference(f"{tmp_path}::Net"), "Tiny", axes) == f"Tiny{name}Model"
+
+
+def test_a_page_is_named_after_the_class() -> None:
+    assert page_of("tiny", "TinyUNet1DModel", "Tiny") == "tiny_unet1d"

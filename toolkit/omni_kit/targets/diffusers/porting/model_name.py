@@ -1,0 +1,64 @@
+"""The name of a model's class in diffusers: its kind, and the number of axes that it denoises along."""
+
+import ast
+import re
+
+from omni_kit.upstream.repositories.reference import Reference
+
+_CONVOLUTION = re.compile(r"(?:^|\.)[Cc]onv(?:_?[Tt]ranspose)?([123])d$")
+_BY_NUMBER = "conv_nd"  # an argument says along how many axes it goes
+_DOWN = re.compile(r"^(down\w*|\w+_down|input_blocks|enc|encoders?(_blocks)?)$")
+_UP = re.compile(r"^(up\w*|\w+_up|output_blocks|dec|decoders?(_blocks)?)$")
+_LINES = re.compile(r"(^|_)(mels?|audio|wav\w*|spec|f0|pitch|motion|joints?|traj\w*|actions?|horizon|speakers?)(_|$)")
+_PICTURES = re.compile(r"img|image|height|pixel|video")
+SUFFIX = "DModel"
+"""The end of the names."""
+_PICTURE = 2  # axes, where nothing says how many
+_OTHERS = 2  # axes of latents: the batch, and channels
+
+
+def model_name(reference: Reference, prefix: str, axes: int = 0) -> str:
+    """Return the name of the class, as `TinyTransformer2DModel`, or `TinyUNet1DModel`.
+
+    Args:
+        axes: of latents, with those of the batch and of channels; 0 where no run has shown them. Of three they are
+            a line's, of sound or of a plan, or the tokens of a picture.
+    """
+    shown = axes - _OTHERS
+    convolved = _convolved(reference)
+    along = shown if shown > 1 else 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
+    return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}{SUFFIX}"
+
+
+def page_of(name: str, model: str, prefix: str) -> str:
+    """Return the name of a model's page: `tiny_transformer2d`."""
+    return f"{name}_{model.removeprefix(prefix).removesuffix('Model').lower()}"
+
+
+def _is_unet(reference: Reference) -> bool:
+    """Return whether authors call a class so, or it keeps parts of a way down and of one up, with convolutions."""
+    if "unet" in reference.class_name.lower():
+        return True
+    own = {one.attr for one in ast.walk(reference.cls.node) if isinstance(one, ast.Attribute)
+           and isinstance(one.ctx, ast.Store) and ast.unparse(one.value) == "self"}  # fmt: skip
+    return any(map(_DOWN.match, own)) and any(map(_UP.match, own)) and bool(_convolutions(reference))
+
+
+def _is_line(reference: Reference) -> bool:
+    """Return whether arguments are about sounds, motions or plans, and none is about pictures."""
+    names = [*reference.arguments, *reference.forward]
+    return any(map(_LINES.search, names)) and not any(map(_PICTURES.search, names))
+
+
+def _convolutions(reference: Reference) -> set[int]:
+    """Return the numbers of axes that the convolutions go along; 0 of those for which an argument says it."""
+    nodes = (node for one in reference.closure.definitions for node in ast.walk(one.node))
+    names = {ast.unparse(one.func) for one in nodes if isinstance(one, ast.Call)}
+    found = {int(one[1]) for one in map(_CONVOLUTION.search, names) if one is not None}
+    return found | ({0} if any(name.rpartition(".")[2] == _BY_NUMBER for name in names) else set())
+
+
+def _convolved(reference: Reference) -> int:
+    """Return the number of axes of the convolutions, where all have the same; else that of pictures."""
+    found = _convolutions(reference)
+    return next(iter(found)) if len(found) == 1 and 0 not in found else _PICTURE
