@@ -40,3 +40,18 @@ def test_latents_that_are_passed_one_by_one_are_drawn_together() -> None:
 
 def test_several_pictures_are_drawn_at_once() -> None:
     assert {one[0] for one in runs(Plain())} == {1, 2, 4}
+
+
+class Longer(Listed):
+    """Rows whose length the model halves and doubles: an odd length grows by one."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        half = self.layer(x)[..., ::2] * t[:, None, None, None]
+        answer: torch.Tensor = half.repeat_interleave(2, -1)
+        return answer
+
+
+def test_nothing_is_sampled_at_a_size_that_a_step_changes() -> None:
+    sizes = {one[1:] for one in runs(Longer())}
+    assert all(size[-1] % 2 == 0 for size in sizes)
+    assert len({one[1:] for one in runs(Plain())}) == 2

@@ -70,3 +70,108 @@ def test_only_the_last_clamp_is_undone() -> None:
     assert unclamped(lambda: x.clamp(-1, 1), x.shape).tolist() == [0.5, 2.0]
     assert unclamped(lambda: x.clone().clamp_(-1, 1), x.shape).tolist() == [0.5, 2.0]
     assert unclamped(lambda: x.clamp(-1, 1) * 2, x.shape).tolist() == [1.0, 2.0]
+
+
+PRECONDITIONED = """
+
+class Precond(nn.Module):
+    def __init__(self, resolution, sigma_data=0.5, label_dim=0, **more):
+        super().__init__()
+        self.sigma_data, self.label_dim = sigma_data, label_dim
+        self.model = Net(resolution, **more)
+
+    def forward(self, x, sigma):
+        sigma = sigma.reshape(-1, 1, 1, 1)
+        total = sigma**2 + self.sigma_data**2
+        answer = self.model(x / total.sqrt(), sigma.log().flatten() / 4)
+        return self.sigma_data**2 / total * x + SIGN sigma * self.sigma_data / total.sqrt() * answer
+
+
+def edm_sampler(net, latents, num_steps=18, sigma_min=0.002, sigma_max=80, rho=7):
+    indices = torch.arange(num_steps)
+    first, last = sigma_max ** (1 / rho), sigma_min ** (1 / rho)
+    levels = (first + indices / (num_steps - 1) * (last - first)) ** rho
+    levels = torch.cat([levels, torch.zeros(1)])
+    x = latents * levels[0]
+    for i, (now, after) in enumerate(zip(levels[:-1], levels[1:])):
+        slope = (x - net(x, now.expand(len(x)))) / now
+        moved = x + (after - now) * slope
+        if i < num_steps - 1:
+            denoised = net(moved, after.expand(len(x)))
+            moved = x + (after - now) * (0.5 * slope + 0.5 * (moved - denoised) / after)
+        x = moved
+    return x
+"""
+
+
+@pytest.mark.parametrize(("sign", "taken"), [("", True), ("-", False)])
+def test_a_preconditioned_model_is_integrated_by_a_scheduler_of_our_own(sign: str, taken: bool, tmp_path: Path) -> None:
+    """Theirs is Heun's method, with the last step Euler's. Another preconditioning has no scheduler."""
+    (tmp_path / "net.py").write_text(NET + PRECONDITIONED.replace("SIGN", sign), encoding="utf-8")
+    process = process_along(find_reference(f"{tmp_path / 'net.py'}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert (process is not None) == taken
+    if process is not None:
+        assert process.scheduler == "RungeKuttaScheduler"
+        assert (process.whole, process.real, process.scales) == (True, True, True)
+        assert {name: process.config[name] for name in ("method", "sigma_data", "sigma_max", "rho")} == {
+            "method": "heun", "sigma_data": 0.5, "sigma_max": 80.0, "rho": 7.0}  # fmt: skip
+        assert "around(Precond, 'model', denoiser, resolution=1)" in process.called
+
+
+INTEGRATED = """
+
+def sample(model, noise, num_steps):
+    levels = torch.linspace(0, 1, num_steps + 1)
+    x = noise
+    for now, after in zip(levels[:-1], levels[1:]):
+        h = after - now
+        first = model(x, now.expand(len(x)))
+        STEP
+    return x
+"""
+_STEPS = {
+    "midpoint": "x = x + h * model(x + h / 2 * first, (now + h / 2).expand(len(x)))",
+    "heun": "x = x + h / 2 * (first + model(x + h * first, after.expand(len(x))))",
+    "": "x = x + h * (0.4 * first + 0.6 * model(x + h * first, after.expand(len(x))))",
+}
+
+
+@pytest.mark.parametrize("method", _STEPS)
+def test_a_velocity_is_integrated_with_several_calls_a_step(method: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET + INTEGRATED.replace("STEP", _STEPS[method]), encoding="utf-8")
+    process = process_along(find_reference(f"{tmp_path / 'net.py'}::Net"), {"x": "hidden_states", "t": "timestep"})
+    if not method:
+        assert process is None
+    else:
+        assert process is not None
+        assert (process.scheduler, process.config, process.rises) == ("RungeKuttaScheduler", {"method": method}, True)
+
+
+OWNED = """
+
+class Flow(nn.Module):
+    def __init__(self, channels, width, sigma_min):
+        super().__init__()
+        self.channels = channels
+        self.model = Net(width)
+        self.sigma_min = USED
+
+    def sample(self, mu, cond, num_steps):
+        x = torch.randn_like(mu)
+        for name, value in cond.items():
+            x = x + value
+        for i in range(num_steps):
+            x = x + self.sigma_min * self.model(x, torch.full((len(x),), i / num_steps)) / num_steps
+        return x
+"""
+
+
+@pytest.mark.parametrize(("used", "taken"), [("1.0", True), ("channels", False)])
+def test_values_that_are_made_up_must_have_no_effect(used: str, taken: bool, tmp_path: Path) -> None:
+    """The object makes its model; what nothing is known of is tried: a tensor, a mapping, a number."""
+    (tmp_path / "net.py").write_text(NET + OWNED.replace("USED", used), encoding="utf-8")
+    process = process_along(find_reference(f"{tmp_path / 'net.py'}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert (process is not None) == taken
+    if process is not None:
+        assert process.called.endswith(".sample(mu=torch.zeros_like(begun), cond={}, num_steps=steps), begun.shape)")
+        assert "width=1, sigma_min=1" in process.called

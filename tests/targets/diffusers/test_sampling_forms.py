@@ -403,7 +403,7 @@ def test_a_sampler_that_inherits_its_loop_is_run_and_has_the_flow_scheduler(tmp_
     assert "scheduler: FlowMatchEulerDiscreteScheduler" in text
     assert "compare the guidance with cfg_strength=3.0 of Straight" in text
     authors = (file.parent / "authors_sampling.py").read_text(encoding="utf-8")
-    assert "Straight(sigma_min=0.0).sample(model=denoiser, noise=begun, steps=steps)" in authors
+    assert "Straight(sigma_min=1).sample(model=denoiser, noise=begun, steps=steps)" in authors
     compared(file, sides, "self.scheduler.step(noise_pred,", "self.scheduler.step(0.9 * noise_pred,")
 
 

@@ -168,6 +168,82 @@ def test_a_sampler_for_a_preconditioned_model_is_not_called_with_the_model(
     assert len(called(tmp_path, CLEANS.replace("denoised", name))) == count
 
 
+WRAPS = """
+
+class Scaled(nn.Module):
+    def __init__(self, size, sigma_data=0.5, MORE):
+        super().__init__()
+        self.model = MADE
+
+    def forward(self, x, sigma):
+        skip, out = 1 / (1 + sigma**2), sigma / (1 + sigma**2)
+        return RETURNED
+"""
+
+
+@pytest.mark.parametrize(("more", "made", "given"), [
+    ("kind='Net'", "globals()[kind](size)", "size=made_with.size"),
+    ("*, inner_model", "inner_model", "size=made_with.size, inner_model=denoiser"),
+])  # fmt: skip
+def test_a_sampler_for_a_preconditioned_model_gets_an_object_that_holds_the_model(
+    more: str, made: str, given: str, tmp_path: Path
+) -> None:
+    """The object makes the model, or is passed it."""
+    text = WRAPS.replace("MORE", more).replace("MADE", made)
+    text = text.replace("RETURNED", "skip * x + out * self.model(out * x, sigma.log())")
+    (found,) = called(tmp_path, CLEANS + text)
+    net = f"around(Scaled, 'model', denoiser, {given})"
+    assert found == f"sample_euler(model={net}, x=begun, sigmas=torch.linspace(1, 0, steps + 1), num_steps=steps)"
+
+
+def test_a_class_that_only_calls_the_model_does_not_precondition_it(tmp_path: Path) -> None:
+    text = WRAPS.replace("MORE", "kind=''").replace("MADE", "Net(size)").replace("RETURNED", "self.model(x, sigma)")
+    assert called(tmp_path, CLEANS + text) == []
+
+
+OBJECT = """
+
+class Denoising:
+    def __init__(self, loss="l2"):
+        self.loss = loss
+
+    def denoise(self, model, x, sigma, **more):
+        return model(x, sigma, **more)
+
+
+def karras_sample(diffusion, model, shape, steps, model_kwargs=None):
+    return {"euler": sample_by_steps}["euler"](lambda x, t: diffusion.METHOD(model, x, t, **model_kwargs), shape, steps)
+
+
+def sample_by_steps(denoiser, x, steps):
+    for t in range(steps):
+        x = denoiser(x, t)
+    return x
+"""
+
+
+@pytest.mark.parametrize(("method", "diffusion"), [
+    ("denoise", "around(Denoising, (), None)"), ("other", "given.diffusion"),
+])  # fmt: skip
+def test_an_argument_is_an_object_of_the_class_whose_method_is_called(
+    method: str, diffusion: str, tmp_path: Path
+) -> None:
+    """The loop is in a function that is only named."""
+    (found,) = (one for one in called(tmp_path, OBJECT.replace("METHOD", method)) if one.startswith("karras"))
+    given = "model=denoiser, shape=tuple(begun.shape), steps=steps, model_kwargs={}"
+    assert found == f"karras_sample(diffusion={diffusion}, {given})"
+
+
+@pytest.mark.parametrize(("default", "passed"), [("None", ", solver='euler'"), ("'dopri5'", ", solver='euler'"),
+                                                 ("'midpoint'", "")])  # fmt: skip
+def test_a_solver_that_adapts_its_steps_is_replaced_and_named(default: str, passed: str, tmp_path: Path) -> None:
+    text = SOLVES.replace("{ends}", "0, 1").replace('device="cpu"', f"solver={default}")
+    (tmp_path / "net.py").write_text(NET + text, encoding="utf-8")
+    (found,) = authors_calls(find_reference(f"{tmp_path / 'net.py'}::Net"))
+    assert found.called.endswith(f"num_steps=steps{passed})")
+    assert any("adaptive steps" in one for one in found.todo) == bool(passed)
+
+
 @pytest.mark.parametrize(
     ("made", "levels"),
     [("torch.linspace(0, 1, n_timesteps + 1)", "torch.linspace(0, 1, steps + 1)"),
@@ -175,9 +251,10 @@ def test_a_sampler_for_a_preconditioned_model_is_not_called_with_the_model(
 )  # fmt: skip
 def test_levels_go_the_way_that_the_class_makes_them(made: str, levels: str, tmp_path: Path) -> None:
     """An object whose constructor needs settings is made without it; the authors' own guidance is off."""
-    held = "bare(Flow, estimator=denoiser, inference_cfg_rate=0.0)"
-    solved = f"{held}.solve_euler(x=begun, t_span={levels}, mu=torch.zeros_like(begun))"
-    whole = f"{held}.forward(mu=torch.zeros_like(begun), n_timesteps=steps)"
+    settings = "settings=made_with.settings"
+    held = f"around(Flow, ['estimator'], denoiser, kept={{'inference_cfg_rate': 0.0}}, {settings})"
+    solved = f"{held}.solve_euler(x=begun, t_span={levels}, mu=given.mu)"
+    whole = f"{held}.forward(mu=given.mu, n_timesteps=steps)"
     assert called(tmp_path, SPANNED.replace("{made}", made)) == [whole, *([solved] if levels else [])]
 
 

@@ -3,9 +3,13 @@
 import importlib
 import inspect
 import math
+import re
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,15 +20,24 @@ from torch.overrides import TorchFunctionMode
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.replacing import replaced
-from omni_kit.upstream.repositories.processes.authors_calls import Guidance
+from omni_kit.upstream.repositories.processes.authors_calls import GIVEN, MADE_WITH, Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE
 
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
+_LONGEST_TRYING = 12.0
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 50, 4096
 _CLOSE = 1e-5
 _CLAMPS = frozenset({"clip", "clamp", "clip_", "clamp_"})
 _SCALE, _APART = 3.0, 0.2
+_UNKNOWN = re.compile(rf"\b(?:{MADE_WITH}|{GIVEN})\.\w+")
+_MAKES = (("1", "2"), ("None", "None"), ("{}", "{}"))
+_GIVES = (
+    ("torch.zeros_like(begun)", "torch.ones_like(begun)"), ("{}", "{}"), ("1", "2"), ("None", "None"),
+    ("torch.zeros(len(begun), dtype=torch.long)", "torch.ones(len(begun), dtype=torch.long)"),
+)  # fmt: skip
+"""Values for arguments that nothing is known of: two of each kind."""
+_MOST_TRIED, _MOST_REASONS = 80, 6
 
 
 class Denoiser(nn.Module):
@@ -41,6 +54,7 @@ class Denoiser(nn.Module):
         values: how many values the model returns, of which the first is the prediction.
         model: what attributes are read from; without one any attribute is there, and equals anything.
         apart: what is added to the first and to the second of two answers.
+        channels: number of channels of latents, where there is no model to read it from.
 
     Attributes:
         twice: it was asked for two answers.
@@ -48,9 +62,10 @@ class Denoiser(nn.Module):
 
     def __init__(
         self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int, values: int = 1,
-        model: Any = None, apart: tuple[float, float] = (0.0, 0.0),
+        model: Any = None, apart: tuple[float, float] = (0.0, 0.0), channels: int = 1,
     ) -> None:  # fmt: skip
         super().__init__()
+        self._channels = channels
         self._asked, self._order, self._names, self._rows = asked, [*order], (latents, time), rows
         self._values = values
         self.__dict__["_model"] = model
@@ -64,7 +79,7 @@ class Denoiser(nn.Module):
         if name.startswith("_"):
             return super().__getattr__(name)
         model = self.__dict__.get("_model")
-        return _Anything() if model is None else getattr(model, name)
+        return _Anything(self._channels) if model is None else getattr(model, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Answer for latents and a step."""
@@ -101,7 +116,13 @@ class Denoiser(nn.Module):
 
 
 class _Anything:
-    """An attribute that a sampler only compares and tests."""
+    """An attribute that a sampler only compares and tests, or that says how many channels latents have."""
+
+    def __init__(self, channels: int) -> None:
+        self._channels = channels
+
+    def __index__(self) -> int:
+        return self._channels
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -115,15 +136,36 @@ class _Anything:
     __hash__ = None  # type: ignore[assignment]
 
 
-def bare(cls: type, **held: Any) -> Any:
-    """Return an object with these attributes, whose constructor did not run."""
+def around(
+    cls: type, held: str | Sequence[str], model: Any, kept: Mapping[str, Any] | None = None, **given: Any
+) -> Any:
+    """Return an object that holds this model, and is made as far as its constructor goes with these arguments.
+
+    The constructor makes no other module of the authors': each is the model, too.
+
+    Args:
+        held: the attributes for the model.
+        kept: other attributes.
+    """
+    kind: Any = cls
     made: Any = object.__new__(cls)
     if isinstance(made, nn.Module):
         nn.Module.__init__(made)
-        made.eval()
-    for name, value in held.items():
+    module = sys.modules[cls.__module__]
+    others = [name for name, one in vars(module).items() if inspect.isclass(one) and issubclass(one, nn.Module)
+              and one not in cls.__mro__ and not one.__module__.startswith("torch.")]  # fmt: skip
+    with ExitStack() as instead:
+        for name in others:
+            instead.enter_context(replaced(module, name, lambda *_, **__: model))
+        try:
+            kind.__init__(made, **given)
+        except TimeoutError:
+            raise
+        except Exception:  # whatever comes of arguments that were made up
+            pass
+    for name, value in {**dict.fromkeys([held] if isinstance(held, str) else held, model), **(kept or {})}.items():
         setattr(made, name, value)
-    return made
+    return made.eval() if isinstance(made, nn.Module) else made
 
 
 @contextmanager
@@ -222,21 +264,54 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
-    why = ""
-    for axes in request["axes"]:
+    why, count = dict[str, None](), request["counts"][0]
+    try:
+        with authors.importing_files(), limited(_LONGEST):
+            named = [(call["module"], call["name"]), *call["parts"]]
+            used = {name: getattr(importlib.import_module(module), name) for module, name in named}
+    except Exception as error:  # the authors' own reasons
+        return {"why": f"{type(error).__name__}: {error}"}
+    ends = time.monotonic() + _LONGEST_TRYING
+    for axes, (known, other) in product(request["axes"], filled(call["called"])):
+        if time.monotonic() > ends:
+            break
+        told = {**call, "called": replaced_in(call["called"], known), "guided": replaced_in(call["guided"], known)}
         try:
-            with authors.importing_files(), limited(_LONGEST):
-                named = [(call["module"], call["name"]), *call["parts"]]
-                used = {name: getattr(importlib.import_module(module), name) for module, name in named}
             with limited(_LONGEST):
-                ways = [{"count": count, "model": place, **_Run(request, call, used, axes).way(count, place)}
+                first = _Run(request, told, used, axes).way(count, 0)
+                if other != known:
+                    again = {**told, "called": replaced_in(call["called"], other)}
+                    if not _same(first, _Run(request, again, used, axes).way(count, 0)):
+                        raise ValueError(f"depends on unknown arguments: {', '.join(known)}")
+                ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
                         for count in request["counts"] for place in range(len(MODELS))]  # fmt: skip
-            how = _guidance(request, call, used, axes, ways[0]) if call["guided"] else Guidance.usual
+            how = _guidance(request, told, used, axes, ways[0]) if call["guided"] else Guidance.usual
         except Exception as error:  # the authors' own reasons
-            why = why or f"{type(error).__name__}: {error}"
+            why.setdefault(f"{type(error).__name__}: {error}")
         else:
-            return {"ways": ways, "guides": how}
-    return {"why": why}
+            return {"ways": ways, "guides": how, "known": known}
+    return {"why": "; ".join([*why][:_MOST_REASONS])}
+
+
+def filled(called: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """Return values to try for the arguments of a call that nothing is known of: each with others of the same kind.
+
+    What comes of a call must be the same with both.
+    """
+    names = list(dict.fromkeys(_UNKNOWN.findall(called)))
+    makes = [name for name in names if name.startswith(MADE_WITH)]
+    gives = [name for name in names if name not in makes]
+    found = []
+    for kind in _MAKES if makes else _MAKES[:1]:
+        for kinds in sorted(product(_GIVES, repeat=len(gives)), key=lambda each: len(set(each) - {_GIVES[0]})):
+            pairs = {**dict.fromkeys(makes, kind), **dict(zip(gives, kinds, strict=True))}
+            found.append(tuple({name: pair[place] for name, pair in pairs.items()} for place in (0, 1)))
+    return found[:_MOST_TRIED]  # type: ignore[return-value]
+
+
+def replaced_in(called: str, known: Mapping[str, str]) -> str:
+    """Return a call with values for arguments that nothing is known of."""
+    return _UNKNOWN.sub(lambda found: known[found[0]], called)
 
 
 def _guidance(
@@ -276,7 +351,7 @@ class _Run:
         apart: tuple[float, float] = (0.0, 0.0),
     ) -> None:  # fmt: skip
         self.request, self.call, self.used, self.apart, self.twice = request, call, used, apart, False
-        self.shape = torch.Size([2, *[4] * (axes > 2), *[8] * (axes - 1 - (axes > 2))])
+        self.shape = torch.Size([2, *[4] * (axes > 3), *[8] * (axes - 1 - (axes > 3))])
         self.calls: list[tuple[float, float]] = []
         self.tables: dict[tuple[float, ...], None] = {}
 
@@ -294,9 +369,18 @@ class _Run:
             self._note(inspect.currentframe())
             return torch.full_like(x, MODELS[place](*told))
 
-        order, latents, time = (self.request[one] for one in ("order", "latents", "time"))
-        denoiser = Denoiser(asked, order, latents, time, len(begun), self.request["values"], apart=self.apart)
-        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "bare": bare, "scale": _SCALE,
+        order, latents, told_by = (self.request[one] for one in ("order", "latents", "time"))
+        denoiser = Denoiser(
+            asked,
+            order,
+            latents,
+            told_by,
+            len(begun),
+            self.request["values"],
+            apart=self.apart,
+            channels=begun.shape[1],
+        )
+        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around, "scale": _SCALE,
                 **self.used}  # fmt: skip
 
         def drawn(*size: Any, **given: Any) -> torch.Tensor:

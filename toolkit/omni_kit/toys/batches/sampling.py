@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
+from omni_kit.toys.batches.denoiser.arguments import TARGET
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
@@ -107,6 +108,9 @@ class SamplingBatchBuilder:
         if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
         packed = getattr(model, ARGUMENTS, {}).get(PACKED)
+        alike = [one[TARGET].shape == one[latents].shape if TARGET in one else False for one in samples]
+        if alike == [True, False]:  # a U-Net's answer may be longer: nothing can be sampled at that size
+            samples = samples[:1] * len(samples)
         without = torch.zeros(1, 1, 1)  # of a model that receives neither labels nor a prompt
 
         def condition(sample: Tensors) -> torch.Tensor | int:

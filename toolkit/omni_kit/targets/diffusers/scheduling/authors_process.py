@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,7 +51,7 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     order = [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
     request = {
         "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": order,
-        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5],
+        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5, 2],
         "counts": _WHOLE if calls and calls[0].trained else COUNTS,
         "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
     }  # fmt: skip
@@ -58,7 +59,8 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
         found = run_worker(f"{_WORKER}:trace", request, timeout=_TIMEOUT, modules=[_SERVER]) if calls else []
     except StepError:
         return None
-    ran = [(_guiding(call, one["guides"]), one["ways"]) for call, one in zip(calls, found, strict=True)
+    pairs = zip(calls, found, strict=True)
+    ran = [(_guiding(_known(call, one["known"]), one["guides"]), one["ways"]) for call, one in pairs
            if "ways" in one and one["guides"] != Guidance.other]  # fmt: skip
     distinct: list[tuple[AuthorsCall, list[dict[str, Any]]]] = []
     for call, ways in ran:  # farther ones may be of another algorithm
@@ -68,6 +70,14 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, asked)]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
     return made[0] if len(same) == 1 else None
+
+
+def _known(call: AuthorsCall, values: Mapping[str, str]) -> AuthorsCall:
+    """Return a call with values for arguments that nothing is known of, which a run has shown to have no effect."""
+    called = call.called
+    for name, value in values.items():
+        called = re.sub(rf"\b{re.escape(name)}\b", value, called)
+    return replace(call, called=called)
 
 
 def _guiding(call: AuthorsCall, how: str) -> AuthorsCall:
@@ -88,7 +98,7 @@ def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Ite
     for output, made in (_CLAMPED if clamps else _OUTPUTS).items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in ways}
         shift = _shift(told)
-        found = installed_along(told, shift, whole=bool(call.trained))
+        found = installed_along(told, shift, whole=bool(call.trained), own=True)
         if found is not None and (found.name != FIRST or shift is not None):
             config = dict(found.config)
             if call.trained:
@@ -99,7 +109,9 @@ def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Ite
             scale = "the scale of guidance is one more than theirs" if call.less else ""
             every = f"they go all {call.trained} steps of training" if call.trained else ""
             clamped = "they clamp the result, which decoding does here" if clamps else ""
-            said = (f"it takes the steps of {call.name}, which was run with stand-ins", given, scale, every, clamped)
+            held = f"{call.wrapper} preconditions the model" if call.wrapper else ""
+            ran = f"it takes the steps of {call.name}, which was run with stand-ins"
+            said = (ran, given, held, scale, every, clamped)
             reason = "; ".join(filter(None, said))
             named = ((call.module, call.name), *call.parts)
             yield Process(

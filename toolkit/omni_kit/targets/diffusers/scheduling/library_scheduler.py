@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
+from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, own_scheduler, own_settings
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.replacing import replaced
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace, trace_of
@@ -123,7 +124,7 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
 
 
 def installed_along(
-    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, whole: bool = False
+    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, whole: bool = False, own: bool = False
 ) -> Installed | None:
     """Return the first scheduler that goes where a loop went with each of `MODELS`, whatever else it receives.
 
@@ -131,10 +132,14 @@ def installed_along(
         known: by the number of steps, and the place of the model.
         shift: of the levels, where that is all that they are; None for others.
         whole: each went all steps of its training; the scheduler is that of the first number of steps.
+        own: it may be one that diffusers lacks, of which the port gets a copy.
     """
     first = next(iter(known))[0]
+    ours = own_settings(known[first, 0], first) if own and not whole else ()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
-        for one in _candidates(shift, known[first, 0], first, _ALL_STEPS if whole else plainest_first()):
+        theirs = _candidates(shift, known[first, 0], first, _ALL_STEPS if whole else plainest_first())
+        more = (Installed(RUNGE_KUTTA, config, whole="sigma_data" in config, rises=up) for config, up in ours)
+        for one in chain(theirs, more):
             went = []
             for (count, place), way in known.items():
                 config = {**one.config, TRAINED: count} if whole else one.config
@@ -217,31 +222,39 @@ def _goes(one: Installed, count: int, model: Callable[[float, float], float], wa
 def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
     import torch
 
-    cls = schedulers()[one.name]
+    cls = schedulers().get(one.name) or own_scheduler(one.name)
     scheduler = cls(**one.config)
     by_levels = "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
-    if one.rises:
+    if one.rises and by_levels:
         scheduler.set_timesteps(sigmas=[1 - time for _, time in way.calls])
     elif by_levels and len(way.levels) in (count, count + 1) and not one.config:
         scheduler.set_timesteps(sigmas=list(way.levels[:count]))
     else:
         scheduler.set_timesteps(count)
     begun = float(getattr(scheduler, "init_noise_sigma", 1.0))
-    if len(scheduler.timesteps) != len(way.calls) or not (way.begun is None or _close(begun, way.begun)):
+    if len(scheduler.timesteps) < len(way.calls) or not (way.begun is None or _close(begun, way.begun)):
         return None
     scaled = not _close(begun, 1.0)
     x = torch.full((1, 1, 1, 1), NOISE * begun)
     home = sys.modules[cls.__module__]
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
-        for t, (sample, time) in zip(scheduler.timesteps, way.calls, strict=True):
+        place = -1
+        for t in scheduler.timesteps:
             handed = float(scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x)
             told = 1 - float(t) / one.unit if one.rises else float(t) / one.unit
-            if not _close(told, time) or not _close(handed, sample):
+            near = (
+                way.calls[at] for at in (place + 1, place) if 0 <= at < len(way.calls)
+            )  # a call like the last: once
+            sample, time = next(
+                (pair for pair in near if _close(handed, pair[0]) and _close(told, pair[1])), (None, None)
+            )
+            if sample is None or time is None:
                 return None
+            place += (sample, time) != way.calls[place] or place < 0
             scaled = scaled or not _close(handed, float(x))
             answer = -model(sample, time) if one.rises else model(sample, time)
             x = scheduler.step(torch.full_like(x, answer), t, x, return_dict=False)[0]
-    return scaled if _close(float(x), way.ended) else None
+    return scaled if _close(float(x), way.ended) and place == len(way.calls) - 1 else None
 
 
 def _close(one: float, other: float) -> bool:

@@ -86,7 +86,7 @@ def copied_scheduler(made: Defined, name: str) -> str | None:
         parts = collect(closure, "", made.name)
     except Refusal:
         return None
-    return "\n".join(parts.imports) + "\n\n\n" + re.sub(rf"\b{made.name}\b", name, _joined(parts)) + "\n"
+    return "\n".join(parts.imports) + "\n\n\n" + re.sub(rf"\b{made.name}(?=Output\b|\b)", name, _joined(parts)) + "\n"
 
 
 def _joined(parts: Parts) -> str:

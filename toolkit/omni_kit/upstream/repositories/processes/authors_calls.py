@@ -16,6 +16,13 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.class_members import (
+    bases,
+    constructor_arguments,
+    every_method,
+    plain_arguments,
+)
+from omni_kit.upstream.repositories.processes.wrappers import Wrapper, wrappers_of
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of, of_self
@@ -25,6 +32,8 @@ TRAINED = 1000
 """Number of steps that models are trained with, where nothing else is known."""
 DENOISER, BEGUN, STEPS, SCALE = "denoiser", "begun", "steps", "scale"
 """Variables of a call: the model, its noise, the number of steps, and how strongly it guides."""
+MADE_WITH, GIVEN = "made_with", "given"
+"""Variables whose attributes are arguments that nothing is known of: of a constructor, and of what samples."""
 _MODEL = re.compile(
     r"^((diffusion|velocity|eps|score|base)_)?(model|net|network|denoiser|unet|dit|transformer|estimator|backbone"
     r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
@@ -34,7 +43,10 @@ _TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion_s
 _COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
 )
-_NUMBER = re.compile(r"^(sigma|eps)(_min)?$")
+_KEYWORDS = re.compile(r"^(model_kwargs|extra_args)$")
+_METHOD = re.compile(r"^(ode_|sampling_)?(method|solver|solver_type)$")
+_ADAPTIVE = (None, "dopri5", "dopri8", "bosh3", "adaptive_heun", "rk45")
+"""Solvers that adapt their steps, or that a library takes by default."""
 _LEVELS = re.compile(r"^(t_span|time_grid|t_eval|ts|sigmas|t_steps|levels|timesteps)$")
 _GUIDED = re.compile(r"(cfg|guidance|cond)_?(scale|strength|rate|weight)|^(cfg|guidance|w)$")
 _SIZES = (
@@ -74,7 +86,7 @@ class AuthorsCall:
         where: file:line.
         module, name: what it imports.
         function: what samples: that function, or a method of that class.
-        called: the expression in DENOISER, BEGUN and STEPS, `bare` and `torch`.
+        called: the expression in DENOISER, BEGUN, STEPS, MADE_WITH and GIVEN, `around` and `torch`.
         draws: it draws its first noise itself.
         guides: the arguments by which the authors guide, as they have them by default.
         guided: the same call with `scale` for these; empty without any.
@@ -83,6 +95,9 @@ class AuthorsCall:
         far: how many folders away the sampler is from the model's class.
         trained: how many steps the authors train with, where the sampler goes all of them; else 0.
         parts: what else it imports: module and name.
+        wrapper: the class that holds the model while it samples; empty without one.
+        wrappers: all such classes.
+        adapts: the arguments by which the authors choose a solver that adapts its steps.
     """
 
     where: str
@@ -98,6 +113,9 @@ class AuthorsCall:
     far: int = 0
     trained: int = 0
     parts: tuple[tuple[str, str], ...] = ()
+    wrapper: str = ""
+    wrappers: tuple[str, ...] = ()
+    adapts: tuple[str, ...] = ()
 
     def is_named(self, function: str) -> bool:
         """Return whether this is the sampler of that name, with or without its class."""
@@ -110,6 +128,11 @@ class AuthorsCall:
             yield f"compare the guidance with {', '.join(self.guides)} of {self.name} ({self.where})"
         if self.levels:
             yield f"compare the scheduler's levels with those that callers of {self.name} pass ({self.where})"
+        if len(self.wrappers) > 1:
+            others = ", ".join(one for one in self.wrappers if one != self.wrapper)
+            yield f"compare the preconditioning with the checkpoint's: {self.wrapper} is taken, and not {others}"
+        if self.adapts:
+            yield f"compare with the authors' adaptive steps: {', '.join(self.adapts)} of {self.name} ({self.where})"
 
 
 def authors_calls(reference: Reference) -> list[AuthorsCall]:
@@ -119,13 +142,14 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
     """
     found: list[tuple[int, int, AuthorsCall]] = []
     sources = [*sources_of(reference)]
+    wrappers = wrappers_of(reference, sources)
     for source in sources:
         far = 0 if source is reference.cls.source else 1 + distance(reference, source.path)
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
                 calls = _of_class(source, node, sources)
-            elif isinstance(node, ast.FunctionDef) and _is_entry(node) and _loops(node, {}):
-                calls = _of_function(source, node)
+            elif isinstance(node, ast.FunctionDef) and _is_entry(node) and _loops_by_names(source, node):
+                calls = _of_function(source, node, wrappers)
             else:
                 continue
             found += [(far, cost, replace(call, far=far)) for cost, call in calls if STEPS in call.called]
@@ -143,8 +167,8 @@ def seeming_samplers(reference: Reference) -> Iterator[tuple[str, str]]:
     for source in sources_of(reference):
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
-                own, methods = methods_of(node), _every_method(source, node)
-                takes = any(_MODEL.match(one.arg) for one, _ in _constructor(source, node))
+                own, methods = methods_of(node), every_method(source, node)
+                takes = any(_MODEL.match(one.arg) for one, _ in constructor_arguments(source, node))
                 for one in own.values() if takes or _held(methods) else ():
                     if _is_entry(one) and _loops(one, methods):
                         yield f"{node.name}.{one.name}", source.where(one)
@@ -168,7 +192,7 @@ def _is_entry(function: ast.FunctionDef) -> bool:
     name = function.name
     if any(isinstance(node, ast.Break) for node in ast.walk(function)):  # how far it goes depends on what it finds
         return False
-    return bool(_ENTRY.search(name)) and not _OTHER.search(name) and not _CLEANS.search(ast.unparse(function))
+    return bool(_ENTRY.search(name)) and not _OTHER.search(name)
 
 
 def _loops(function: ast.FunctionDef, methods: Mapping[str, ast.FunctionDef], deep: int = 3) -> bool:
@@ -184,45 +208,55 @@ def _loops(function: ast.FunctionDef, methods: Mapping[str, ast.FunctionDef], de
     return False
 
 
-def _every_method(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> dict[str, ast.FunctionDef]:
-    """Return the methods of a class, those that it inherits from the authors' classes among them."""
-    found: dict[str, ast.FunctionDef] = {}
-    for base in reversed(cls.bases if deep else []):
-        meant = resolve(source, dotted(base) or "")
-        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
-            found |= _every_method(meant.source, meant.node, deep - 1)
-    return found | methods_of(cls)
+def _loops_by_names(source: SourceFile, function: ast.FunctionDef) -> bool:
+    """Return whether a function goes along steps itself, or in functions of its file that it names."""
+    named = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
+    others = (source.functions[name] for name in sorted(named & source.functions.keys()))
+    return _loops(function, {}) or any(_loops(one, {}) and _is_entry(one) for one in others)
 
 
-def _constructor(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[Given]:
-    """Return the arguments of a class; of one that passes any on, those of the class that it inherits from, too."""
-    init = methods_of(cls).get(MADE)
-    own = _plain_arguments(init)[1:] if init is not None else []
-    if (init is not None and init.args.kwarg is None) or not deep:
-        return own
-    for base in cls.bases:
-        meant = resolve(source, dotted(base) or "")
-        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
-            known = {one.arg for one, _ in own}
-            own += [one for one in _constructor(meant.source, meant.node, deep - 1) if one[0].arg not in known]
-    return own
+def _objects(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the arguments that are an object of a class in the same file, as its methods that are called say."""
+    for one, default in plain_arguments(function):
+        nodes = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+        called = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == one.arg}
+        kinds = [name for name, cls in source.classes.items() if called and called <= methods_of(cls).keys()]
+        if default is None and len(kinds) == 1 and not _MODEL.match(one.arg):
+            yield one.arg, (source.module, kinds[0])
 
 
-def _of_function(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[int, AuthorsCall]]:
-    for told in _told(_plain_arguments(function), required=_MODEL):
+def _of_function(
+    source: SourceFile, function: ast.FunctionDef, wrappers: Sequence[Wrapper]
+) -> Iterator[tuple[int, AuthorsCall]]:
+    """Yield the calls of a function, with the model itself or with each of the objects that precondition it."""
+    parts = dict(_objects(source, function))
+    objects = {name: f"around({kind}, (), None)" for name, (_, kind) in parts.items()}
+    cleans = bool(_CLEANS.search(ast.unparse(function))) and not objects
+    for told in _told(plain_arguments(function), required=_MODEL, parts=objects):
         made = [f"{function.name}({text})" for text in (told.text, told.guided)]
-        yield told.cost, _call(source, function, function.name, made, told)
+        call = replace(_call(source, function, function.name, made, told), parts=tuple(parts.values()))
+        if not cleans:
+            yield told.cost, call
+        for one in wrappers if cleans else ():
+            plain, guided = (text.replace(f"={DENOISER}", f"={one.around(DENOISER)}") for text in
+                             (call.called, call.guided))  # fmt: skip
+            names = tuple(each.name for each in wrappers)
+            yield told.cost, replace(
+                call, called=plain, guided=guided, wrapper=one.name, wrappers=names,
+                parts=((one.module, one.name),),
+            )  # fmt: skip
 
 
 def _of_class(
     source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
 ) -> Iterator[tuple[int, AuthorsCall]]:
-    methods = _every_method(source, cls)
-    entries = [one for one in methods.values() if _is_entry(one) and _loops(one, methods)
+    methods = every_method(source, cls)
+    entries = [one for one in methods.values() if _is_entry(one) and not _CLEANS.search(ast.unparse(one))
+               and _loops(one, methods)
                and not any(_is_property(each) for each in one.decorator_list)]  # fmt: skip
     if not entries:
         return
-    given = _constructor(source, cls)
+    given = constructor_arguments(source, cls)
     parts = dict(_parts(source, cls, given, sources))
     known = {name: text for name, (text, _) in parts.items()}
     values = _passed(cls, given, sources)
@@ -230,23 +264,24 @@ def _of_class(
     made += [one for one in _told(given, constructs=True, parts=known, values=values, whole=True) if one.trained]
     held = _held(methods)
     for entry in entries:
-        own = _plain_arguments(entry)[1:]
+        own = plain_arguments(entry)[1:]
         takes = any(_MODEL.match(one.arg) for one, _ in own)
         for told in _told(own, required=_MODEL if takes else None, way=_way(methods.values())):
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
-                if one.complete and (takes or one.model) and not (one.trained and STEPS in told.text):
+                if (takes or one.model) and not (one.trained and STEPS in told.text):
                     pairs = ((one.text, told.text), (one.guided, told.guided))
                     calls = [f"{cls.name}({first}){name}({second})" for first, second in pairs]
                     call = _call(source, entry, cls.name, calls, told, one)
                     imported = tuple(meant for _, meant in parts.values())
                     yield one.cost + told.cost, replace(call, parts=imported, trained=one.trained)
-            if not takes and held and not any(one.complete and one.model for one in made):
-                scales = _kept_scales(methods)
-                calls = []
+            if not takes and held and not any(one.model for one in made):
+                scales, calls = _kept_scales(methods), []
                 for value, text in (("0.0", told.text), (SCALE, told.guided)):
-                    kept = [f"{each}={DENOISER}" for each in held] + [f"{each}={value}" for each in scales]
-                    calls.append(f"bare({cls.name}, {', '.join(kept)}){name or '.' + entry.name}({text})")
+                    kept = ", ".join(f"{each!r}: {value}" for each in scales)
+                    more = "".join(f", {one}" for one in (f"kept={{{kept}}}" if kept else "", made[0].text) if one)
+                    object_ = f"around({cls.name}, {held!r}, {DENOISER}{more})"
+                    calls.append(f"{object_}{name or '.' + entry.name}({text})")
                 yield 9 + told.cost, _call(source, entry, cls.name, calls, told)
 
 
@@ -258,7 +293,7 @@ def _parts(
     An argument annotated with a class of the authors' gets the first object of such a class that is made of nothing,
     from the sampler's folder; one that guides, the authors' function of its name.
     """
-    inits = [made for each in (cls, *_bases(source, cls)) if (made := methods_of(each).get(MADE)) is not None]
+    inits = [made for each in (cls, *bases(source, cls)) if (made := methods_of(each).get(MADE)) is not None]
     tests = [node.test for init in inits for node in ast.walk(init) if isinstance(node, ast.Assert)]
     wanted = {ast.unparse(test.left).removeprefix("self.") for test in tests if isinstance(test, ast.Compare)
               and isinstance(test.ops[0], ast.IsNot)}  # fmt: skip
@@ -304,18 +339,10 @@ def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tup
     """Yield the classes, as module and name, that inherit from a class and need no argument."""
     for file in near:
         for name, node in file.classes.items():
-            if kind in _bases(file, node) and all(default is not None for _, default in _constructor(file, node)):
+            if kind in bases(file, node) and all(
+                default is not None for _, default in constructor_arguments(file, node)
+            ):
                 yield file.module, name
-
-
-def _bases(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[ast.ClassDef]:
-    """Return the authors' classes that a class inherits from."""
-    found: list[ast.ClassDef] = []
-    for base in cls.bases if deep else []:
-        meant = resolve(source, dotted(base) or "")
-        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
-            found += [meant.node, *_bases(meant.source, meant.node, deep - 1)]
-    return found
 
 
 def _call(
@@ -327,10 +354,11 @@ def _call(
     draws = not any(one.noise for one in told)
     where = source.where(node) if node in [*ast.walk(source.tree)] else f"{source.path}:{node.lineno}"
     plain, guided = called
-    levels = any(one.levels for one in told)
+    levels, adapts = any(one.levels for one in told), tuple(each for one in told for each in one.adapts)
     return AuthorsCall(
-        where, module, name, node.name, plain, draws, guides, guided if guided != plain else "", levels=levels
-    )
+        where, module, name, node.name, plain, draws, guides, guided if guided != plain else "", levels=levels,
+        adapts=adapts,
+    )  # fmt: skip
 
 
 def _is_property(node: ast.expr) -> bool:
@@ -349,14 +377,6 @@ def _kept_scales(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
     return [name for name in sorted({of_self(node) for node in nodes}) if name and _GUIDED.search(name)]
 
 
-def _plain_arguments(function: ast.FunctionDef) -> list[Given]:
-    """Return the arguments that have a name, each with its default; `self` among them."""
-    given = function.args
-    every = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(every) - len(given.defaults)) + [*given.defaults]
-    return [*zip(every, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-
-
 @dataclass(frozen=True)
 class _Told:
     """Arguments of one call.
@@ -367,7 +387,7 @@ class _Told:
         cost: how many were made up.
         model, noise, levels: whether one of them is passed.
         guides: those that guide.
-        complete: none is missing.
+        adapts: those by which the authors choose a solver that adapts its steps; it is passed another.
         trained: how many steps of training there are by default, where it is passed the number of steps instead.
     """
 
@@ -378,7 +398,7 @@ class _Told:
     noise: bool
     levels: bool
     guides: tuple[str, ...]
-    complete: bool = True
+    adapts: tuple[str, ...] = ()
     trained: int = 0
 
 
@@ -423,7 +443,7 @@ def _told(
             if _LEVELS.match(one.arg) and default is None and not constructs and one.arg not in counted]  # fmt: skip
     way = way or (_FALLS if bent == ["sigmas"] else "")
     for levels in ([way] if way else []) if bent else [""]:
-        said, cost, complete = dict[str, str](), 0, True
+        said, cost, adapts = dict[str, str](), 0, list[str]()
         noises = [name for name in names if _NOISE.match(name)] if not constructs else []
         for one, default in given:
             name = one.arg
@@ -443,16 +463,21 @@ def _told(
                     said[name] = size
             elif constructs and name in said_by and (default is None or whole):
                 said[name] = repr(said_by[name])
-            elif default is None and constructs:
-                said[name] = str(TRAINED) if _TRAINED.match(name) else "0.0" if _NUMBER.match(name) else ""
-                complete = complete and bool(said[name])
+            elif _KEYWORDS.search(name) and (default is None or literal(default) is None):
+                said[name] = "{}"
+            elif default is None and constructs and _TRAINED.match(name):
+                said[name] = str(TRAINED)
             elif default is None:
-                said[name] = f"torch.zeros_like({BEGUN})"
-                cost += 1
+                said[name] = f"{MADE_WITH if constructs else GIVEN}.{name}"
+                cost += 3 if constructs else 1
+            elif not constructs and _METHOD.match(name) and literal(default) in _ADAPTIVE:
+                said[name] = "'euler'"
+                adapts.append(f"{name}={ast.unparse(default)}")
         guides = tuple(f"{one.arg}={ast.unparse(default)}" for one, default in given if default is not None
                        and _GUIDED.search(one.arg) and literal(default) is not None)  # fmt: skip
         scaled = {one.arg: SCALE for one, default in given if default is not None and one.arg not in said
                   and _GUIDED.search(one.arg) and type(literal(default)) in (int, float)}  # fmt: skip
         text, guided = (", ".join(f"{name}={value}" for name, value in each.items()) for each in (said, said | scaled))
         uses = set(said.values())
-        yield _Told(text, guided, cost, DENOISER in uses, BEGUN in uses, bool(bent), guides, complete, trained)
+        model, noise = DENOISER in uses, BEGUN in uses
+        yield _Told(text, guided, cost, model, noise, bool(bent), guides, tuple(adapts), trained)

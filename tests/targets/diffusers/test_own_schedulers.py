@@ -1,0 +1,59 @@
+"""The scheduler that integrates by a Runge-Kutta method, against integrals that are known."""
+
+import math
+
+import pytest
+import torch
+
+from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, written
+from omni_kit.targets.diffusers.scheduling.written.runge_kutta import RungeKuttaScheduler
+from omni_kit.targets.diffusers.transformer.pipeline import copied_scheduler
+
+
+def along(scheduler: RungeKuttaScheduler, count: int) -> float:
+    """Integrate dx/ds = x from level 1 to 0."""
+    scheduler.set_timesteps(count)
+    x = torch.ones(1, 1, dtype=torch.float64)
+    for t in scheduler.timesteps:
+        x = scheduler.step(x, t, x, return_dict=False)[0]
+    return float(x)
+
+
+@pytest.mark.parametrize(("method", "calls", "order"), [("euler", 1, 1), ("midpoint", 2, 2), ("heun", 2, 2),
+                                                        ("rk4", 4, 4), ("rk4_38", 4, 4)])  # fmt: skip
+def test_a_method_has_its_order(method: str, calls: int, order: int) -> None:
+    """Twice as many steps leave an error that is smaller by two to the power of the order."""
+    scheduler = RungeKuttaScheduler(method=method)
+    errors = [abs(along(scheduler, count) - math.exp(-1)) for count in (16, 32)]
+    assert len(scheduler.timesteps) == 32 * calls
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.15)
+
+
+def test_a_denoiser_that_knows_the_data_is_followed_to_it() -> None:
+    """With data of one point the exact denoiser answers it whatever it receives: every path ends there."""
+    data, scheduler = 0.5, RungeKuttaScheduler(sigma_data=0.5)
+    scheduler.set_timesteps(6)
+    assert len(scheduler.timesteps) == 11
+    x = torch.full((1, 1), 0.3) * scheduler.init_noise_sigma
+    for t in scheduler.timesteps:
+        level = float(torch.exp(4 * t))
+        total = level**2 + data**2
+        received = scheduler.scale_model_input(x, t)
+        assert float(received) == pytest.approx(float(x) / total**0.5, rel=1e-5)
+        answer = (0.7 - data**2 / total * x) * total**0.5 / (level * data)
+        x = scheduler.step(answer, t, x, return_dict=False)[0]
+    assert float(x) == pytest.approx(0.7, abs=1e-4)
+
+
+def test_another_method_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be one of"):
+        RungeKuttaScheduler(method="leapfrog")
+
+
+def test_a_port_gets_a_copy_by_its_own_name() -> None:
+    text = copied_scheduler(written(RUNGE_KUTTA), "LittleScheduler")
+    assert text is not None
+    assert "class LittleScheduler(SchedulerMixin, ConfigMixin):" in text
+    assert "omni_kit" not in text
+    assert RUNGE_KUTTA not in text
+    compile(text, "scheduling_little.py", "exec")

@@ -1,0 +1,83 @@
+"""Schedulers of our own that a port may get, each with the settings that a traced sampler shows."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import read_source
+from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
+
+RUNGE_KUTTA = "RungeKuttaScheduler"
+_STAGES = {"midpoint": 2, "heun": 2, "rk4": 4, "rk4_38": 4}
+_FACTORS = (0.25, 250.0)
+_DATA = (0.5, 1.0)
+_FEWEST = 4
+_ROUNDS = 60
+_STEEPEST = 40.0
+
+
+def own_scheduler(name: str) -> Any:
+    """Return the class."""
+    from omni_kit.targets.diffusers.scheduling.written import runge_kutta
+
+    return getattr(runge_kutta, name)
+
+
+@cache
+def written(name: str) -> Defined:
+    """Return the definition of the class, which a port gets a copy of."""
+    place = Path(__file__).resolve().parent / "written"
+    file = place / "runge_kutta.py"
+    source = read_source(Library("omni_kit", place), file)
+    return Defined(source, name, source.classes[name])
+
+
+def own_settings(way: LoopTrace, count: int) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield the settings of the scheduler with which it may go a traced way, and whether levels rise there."""
+    times = [time for _, time in way.calls]
+    for method, stages in _STAGES.items():
+        if len(times) == stages * count and max(times) <= 1:
+            yield {"method": method}, times[0] < times[-1]
+    methods = {count: "euler", 2 * count - 1: "heun"}
+    if len(times) in methods and times[0] > times[-1]:
+        for factor in _FACTORS:
+            levels = _levels(times, factor)
+            if len(levels) == count >= _FEWEST and (rho := _rho(levels)):
+                ends = {"sigma_min": _rounded(levels[-1]), "sigma_max": _rounded(levels[0]), "rho": rho}
+                for data, clips in product(_DATA, (False, True)):
+                    more = {"time_factor": factor, "clip_sample": clips}
+                    yield {"method": methods[len(times)], "sigma_data": data, **ends, **more}, False
+
+
+def _levels(times: Sequence[float], factor: float) -> list[float]:
+    """Return the distinct levels that times are the logarithms of; an empty list for other times."""
+    try:
+        return [math.exp(one / factor) for one in dict.fromkeys(times)]
+    except OverflowError:
+        return []
+
+
+def _rho(levels: Sequence[float]) -> float:
+    """Return the exponent with which levels fall from the first to the last; 0 if no one shows."""
+
+    def second(rho: float) -> float:
+        first, last = levels[0] ** (1 / rho), levels[-1] ** (1 / rho)
+        return float((first + (last - first) / (len(levels) - 1)) ** rho)
+
+    if not levels[-1] > 0:
+        return 0.0
+    low, high = 1.0, _STEEPEST
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if second(middle) > levels[1] else (low, middle)
+    found = round(low, 3)
+    return found if math.isclose(second(found), levels[1], rel_tol=1e-3) else 0.0
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.4g}")

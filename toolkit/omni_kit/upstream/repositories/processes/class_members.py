@@ -1,0 +1,49 @@
+"""Methods and constructors of the authors' classes, with what they inherit from other classes of theirs."""
+
+import ast
+
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of
+
+
+def every_method(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> dict[str, ast.FunctionDef]:
+    """Return the methods of a class, those that it inherits from the authors' classes among them."""
+    found: dict[str, ast.FunctionDef] = {}
+    for base in reversed(cls.bases if deep else []):
+        meant = resolve(source, dotted(base) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            found |= every_method(meant.source, meant.node, deep - 1)
+    return found | methods_of(cls)
+
+
+def constructor_arguments(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[Given]:
+    """Return the arguments of a class; of one that passes any on, those of the class that it inherits from, too."""
+    init = methods_of(cls).get(MADE)
+    own = plain_arguments(init)[1:] if init is not None else []
+    if (init is not None and init.args.kwarg is None) or not deep:
+        return own
+    for base in cls.bases:
+        meant = resolve(source, dotted(base) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            known = {one.arg for one, _ in own}
+            own += [one for one in constructor_arguments(meant.source, meant.node, deep - 1) if one[0].arg not in known]
+    return own
+
+
+def bases(source: SourceFile, cls: ast.ClassDef, deep: int = 4) -> list[ast.ClassDef]:
+    """Return the authors' classes that a class inherits from."""
+    found: list[ast.ClassDef] = []
+    for base in cls.bases if deep else []:
+        meant = resolve(source, dotted(base) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            found += [meant.node, *bases(meant.source, meant.node, deep - 1)]
+    return found
+
+
+def plain_arguments(function: ast.FunctionDef) -> list[Given]:
+    """Return the arguments that have a name, each with its default; `self` among them."""
+    given = function.args
+    every = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(every) - len(given.defaults)) + [*given.defaults]
+    return [*zip(every, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
