@@ -410,3 +410,36 @@ def test_a_sampler_that_inherits_its_loop_is_run_and_has_the_flow_scheduler(tmp_
 def test_a_sampler_whose_steps_no_scheduler_takes_is_left_to_a_person(tmp_path: Path) -> None:
     _, text = written("stork", tmp_path, INHERITED.replace("{change}", "(now - after) ** 2"))
     assert "raise NotImplementedError" in text
+
+
+FILM = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, in_channels: int = 4, width: int = 8, text_dim: int = 6):
+        super().__init__()
+        self.x_in, self.c_in = nn.Conv3d(in_channels, width, 1), nn.Linear(text_dim, width)
+        self.out = nn.Conv3d(width, in_channels, 1)
+
+    def forward(self, x, t, context):
+        b, c, {depth}, h, w = x.shape
+        told = self.c_in(context).mean(1) * t[:, None]
+        return self.out(self.x_in(x) + told[:, :, None, None, None])
+"""
+
+
+@pytest.mark.parametrize(("depth", "film"), [("frames", True), ("d", False)])
+def test_a_model_of_videos_has_a_pipeline_of_videos(depth: str, film: bool, tmp_path: Path) -> None:
+    """Five axes alone are no frames: voxels have as many."""
+    file = tmp_path / "net.py"
+    file.write_text(FILM.format(depth=depth), encoding="utf-8")
+    plan = new_model("swan", f"{file}::Net", target="diffusers", into=tmp_path, dry_run=True)
+    texts = {change.path.rpartition("/")[2]: change.new for change in plan.changes}
+    pipeline, output = texts["pipeline_swan.py"], texts["pipeline_output.py"]
+    assert ("num_frames: int" in pipeline) is film
+    assert ("VideoProcessor(" in pipeline) is film
+    assert ("num_videos_per_prompt" in pipeline) is film
+    assert ("frames:" in output) is film
+    assert "AutoencoderKL" not in pipeline

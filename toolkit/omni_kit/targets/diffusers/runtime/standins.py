@@ -78,6 +78,8 @@ def autoencoder_of(pipeline_class: Any, channels: int) -> Any:
         channels: of latents.
     """
     # It imports diffusers: a checkout's own has to be found first.
+    import diffusers
+
     from omni_kit.toys.pipelines import parts
 
     told = typing.get_type_hints(pipeline_class.__init__).get(_VAE)
@@ -86,7 +88,7 @@ def autoencoder_of(pipeline_class: Any, channels: int) -> Any:
         "scaling_factor": SCALING, "shift_factor": SHIFT, "latents_mean": [SHIFT] * channels,
         "latents_std": [1 / SCALING] * channels,
     }  # fmt: skip
-    for name in named:
+    for name in (one for one in named if hasattr(getattr(diffusers, one, None), "decode")):
         try:
             return parts.autoencoder(Component(_VAE, "diffusers", name, "autoencoder"), measures)
         except BadInput:

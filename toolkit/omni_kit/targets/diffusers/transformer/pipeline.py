@@ -39,7 +39,8 @@ from omni_kit.upstream.repositories.sampling import STEPS, Sampling, Schedule, s
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
-_RETURNED, _PICTURE, _TOKENS = "return_dict", 4, 3
+_RETURNED, _FILM, _PICTURE, _TOKENS = "return_dict", 5, 4, 3
+_FRAMES = re.compile(r"video|temporal|(^|_)(num_?)?frames?(_|$)", re.IGNORECASE)
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _MOST = 4  # samplers in a to-do
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
@@ -137,6 +138,7 @@ class PipelineFacts:
         embedded: the argument of the transformer that receives the scale; empty without one.
         forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
+        filmed: the authors' class has frames.
         packing: how tokens are made of latents; None if the transformer receives latents.
     """
 
@@ -161,6 +163,7 @@ class PipelineFacts:
     constants: Mapping[str, str] = field(default_factory=dict)
     forms: Mapping[str, str] = field(default_factory=dict)
     axes: int = _PICTURE
+    filmed: bool = False
     packing: Packed | None = None
     variance: bool = False
     guided: Guided | None = None
@@ -177,6 +180,11 @@ class PipelineFacts:
     def pictures(self) -> bool:
         """Return whether latents are those of pictures, for all that forward says."""
         return self.axes == _PICTURE
+
+    @property
+    def film(self) -> bool:
+        """Return whether latents are those of videos: channels before frames, rows and columns."""
+        return self.filmed and self.axes == _FILM and self.by_class is None
 
     def not_passed(self, names: Sequence[str]) -> list[str]:
         """Return of the authors' names of arguments those that the steps do not pass the transformer."""
@@ -200,7 +208,7 @@ class PipelineFacts:
         if self.by_class is not None or self.packing is not None or axes == self.axes:
             return self
         other = replace(self, axes=axes)
-        named = {_of_latents(self.pictures): _of_latents(other.pictures)}
+        named = {_of_latents(self.pictures or self.film): _of_latents(other.pictures or other.film)}
         return replace(other, todo=tuple(named.get(one, one) for one in self.todo))
 
     @property
@@ -328,7 +336,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
                 shift is None and sigmas is None,
                 channels,
                 process,
-                axes == _PICTURE or by_class is not None,
+                axes == _PICTURE or by_class is not None or (axes == _FILM and _has_frames(reference, latents)),
                 TEXT in names.values(),
             ),
             *(_guidance(reference) if guided is None and (by_class is None or ported.guided is None) else ()),
@@ -345,11 +353,22 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         constants=constants,
         forms={names.get(old, old): text for old, text in cut.loop.forms.items()} if cut is not None else {},
         axes=axes,
+        filmed=_has_frames(reference, latents),
         packing=packing,
         variance=cut is not None and cut.loop.halved,
         guided=guided,
         guides=bool(condition) and (cut is None or cut.loop.guides),
         embedded=embedded,
+    )
+
+
+def _has_frames(reference: Reference, latents: str) -> bool:
+    """Return whether names in the authors' class are of frames, which are not the first axis after samples."""
+    nodes = ast.walk(reference.cls.node)
+    named = (getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "arg", "") for node in nodes)
+    axes = axes_of(reference, latents)
+    return any(map(_FRAMES.search, filter(None, (*named, reference.class_name)))) and (
+        len(axes) != _FILM or not _FRAMES.search(axes[1])
     )
 
 

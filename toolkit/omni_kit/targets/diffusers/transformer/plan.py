@@ -300,7 +300,8 @@ class _Planner:
     def context(self) -> dict[str, object]:
         name, in_tree = self.request.name, self.in_tree
         return {
-            **vars(self.pipeline), "pictures": self.pipeline.pictures, "prompts": self.pipeline.prompts, "name": name,
+            **vars(self.pipeline), "pictures": self.pipeline.pictures, "film": self.pipeline.film, "name": name,
+            "prompts": self.pipeline.prompts,
             "prefix": self.prefix, "model": self.port.class_name,
             "pipeline": f"{self.prefix}Pipeline", "output": f"{self.prefix}PipelineOutput", "convert": self.convert,
             "lib": "..." if in_tree else "diffusers.", "in_tree": in_tree, "mark": MARK,
@@ -334,10 +335,8 @@ class _Planner:
     @property
     def _takes_generator(self) -> bool:
         """Return whether a pipeline draws anything: its first noise, or noise of its steps."""
-        made = self.pipeline.stepping.made
-        return (
-            self.pipeline.pictures or self._draws or (made is not None and bool(made.random or made.scaled.get("left")))
-        )
+        made, sized = self.pipeline.stepping.made, self.pipeline.pictures or self.pipeline.film
+        return sized or self._draws or (made is not None and bool(made.random or made.scaled.get("left")))
 
     @property
     def _draws(self) -> bool:
