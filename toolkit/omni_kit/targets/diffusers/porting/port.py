@@ -59,7 +59,6 @@ from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.timestep import step_of
 
 _ATTENDS = re.compile(r"softmax|attention|attn", re.IGNORECASE)
-"""End of the name of a model's class."""
 _EINOPS = "einops"
 _EINOPS_MANY = ROOT / "einops_exts.py"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
