@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.batches.denoiser.arguments import TARGET
+from omni_kit.toys.batches.denoiser.arguments import PLAIN, TARGET
 from omni_kit.toys.batches.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
@@ -54,7 +54,7 @@ class Drawn:
     scale: float
     prompts: int = 1
     decoded: bool = False
-    conditions: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def each(self) -> int:
@@ -84,10 +84,15 @@ def drawn_of(batch: Tensors) -> list[Drawn]:
                 scale,
                 int(prompts),
                 bool(decoded),
-                {key.removeprefix(_CONDITION): value for key, value in one.items() if key.startswith(_CONDITION)},
+                dict(_given(key, value) for key, value in one.items() if key.startswith(_CONDITION)),
             )
         )
     return found
+
+
+def _given(key: str, value: torch.Tensor) -> tuple[str, Any]:
+    """Return a condition by its name: a tensor, or plain numbers."""
+    return key.removeprefix(_CONDITION).removesuffix(PLAIN), value.tolist() if key.endswith(PLAIN) else value
 
 
 class SamplingBatchBuilder:
@@ -104,7 +109,7 @@ class SamplingBatchBuilder:
                          for wanted in ((LATENTS,), (LABELS, TEXT)))  # fmt: skip
         null = getattr(model, ARGUMENTS, {}).get(NULL)
         axis = getattr(model, ARGUMENTS, {}).get(PROMPT_AXIS)
-        samples = [_joined(one, latents) for one in samples_of(denoiser_inputs(model))]
+        samples = [_joined(_joined(one, latents), text) for one in samples_of(denoiser_inputs(model))]
         if not samples or latents not in samples[0] or (text and text not in samples[0] and null is None):
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
         packed = getattr(model, ARGUMENTS, {}).get(PACKED)
@@ -154,17 +159,18 @@ class SamplingBatchBuilder:
         return {}
 
 
-def _joined(sample: Tensors, latents: str) -> Tensors:
-    """Return a sample with its latents in one tensor, also where the model was passed a list of them."""
-    listed = [one for name, one in sample.items() if name.startswith(f"{latents}[")]
-    alike = latents not in sample and listed and all(one.shape == listed[0].shape for one in listed)
-    return {**sample, latents: torch.stack(listed)} if alike else sample
+def _joined(sample: Tensors, name: str) -> Tensors:
+    """Return a sample with this argument in one tensor, also where the model was passed a list of them."""
+    listed = [one for key, one in sample.items() if key.startswith(f"{name}[") and key.endswith("]")]
+    alike = name and name not in sample and listed and all(one.shape == listed[0].shape for one in listed)
+    return {**sample, name: torch.stack(listed)} if alike else sample
 
 
 def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictures: int) -> Tensors:
     """Make the other inputs of the model; a tensor with a row for each picture gets as many as there are pictures."""
     found = {}
-    for name, negative in wanted.items():
+    for given, negative in wanted.items():
+        name = given if given in sample else f"{given}{PLAIN}"
         if name not in sample:
             continue
         value, rows = sample[name], len(sample[latents])

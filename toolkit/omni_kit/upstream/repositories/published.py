@@ -176,6 +176,14 @@ def _set_fields(function: ast.FunctionDef, source: SourceFile, deep: int = _DEEP
     return found
 
 
+def documented(repository: Repository, words: Collection[str]) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Yield the mappings of the repository's YAML and JSON files that contain a word, each with its file."""
+    for file in repository.documents[:_MOST_FILES]:
+        text = _text(file)
+        if any(word in text for word in words):
+            yield from ((values, file) for values in _mappings(_parsed(text, file.suffix), 0))
+
+
 def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:
     """Return whether a call of something else, a helper that makes configs, gives most of the arguments."""
     return not call.args and len(values) > _FEWEST and 2 * len(values.keys() & set(names)) >= len(names)

@@ -97,7 +97,7 @@ def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Ite
     clamps = call.trained and any(one["unclamped"] != one["ended"] for one in ways)
     for output, made in (_CLAMPED if clamps else _OUTPUTS).items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in ways}
-        shift = _shift(told)
+        shift = shift_of(told)
         found = installed_along(told, shift, whole=bool(call.trained), own=True)
         if found is not None and (found.name != FIRST or shift is not None):
             config = dict(found.config)
@@ -124,16 +124,16 @@ def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Ite
 
 def _trace(way: _Way, ended: float) -> LoopTrace:
     calls = tuple((x, t) for x, t in way["calls"])
-    return LoopTrace(None, calls, ended, _levels(calls), tuple(map(tuple, way["tables"])))
+    return LoopTrace(None, calls, ended, levels_of(calls), tuple(map(tuple, way["tables"])))
 
 
-def _levels(calls: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
+def levels_of(calls: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
     """Return the noise levels that the times stand for, which fall from 1 or below."""
     times = [time / TRAINED if calls[0][1] > 1 else time for _, time in calls]
     return tuple(1 - one for one in times) if times[0] < times[-1] else tuple(times)
 
 
-def _shift(ways: Mapping[tuple[int, int], LoopTrace]) -> float | None:
+def shift_of(ways: Mapping[tuple[int, int], LoopTrace]) -> float | None:
     """Return the shift that all levels have; None for other levels."""
     found = {None if one is None else round(one, 5) for (count, _), way in ways.items()
              for one in [bent([*way.levels, 0.0], count)]}  # fmt: skip

@@ -1,7 +1,7 @@
 """Choice of the scheduler of a new pipeline: an existing one that computes the same, or a new one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.eval import Unsupported
@@ -32,6 +32,7 @@ class Stepping:
         unmoved: why none is written though one is missing; empty otherwise.
         shift: of the levels that are gone along, where the loop alone shows it.
         copied: the authors' own scheduler, where it is one of diffusers' kind; its class is copied.
+        told: what else than the number of steps it is told before a run.
     """
 
     installed: Installed = USUAL
@@ -40,6 +41,7 @@ class Stepping:
     unmoved: str = ""
     shift: float | None = None
     copied: Defined | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from omni_kit.targets.diffusers.scheduling.betas import schedulers
 from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed
 from omni_kit.upstream.repositories.names import Defined, definitions, resolve
+from omni_kit.upstream.repositories.published import documented
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.loop_rewriter import SCHEDULER
 from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
@@ -104,7 +105,7 @@ def _scheduled(
     Raises:
         Unsupported: it is none, or the loop does more than to ask the model and it.
     """
-    made, config, where = _scheduler_of(reference, sampling, loop.scheduler)
+    made, config, where = scheduler_of(reference, sampling.source, sampling.made, loop.scheduler)
     if config.get(_DYNAMIC):
         raise Unsupported("shifts its schedule by the size of latents")
     divided = Divided(loop.sampling, order, latents, time)
@@ -143,24 +144,41 @@ def _goes(sign: float, asked: Sequence[tuple[float, float]], ended: float) -> bo
     return abs(x - ended) < _CLOSE * max(1.0, abs(ended))
 
 
-def _scheduler_of(reference: Reference, sampling: Sampling, written: str) -> tuple[str | Defined, dict[str, Any], str]:
+def scheduler_of(
+    reference: Reference, source: SourceFile, function: ast.FunctionDef, written: str
+) -> tuple[str | Defined, dict[str, Any], str]:
     """Return a class of diffusers by name, or one of the authors' own; its literal settings, and the place that says
     so.
 
     Raises:
         Unsupported: nothing says which.
     """
-    source = sampling.source
-    for name in _annotated(source, sampling.made, written):
-        if (meant := _scheduler(source, name)) is not None:
-            return meant, {}, source.where(sampling.made)
     sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
+    if (written_down := _documented(reference, source)) is not None:
+        return written_down
+    for name in _annotated(source, function, written):
+        if (meant := _scheduler(source, name)) is not None:
+            return meant, {}, source.where(function)
     told = (_made(sources, _LOADED[:1], True), _listed(sources), _next_to(source, sources))
     found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:], False)]
     if not found:
         raise Unsupported(f"does not say which scheduler {written} is")
     nearest = min(found, key=lambda one: distance(reference, one.source.path))
     return nearest.meant, nearest.given, nearest.source.where(nearest.node)
+
+
+def _documented(reference: Reference, source: SourceFile) -> tuple[str, dict[str, Any], str] | None:
+    """Return the scheduler of diffusers whose class a config names, and its settings there: that of most configs,
+    and of the file of the loop where a config names it, too.
+    """
+    found: list[tuple[str, dict[str, Any], str]] = []
+    for values, file in documented(reference.repository, ("Scheduler",)):
+        kind = str(values.get("_target_", values.get("_class_name", ""))).rpartition(".")[2]
+        if kind in schedulers():
+            given = {key: one for key, one in values.items() if not key.startswith("_")}
+            found.append((kind, given, reference.repository.show(file)))
+    known = {name.rpartition(".")[2] for name in source.imports}
+    return max(found, key=lambda one: (one[0] in known, sum(one[:2] == other[:2] for other in found)), default=None)
 
 
 @dataclass(frozen=True)

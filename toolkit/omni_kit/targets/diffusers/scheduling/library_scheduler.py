@@ -49,6 +49,7 @@ class Installed:
         scales: latents are scaled before the first step, or before the model receives them.
         rises: the model gets 1 minus the noise level as its time, and predicts the velocity from noise to data.
         by_count: the authors tell it how many steps there are.
+        negated: the scheduler gets the negative of the model's answer.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Installed:
     scales: bool = False
     rises: bool = False
     by_count: bool = False
+    negated: bool = False
 
     @property
     def counted(self) -> bool:
@@ -220,23 +222,31 @@ def _goes(one: Installed, count: int, model: Callable[[float, float], float], wa
 
 
 def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
-    import torch
-
     cls = schedulers().get(one.name) or own_scheduler(one.name)
     scheduler = cls(**one.config)
     by_levels = "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
-    if one.rises and by_levels:
+    if one.rises and by_levels and not one.by_count:
         scheduler.set_timesteps(sigmas=[1 - time for _, time in way.calls])
-    elif by_levels and len(way.levels) in (count, count + 1) and not one.config:
+    elif by_levels and len(way.levels) in (count, count + 1) and not (one.config or one.by_count):
         scheduler.set_timesteps(sigmas=list(way.levels[:count]))
     else:
         scheduler.set_timesteps(count)
+    return walks(scheduler, one, model, way)
+
+
+def walks(scheduler: Any, one: Installed, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
+    """Return whether a scheduler whose steps are set goes where the authors go, and then whether latents are scaled.
+
+    None for elsewhere.
+    """
+    import torch
+
     begun = float(getattr(scheduler, "init_noise_sigma", 1.0))
     if len(scheduler.timesteps) < len(way.calls) or not (way.begun is None or _close(begun, way.begun)):
         return None
     scaled = not _close(begun, 1.0)
     x = torch.full((1, 1, 1, 1), NOISE * begun)
-    home = sys.modules[cls.__module__]
+    home = sys.modules[type(scheduler).__module__]
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
         place = -1
         for t in scheduler.timesteps:
@@ -252,7 +262,7 @@ def _walks(one: Installed, count: int, model: Callable[[float, float], float], w
                 return None
             place += (sample, time) != way.calls[place] or place < 0
             scaled = scaled or not _close(handed, float(x))
-            answer = -model(sample, time) if one.rises else model(sample, time)
+            answer = model(sample, time) * (-1 if one.rises or one.negated else 1)
             x = scheduler.step(torch.full_like(x, answer), t, x, return_dict=False)[0]
     return scaled if _close(float(x), way.ended) and place == len(way.calls) - 1 else None
 

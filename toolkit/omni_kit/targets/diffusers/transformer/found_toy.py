@@ -3,6 +3,7 @@ written file can be imported.
 """
 
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 _WORKER = "omni_kit.targets.references.found_toy"
 _IMPORTS = "omni_kit.targets.diffusers.runtime.importing"
 _TIMEOUT = 260.0
+_LISTED = re.compile(r"(\w+)\[\d+\]")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,17 @@ def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
         said = run_worker(f"{_WORKER}:find", request, timeout=_TIMEOUT, modules=[_WORKER])
     except (StepError, TypeError, ValueError) as error:  # values that JSON does not have, too
         return FoundToy(why=str(error))
-    return FoundToy(**said)
+    return FoundToy(**{**said, "shapes": _joined(said["shapes"])})
+
+
+def _joined(shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """Return shapes with those of the tensors in a list, which are alike, as that of one tensor."""
+    listed: dict[str, list[Sequence[int]]] = {}
+    for name, one in shapes.items():
+        if (found := _LISTED.fullmatch(name)) is not None:
+            listed.setdefault(found[1], []).append(one)
+    return {**shapes, **{name: [len(every), *every[0]] for name, every in listed.items()
+                         if all(one == every[0] for one in every)}}  # fmt: skip
 
 
 def imported(port: Port) -> Port:

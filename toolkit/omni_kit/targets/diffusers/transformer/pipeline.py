@@ -14,6 +14,7 @@ from omni_kit.targets.diffusers.porting.labels import Guided, guiding_methods
 from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
+from omni_kit.targets.diffusers.scheduling.authors_methods import Stood, method_along
 from omni_kit.targets.diffusers.scheduling.authors_process import process_along
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.extracted_loop import CutLoop, cut_of
@@ -137,6 +138,7 @@ class PipelineFacts:
         guides: two answers of the transformer are joined by the scale.
         embedded: the argument of the transformer that receives the scale; empty without one.
         forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
+        listed: the transformer returns a list of tensors, one for each sample.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
         filmed: the authors' class has frames.
         packing: how tokens are made of latents; None if the transformer receives latents.
@@ -170,6 +172,7 @@ class PipelineFacts:
     guides: bool = True
     embedded: str = ""
     steps: tuple[str, ...] = ()
+    listed: bool = False
 
     @property
     def prompts(self) -> bool:
@@ -269,18 +272,24 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         cut = None  # a pipeline for labels passes the model nothing else
     if cut is not None and by_class is not None and cut.loop.guides:
         by_class = replace(by_class, guided=None)  # the loop does, whatever method the model has for it
-    process = process_of(reference, condition) if unread and cut is None else None
+    stood = method_along(reference, names, condition) if unread and cut is None and by_class is None else Stood()
+    process = stood.process
+    process = process_of(reference, condition) if process is None and unread and cut is None else process
     if process is None and unread and cut is None:
         process = process_along(reference, names)
     tokens = through_linear(reference, latents)
-    if process is not None and process.learns_variance and tokens:
+    if process is not None and process is not stood.process and process.learns_variance and tokens:
         process = None  # it splits what the model answers along axis 1, which is not that of channels
     if process is not None and not (latents and _authors(names, TIME)):
         process = None  # nothing says by which arguments it calls the model
     guided = None
     conditions: tuple[Condition, ...] = ()
     constants: dict[str, str] = {}
-    if process is not None:
+    if process is not None and process is stood.process:
+        stepping, sampling, found = stood.stepping, None, []
+        conditions = tuple(Condition(names.get(old, old), old, stood.guides) for old in stood.conditions)
+        constants = {names.get(old, old): repr(value) for old, value in stood.constants.items()}
+    elif process is not None:
         stepping, sampling, found = stepping_along(process), None, []
         guided = ported.guided if not process.held else None
         wanted = [old for old, one in reference.forward.items() if one.required and by_class is None]
@@ -310,7 +319,8 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
     axes = axes if packing is None else _PICTURE
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
-    embedded = names.get(cut.loop.embedded, cut.loop.embedded) if cut is not None else ""
+    scaled = cut.loop.embedded if cut is not None else stood.embedded
+    embedded = names.get(scaled, scaled)
     masked = {MASK} if TEXT in names.values() else set()  # one of anything else than a prompt is nobody's here
     told = {LATENTS, TIME, TEXT, LABELS, *masked, *constants, *(one.name for one in conditions), embedded}
     told |= {*packing.ids.values()} if packing is not None else set()
@@ -357,8 +367,9 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         packing=packing,
         variance=cut is not None and cut.loop.halved,
         guided=guided,
-        guides=bool(condition) and (cut is None or cut.loop.guides),
+        guides=bool(condition) and (cut is None or cut.loop.guides) and (stood.process is None or stood.guides),
         embedded=embedded,
+        listed=stood.listed,
     )
 
 

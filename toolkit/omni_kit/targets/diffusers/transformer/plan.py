@@ -360,7 +360,9 @@ class _Planner:
         made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
         told = self.pipeline.stepping.copied is not None and self.pipeline.sigmas is not None
         by_levels = made is None and (told or not installed.counted)
-        return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}
+        more = "".join(f", {name}={value!r}" for name, value in self.pipeline.stepping.told.items())
+        scales = made.scales if made is not None else installed.scales
+        return {"by_levels": by_levels, "scales": scales, "told": more}
 
     @property
     def _page(self) -> str:

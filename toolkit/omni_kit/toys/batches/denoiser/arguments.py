@@ -21,7 +21,8 @@ from omni_kit.toys.tensors import Tensors
 
 TARGET = "training_target"
 SHAPES = "img_shapes"  # lists of (frames, rows, columns), one for each picture; numbers without the sign
-_NUMBERS = "#"
+PLAIN = "#"
+"""End of the name of plain numbers."""
 _SEED = 0
 _STEP = re.compile(r"\[(\d+)\]|\((\d+)\)|\{(\w*)\}")
 _HEAD = re.compile(r"\w+")
@@ -52,7 +53,7 @@ def _steps(key: str) -> list[tuple[str, Any]]:
 def _value(key: str, value: torch.Tensor) -> Any:
     if key == SHAPES:
         return [[tuple(size) for size in one] for one in value.tolist()]
-    return value.tolist() if key.endswith(_NUMBERS) else value
+    return value.tolist() if key.endswith(PLAIN) else value
 
 
 def _nested(items: list[tuple[list[tuple[str, Any]], Any]]) -> Any:

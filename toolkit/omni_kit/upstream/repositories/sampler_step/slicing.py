@@ -407,7 +407,7 @@ class _Slicer:
         if halves and joined:
             text = f"None if {name} is None else ({joined_if_guided(names[order[0]], names[order[1]], name)})"
         elif halves:  # what their callers repeat, where it has a row for every sample
-            rows = f"{name} is not None and {name}.dim() > 0 and len({name}) == len({self.moved})"
+            rows = f"getattr({name}, 'ndim', 0) > 0 and len({name}) == len({self.moved})"
             text = f"torch.cat([{name}, {name}]) if {GUIDED} and {rows} else {name}"
         yield ast.keyword(name, expression(text))
 
