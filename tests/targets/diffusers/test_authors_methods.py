@@ -159,6 +159,7 @@ VARIES = "(1 + guidance_scale * (i + 1) / 9)"
         ({"MODEL": "(self.model if t > self.boundary else self.other)"}, "steps in another way where it compares"),
         ({"MODEL": "(self.model if i else self.other)"}, "calls several models: other, model"),
         ({"SIGN": "self.factor *"}, "steps with factor"),
+        ({"t.expand(len(asked))": "t.expand(1, 9)"}, "passes its model a step for each token"),
     ],
 )
 def test_what_a_pipeline_cannot_repeat_is_named(tmp_path: Path, changed: dict[str, str], why: str) -> None:

@@ -275,6 +275,8 @@ class Heard:
         if asked.shape != self.noise.shape:
             raise Misshapen(f"passes its model latents of shape {tuple(asked.shape)} for {tuple(self.noise.shape)}")
         times = torch.as_tensor(t).detach().reshape(-1)
+        if len(times) not in (1, len(rows)):
+            raise Refused("passes its model a step for each token")
         if not bool((times == times[0]).all()):
             raise Refused("tells its model another step for each sample")
         last = self._last is not None and all(map(torch.equal, self._last, (asked, times[:1])))
