@@ -316,7 +316,7 @@ def _parts(
 def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]) -> dict[str, Any]:
     """Return the values that the authors pass a constructor where they first call it, as literals or as options."""
     order = [one.arg for one, _ in given]
-    for source in sources:
+    for source in (one for one in sources if cls.name in one.text):
         calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _makes(source, one, cls)]
         options = options_of(source) if calls else {}
         for call in calls:
