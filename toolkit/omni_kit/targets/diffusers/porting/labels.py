@@ -215,7 +215,7 @@ def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
         return next(iter(_given(call, ("num_embeddings",))), None)
     held = closure.uses[home].get(ast.unparse(call.func)) if home in closure.uses else None
     init = _method(held.node, "__init__") if held is not None and isinstance(held.node, ast.ClassDef) else None
-    if held is None or init is None:
+    if held is None or init is None or _has_length(_method(held.node, "forward")):
         return None
     for _, inner in _made(init):
         if absolute(held.source, inner.func) == _EMBEDDING:
@@ -264,6 +264,13 @@ def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> st
     names = [node.id for node in ast.walk(size) if isinstance(node, ast.Name)]
     names += [name for node in ast.walk(size) if (name := of_self(node))]
     return next((name for name in names if name in reference.arguments), "")
+
+
+def _has_length(forward: ast.FunctionDef | None) -> bool:
+    """Return whether a function reads how long its first argument is: tokens of a text are no labels."""
+    name = forward.args.args[1].arg if forward is not None and len(forward.args.args) > 1 else ""
+    nodes = ast.walk(forward) if forward is not None else ()
+    return any(ast.unparse(one) in (f"{name}.shape[1]", f"{name}.size(1)") for one in nodes)
 
 
 def _made(init: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:

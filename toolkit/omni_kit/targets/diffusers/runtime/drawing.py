@@ -42,7 +42,7 @@ _TOKENIZER, _ENCODER, _VAE = "tokenizer", "text_encoder", "vae"
 _SCALE = "guidance_scale"
 _OPTIONAL = frozenset({"prompt_embeds", "negative_prompt_embeds", "negative_prompt", _SCALE})
 """Arguments that a pipeline without prompts, or without guidance, does not have."""
-_MANY = ("num_images_per_prompt", "num_videos_per_prompt")
+_MANY = tuple(f"num_{made}s_per_prompt" for made in ("image", "video", "waveform", "sample"))
 _NO_PROMPTS = "prompts were not encoded ({}): embeddings for several images per prompt were passed"
 _NO_AUTOENCODER = "latents were not decoded: the pipeline's autoencoder cannot be built small"
 

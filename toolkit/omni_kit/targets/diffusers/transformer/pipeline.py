@@ -42,6 +42,7 @@ _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
 _RETURNED, _FILM, _PICTURE, _TOKENS = "return_dict", 5, 4, 3
 _FRAMES = re.compile(r"video|temporal|(^|_)(num_?)?frames?(_|$)", re.IGNORECASE)
+_SOUNDS = re.compile(r"audio|music|speech|vocoder|(^|_)(mels?|wavs?|waveform|tts|spk|f0)(_|$)", re.IGNORECASE)
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _MOST = 4  # samplers in a to-do
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
@@ -141,6 +142,7 @@ class PipelineFacts:
         listed: the transformer returns a list of tensors, one for each sample.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
         filmed: the authors' class has frames.
+        sounds: it is of sounds.
         packing: how tokens are made of latents; None if the transformer receives latents.
     """
 
@@ -166,6 +168,7 @@ class PipelineFacts:
     forms: Mapping[str, str] = field(default_factory=dict)
     axes: int = _PICTURE
     filmed: bool = False
+    sounds: bool = False
     packing: Packed | None = None
     variance: bool = False
     guided: Guided | None = None
@@ -188,6 +191,13 @@ class PipelineFacts:
     def film(self) -> bool:
         """Return whether latents are those of videos: channels before frames, rows and columns."""
         return self.filmed and self.axes == _FILM and self.by_class is None
+
+    @property
+    def made(self) -> str:
+        """Return what a pipeline makes: "image", "video", "audio", or "sample" of anything else."""
+        if self.by_class is not None:
+            return "video" if self.by_class.video else "image"
+        return "image" if self.pictures else "video" if self.film else "audio" if self.sounds else "sample"
 
     def not_passed(self, names: Sequence[str]) -> list[str]:
         """Return of the authors' names of arguments those that the steps do not pass the transformer."""
@@ -364,6 +374,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         forms={names.get(old, old): text for old, text in cut.loop.forms.items()} if cut is not None else {},
         axes=axes,
         filmed=_has_frames(reference, latents),
+        sounds=_speaks_of(_SOUNDS, reference),
         packing=packing,
         variance=cut is not None and cut.loop.halved,
         guided=guided,
@@ -373,14 +384,17 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
     )
 
 
-def _has_frames(reference: Reference, latents: str) -> bool:
-    """Return whether names in the authors' class are of frames, which are not the first axis after samples."""
+def _speaks_of(words: re.Pattern[str], reference: Reference) -> bool:
+    """Return whether a name in the authors' class is such a word."""
     nodes = ast.walk(reference.cls.node)
     named = (getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "arg", "") for node in nodes)
+    return any(map(words.search, filter(None, (*named, reference.class_name, reference.cls.source.path.stem))))
+
+
+def _has_frames(reference: Reference, latents: str) -> bool:
+    """Return whether names in the authors' class are of frames, which are not the first axis after samples."""
     axes = axes_of(reference, latents)
-    return any(map(_FRAMES.search, filter(None, (*named, reference.class_name)))) and (
-        len(axes) != _FILM or not _FRAMES.search(axes[1])
-    )
+    return _speaks_of(_FRAMES, reference) and (len(axes) != _FILM or not _FRAMES.search(axes[1]))
 
 
 def _levels(cut: CutLoop) -> Sigmas | None:

@@ -50,6 +50,8 @@ from omni_kit.upstream.subject import Subject
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _PROMPT = ("prompts", "tokens", "width")
 _TOKENS_AXES = 3
+_FIELDS = {"video": "frames"}
+"""Names of what a pipeline's output holds, by what it makes."""
 _CHANNELS, _SIDE, _FRAMES, _TOKENS = 4, 8, 3, 8  # of latents in the tests, where running found none
 
 
@@ -301,6 +303,8 @@ class _Planner:
         name, in_tree = self.request.name, self.in_tree
         return {
             **vars(self.pipeline), "pictures": self.pipeline.pictures, "film": self.pipeline.film, "name": name,
+            "made": self.pipeline.made, "field": _FIELDS.get(self.pipeline.made, f"{self.pipeline.made}s"),
+            "several": "waveforms" if self.pipeline.made == "audio" else f"{self.pipeline.made}s",
             "prompts": self.pipeline.prompts,
             "prefix": self.prefix, "model": self.port.class_name,
             "pipeline": f"{self.prefix}Pipeline", "output": f"{self.prefix}PipelineOutput", "convert": self.convert,

@@ -1,0 +1,40 @@
+"""Class labels of a model, and what only looks like them."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.targets.diffusers.porting.labels import labels_of
+from omni_kit.upstream.repositories.reference import find_reference
+
+NET = """import torch
+from torch import nn
+
+
+class Embedder(nn.Module):
+    def __init__(self, num, width):
+        super().__init__()
+        self.table = nn.Embedding(num + 1, width)
+
+    def forward(self, y):
+        {reads}
+        return self.table(y)
+
+
+class Net(nn.Module):
+    def __init__(self, num_embeds=10, width=8):
+        super().__init__()
+        self.y_embed = Embedder(num_embeds, width)
+
+    def forward(self, x, t, y):
+        return x + self.y_embed(y)
+"""
+
+
+@pytest.mark.parametrize(("reads", "labels"), [
+    ("batch = y.shape[0]", True), ("batch, length = y.shape[0], y.shape[1]", False), ("y = y[:, : y.size(1)]", False),
+])  # fmt: skip
+def test_what_has_a_length_is_a_text(reads: str, labels: bool, tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(NET.format(reads=reads), encoding="utf-8")
+    assert (labels_of(find_reference(f"{file}::Net")) is not None) is labels
