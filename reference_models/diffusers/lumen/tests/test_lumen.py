@@ -43,7 +43,7 @@ def drawn(pipeline, seed=0, **more):
     else:  # no pictures, as toy_config.json states
         size = {"latents": torch.randn(LATENTS, generator=generator), "output_type": "latent"}
     given = {"num_inference_steps": 2, **size, **more}
-    return pipeline(prompt_embeds=embeds, negative_prompt_embeds=embeds.flip(1), generator=generator, **given).images
+    return pipeline(prompt_embeds=embeds, negative_prompt_embeds=embeds.flip(-1), generator=generator, **given).images
 
 
 def test_a_generator_decides():

@@ -26,7 +26,7 @@ def test_the_blocks_answer_what_the_pipeline_answers(scale, output_type):
         "output_type": output_type,
         "latents": torch.linspace(-2, 2, 2 * math.prod(LATENTS)).reshape(2, *LATENTS[1:]),
         "prompt_embeds": embeds,
-        "negative_prompt_embeds": embeds.flip(1),
+        "negative_prompt_embeds": embeds.flip(-1),
     }
     last = list(modular.blocks.sub_blocks.values())[-1].intermediate_output_names[0]
     assert torch.allclose(modular(**given, output=last), standard(**given).images, **ROUNDING)
