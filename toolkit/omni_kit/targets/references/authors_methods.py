@@ -425,9 +425,10 @@ class _Traces:
 
     def all(self) -> dict[str, Any]:
         """Return the traces, how it guides, and what it passes the model."""
+        StandIn.masked = False
         ways = [self.way(count, place) for count in self.request["counts"] for place in range(len(MODELS))]
         heard = self.heard
-        passed = heard.passed
+        passed, masked = heard.passed, StandIn.masked
         last = (self.request["counts"][-1], len(MODELS) - 1)
         with sized(_SIZES[1]):
             again = self.way(*last)
@@ -447,7 +448,7 @@ class _Traces:
         cls = type(heard.stepped)
         return {
             "ways": ways, "constants": constants, "conditions": conditions, "embedded": embedded,
-            **self._guides(ways[0]),
+            "masked": masked, **self._guides(ways[0]),
             "scheduler": {"module": cls.__module__, "name": cls.__name__, "config": _plain(heard.stepped.config)},
             "told": _plain({name: one for name, one in heard.told.items() if not isinstance(one, StandIn)}),
             "tables": _tables(heard.stepped), "own": self._own(heard, ways),

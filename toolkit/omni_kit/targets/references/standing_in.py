@@ -37,7 +37,8 @@ class StandIn:
     is needed. Tensors that are computed with it become stand-ins.
     """
 
-    size, verdict = 2, False
+    size, verdict, masked = 2, False, False
+    """The last says that a tensor was to be changed where a mask is set."""
     heard: Callable[["StandIn", Sequence[Any], Mapping[str, Any]], Any] | None = None
     """Function that gets every call first; its result is returned unless it is `NotImplemented`."""
 
@@ -68,6 +69,7 @@ class StandIn:
         name, first = getattr(func, "__name__", ""), args[0] if args else None
         if isinstance(first, torch.Tensor) and (name == "__setitem__" or re.search(r"[a-z]_$", name)):
             if name == "__setitem__" and isinstance(args[1], StandIn) and "mask" in args[1]._name:
+                StandIn.masked = True
                 return None  # an empty mask
             raise Refused(f"changes tensors by {next(stand_ins([*args[1:]]))._name}")
         found = next(stand_ins([*args, *(kwargs or {}).values()]))

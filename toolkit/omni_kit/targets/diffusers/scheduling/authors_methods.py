@@ -111,12 +111,13 @@ def _stood(
     lines, given = (f"spec = {spec!r}",), spec["scheduler"]
     same = given is not None and given["name"] == one["scheduler"]["name"]
     named = f"set the scheduler as the authors do: {method.name} is given any"
-    todo = (f"{named} {one['scheduler']['name']} ({method.where})",) if same and not given["config"] else ()
+    todo = [f"{named} {one['scheduler']['name']} ({method.where})"] if same and not given["config"] else []
+    todo += [f"keep latents where a mask is set, as {method.name} does ({method.where})"] if one["masked"] else []
     called = f"sampled(model, noise, steps, text, against, scale, {'conditions' if conditions else '{}'}, spec)"
     imported = (f"from {_WORKER} import sampled",)
     process = Process(
         method.where, imported, called, stepping.name, stepping.reason, stepping.installed.config,
-        rises=stepping.installed.rises, held=lines, todo=todo,
+        rises=stepping.installed.rises, held=lines, todo=tuple(todo),
     )  # fmt: skip
     return Stood(process, stepping, conditions, constants, one["guides"], one["embedded"], spec["returns"] == "list")
 

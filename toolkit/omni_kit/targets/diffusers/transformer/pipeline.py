@@ -346,6 +346,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         sampling=sampling,
         steps=(
             *(_which(reference, found) if process is None else ()),
+            *(f"repeat what a pipeline cannot: {one}" for one in stood.why[:_MOST] if process is None and cut is None),
             *(_unmoved(sampling, stepping, by_class is not None) if process is None and sampling is not None else ()),
             *(f"pass the transformer {name}" for name in unknown),
         ),
