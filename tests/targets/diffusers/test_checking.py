@@ -25,6 +25,11 @@ def test_an_annotation_that_names_what_comes_later_is_quoted() -> None:
     assert "TODO" not in found
 
 
+def test_an_annotation_that_names_what_is_nowhere_is_left_out() -> None:
+    found = repaired('def f(attn: Lamp, x: int = 1) -> "Lamp | None":\n    y: Lamp = x\n    return y\n')
+    assert found == "def f(attn, x: int = 1):\n    y = x\n    return y\n"
+
+
 def test_an_undefined_name_is_a_to_do_at_its_statement() -> None:
     found = repaired("def f(x):\n    y = (\n        lamp(x)\n    )\n    return y\n").split("\n")
     assert found[1].strip().startswith("# TODO(omni-kit): Undefined name `lamp`")
@@ -60,7 +65,7 @@ def test_an_undefined_class_that_is_made_is_a_to_do() -> None:
 
 
 def test_a_to_do_stands_in_front_of_decorators() -> None:
-    text = "class A:\n    @classmethod\n    def made(cls: B):\n        return cls\n"
+    text = "class A:\n    @classmethod\n    def made(cls, one=B):\n        return cls\n"
     found = repaired(text).split("\n")
     assert "Undefined name `B`" in found[1]
     assert found[2].strip() == "@classmethod"

@@ -16,7 +16,11 @@ SHAPES = {**TOY["_shapes"], **STATED}
 LATENTS = tuple(SHAPES["x"])
 TEXT = tuple(SHAPES["context"])
 CHANNELS = CONFIG["in_channels"]
-ROUNDING = {"rtol": 1e-4, "atol": 1e-4}  # some CPU kernels depend on the weights' alignment in memory
+
+
+def alike(one, other):
+    """Compare by the largest value: some CPU kernels depend on the weights' alignment in memory."""
+    return bool((one - other).abs().max() <= 1e-4 * max(1.0, float(other.abs().max())))
 
 
 def small_pipeline():
@@ -48,8 +52,8 @@ def drawn(pipeline, seed=0, **more):
 
 def test_a_generator_decides():
     pipeline = small_pipeline()
-    assert torch.allclose(drawn(pipeline), drawn(pipeline), **ROUNDING)
-    assert not torch.allclose(drawn(pipeline), drawn(pipeline, seed=1), **ROUNDING)
+    assert alike(drawn(pipeline), drawn(pipeline))
+    assert not alike(drawn(pipeline), drawn(pipeline, seed=1))
 
 
 def test_latents_are_answered_as_they_are():
@@ -87,7 +91,7 @@ def test_what_is_saved_comes_back(tmp_path):
     pipeline.transformer.save_pretrained(tmp_path)
     expected = drawn(pipeline)
     pipeline.register_modules(transformer=LumenTransformer2DModel.from_pretrained(tmp_path))
-    assert torch.allclose(drawn(pipeline), expected, **ROUNDING)
+    assert alike(drawn(pipeline), expected)
 
 
 def test_the_scheduler_goes_along_the_authors_schedule():

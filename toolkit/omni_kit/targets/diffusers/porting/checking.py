@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -23,10 +24,13 @@ class _Wrong:
 
 
 def repaired(text: str) -> str:
-    """Return a file in which annotations name later definitions in quotes, and every other fault has a to-do."""
+    """Return a file in which annotations name later definitions in quotes, and no undefined ones; every other fault
+    has a to-do.
+    """
     text = run_ruff("check", "--fix-only", "--select=F541", *_STYLE, text=text).stdout  # f-strings without a value
-    undefined = {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED}
+    undefined = _undefined(text)
     text = _without_unmade(_quoted(text, undefined), undefined)  # quotes change lines with annotations alone
+    text = _unannotated(text, _undefined(text))
     for one in sorted(_wrong(text), key=lambda each: -each.line):
         if one.code not in _HARMLESS:
             text = with_todo(text, one.line, f"{one.message} ({one.code})")
@@ -58,6 +62,32 @@ def _wrong(text: str) -> list[_Wrong]:
     return [
         _Wrong(one["location"]["row"], one["location"]["column"], one["code"] or "", one["message"]) for one in found
     ]
+
+
+def _undefined(text: str) -> set[tuple[int, int]]:
+    """Return the places of undefined names: line, and column from 0."""
+    return {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED}
+
+
+def _unannotated(text: str, places: Collection[tuple[int, int]]) -> str:
+    """Return the file without annotations that name what is defined nowhere."""
+    lines = text.split("\n")
+    for node in sorted(_annotations(ast.parse(text)), key=lambda node: (-node.lineno, -node.col_offset)):
+        line, start, end = lines[node.lineno - 1], node.col_offset, node.end_col_offset or 0
+        inside = any(row == node.lineno and start <= column < end for row, column in places)
+        sign = re.search(r"\s*(:|->)\s*$", line[:start])
+        if inside and node.lineno == node.end_lineno and sign is not None and line.isascii():
+            lines[node.lineno - 1] = line[: sign.start()] + line[end:]
+    found = "\n".join(lines)
+    return found if _parses(found) else text
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:  # a variable that an annotation alone declared
+        return False
+    return True
 
 
 def _quoted(text: str, places: Collection[tuple[int, int]]) -> str:
