@@ -228,10 +228,14 @@ class _Module(importlib.machinery.SourceFileLoader):
         return compile(guarded, self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """See `Loader`."""
+        """See `Loader`; functions import files, too, while a model runs."""
         vars(module)[_INSTEAD] = self.authors.instead
         vars(module).update({_TORCH: torch, _PRECISION: self.authors.precision_of})
-        super().exec_module(module)
+        before, self.authors.importing = self.authors.importing, True
+        try:
+            super().exec_module(module)
+        finally:
+            self.authors.importing = before
 
 
 class _Package(_Module):

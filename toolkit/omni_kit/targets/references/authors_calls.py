@@ -403,16 +403,23 @@ class _Run:
         for _ in range(8):
             frame = frame.f_back if frame is not None else None
             for value in [*frame.f_locals.values()] if frame is not None and len(self.calls) == 1 else ():
-                held = [value, *vars(value).values()] if hasattr(value, "__dict__") else [value]
+                held = [value, *_attributes(value)]
+                held += [inner for one in held[1:] for inner in _attributes(one)]
                 held += [*value.buffers()] if isinstance(value, nn.Module) else []
                 for one in held:
                     self._add(one)
 
     def _add(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 2 and len(value) == 1:
+            value = value[0]
         if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 1 and _LONG <= len(value) <= _MOST_NUMBERS:
             numbers = tuple(value.tolist())
             if all(isinstance(one, float) and math.isfinite(one) for one in numbers):
                 self.tables[numbers] = None
+
+
+def _attributes(value: Any) -> list[Any]:
+    return [*vars(value).values()] if hasattr(value, "__dict__") and not inspect.ismodule(value) else []
 
 
 def _one(tensor: torch.Tensor) -> float:

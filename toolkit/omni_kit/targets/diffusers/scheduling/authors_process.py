@@ -3,7 +3,7 @@
 import ast
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from omni_kit.targets.diffusers.scheduling.library_scheduler import COUNTS, FIRS
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
 from omni_kit.upstream.repositories.processes.authors_calls import TRAINED, AuthorsCall, Guidance, authors_calls
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 from omni_kit.upstream.repositories.sampling import bent
@@ -23,6 +24,8 @@ _SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker
 _TIMEOUT = 120.0
 _MOST = 6
 _SAID = ("module", "name", "parts", "called", "guided", "draws")
+_SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
+"""Numbers of steps of solvers, which end short runs with lower orders."""
 _WHOLE = (60, 50)
 """Numbers of steps of training, all of which a sampler goes: enough of them to tell schedules of betas apart."""
 _Way = Mapping[str, Any]
@@ -48,18 +51,39 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     if not (latents and time) or importlib.util.find_spec("torch") is None:
         return None
     calls = [one for one in authors_calls(reference) if not reference.loop or one.is_named(reference.loop)]
+    counts = _WHOLE if calls and calls[0].trained else COUNTS
+    names_of = (latents, time)
+    return _along(reference, calls, names_of, counts) or _along(
+        reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True
+    )
+
+
+def _along(
+    reference: Reference, calls: Sequence[AuthorsCall], names: tuple[str, str], counts: Sequence[int],
+    solves: bool = False,
+) -> Process | None:  # fmt: skip
+    """Return the sampler among calls that a scheduler reproduces.
+
+    Args:
+        names: what the authors call latents and the step.
+        counts: numbers of steps to compare.
+        solves: these are solvers, of which all must guide in one way.
+    """
+    latents, time = names
     order = [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
     request = {
         "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": order,
-        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5, 2],
-        "counts": _WHOLE if calls and calls[0].trained else COUNTS,
+        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5, 2], "counts": counts,
         "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
     }  # fmt: skip
     try:
         found = run_worker(f"{_WORKER}:trace", request, timeout=_TIMEOUT, modules=[_SERVER]) if calls else []
     except StepError:
         return None
-    pairs = zip(calls, found, strict=True)
+    pairs = [*zip(calls, found, strict=True)]
+    ways_to_guide = {one["guides"] for call, one in pairs if "ways" in one and call.guided}
+    if solves and not ways_to_guide <= {Guidance.usual} and ways_to_guide != {Guidance.less}:
+        return None
     ran = [(_guiding(_known(call, one["known"]), one["guides"]), one["ways"]) for call, one in pairs
            if "ways" in one and one["guides"] != Guidance.other]  # fmt: skip
     distinct: list[tuple[AuthorsCall, list[dict[str, Any]]]] = []
@@ -67,7 +91,7 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
         if call.far == ran[0][0].far and all(ways != other for _, other in distinct):
             distinct.append((call, ways))
     asked = f'asked, {order!r}, "{latents}", "{time}", len(begun), {_values(reference)}, model'
-    made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, asked)]
+    made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, asked, solves)]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
     return made[0] if len(same) == 1 else None
 
@@ -93,12 +117,12 @@ def _values(reference: Reference) -> int:
     return counts.pop() if len(counts) == 1 else 1
 
 
-def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str) -> Iterator[Process]:
+def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str, solves: bool) -> Iterator[Process]:
     clamps = call.trained and any(one["unclamped"] != one["ended"] for one in ways)
     for output, made in (_CLAMPED if clamps else _OUTPUTS).items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in ways}
         shift = shift_of(told)
-        found = installed_along(told, shift, whole=bool(call.trained), own=True)
+        found = installed_along(told, shift, whole=bool(call.trained), own=True, solves=solves)
         if found is not None and (found.name != FIRST or shift is not None):
             config = dict(found.config)
             if call.trained:

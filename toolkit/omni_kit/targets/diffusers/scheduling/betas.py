@@ -18,6 +18,7 @@ _KEPT: tuple[Callable[[Sequence[float]], list[float]], ...] = (
     lambda v: [*v], lambda v: [one**2 for one in v],  # their products, and the roots of these
     lambda v: [1 - one for one in v], lambda v: [1 - one**2 for one in v],  # noise, and its roots
     lambda v: [1 / (1 + one**2) for one in v],  # noise for one part of the picture
+    lambda v: [math.exp(2 * min(one, 1)) for one in v],  # logarithms of the roots
 )  # fmt: skip
 
 

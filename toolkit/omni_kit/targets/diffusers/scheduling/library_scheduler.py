@@ -13,7 +13,13 @@ from itertools import chain, product
 from typing import Any
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
-from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, own_scheduler, own_settings
+from omni_kit.targets.diffusers.scheduling.own_schedulers import (
+    DPM_SOLVER,
+    RUNGE_KUTTA,
+    own_scheduler,
+    own_settings,
+    solver_settings,
+)
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.replacing import replaced
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace, trace_of
@@ -126,8 +132,9 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
 
 
 def installed_along(
-    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, whole: bool = False, own: bool = False
-) -> Installed | None:
+    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, whole: bool = False, own: bool = False,
+    solves: bool = False,
+) -> Installed | None:  # fmt: skip
     """Return the first scheduler that goes where a loop went with each of `MODELS`, whatever else it receives.
 
     Args:
@@ -135,12 +142,13 @@ def installed_along(
         shift: of the levels, where that is all that they are; None for others.
         whole: each went all steps of its training; the scheduler is that of the first number of steps.
         own: it may be one that diffusers lacks, of which the port gets a copy.
+        solves: they go between the steps of training, which none of diffusers' does.
     """
     first = next(iter(known))[0]
-    ours = own_settings(known[first, 0], first) if own and not whole else ()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
-        theirs = _candidates(shift, known[first, 0], first, _ALL_STEPS if whole else plainest_first())
-        more = (Installed(RUNGE_KUTTA, config, whole="sigma_data" in config, rises=up) for config, up in ours)
+        names = () if solves else _ALL_STEPS if whole else plainest_first()
+        theirs = _candidates(shift, known[first, 0], first, names)
+        more = _own(known[first, 0], first, solves) if own and not whole else ()
         for one in chain(theirs, more):
             went = []
             for (count, place), way in known.items():
@@ -151,6 +159,16 @@ def installed_along(
             else:
                 return replace(one, real=isinstance(way.calls[0][1], float), scales=any(went))
     return None
+
+
+def _own(way: LoopTrace, count: int, solves: bool) -> Iterator[Installed]:
+    """Yield schedulers of our own."""
+    for config, up in () if solves else own_settings(way, count):
+        yield Installed(RUNGE_KUTTA, config, whole="sigma_data" in config, rises=up)
+    for config in solver_settings(way, count) if solves else ():
+        taken = inspect.signature(own_scheduler(DPM_SOLVER).__init__).parameters
+        own = {name: value for name, value in config.items() if value != taken[name].default}
+        yield Installed(DPM_SOLVER, own, whole=True)
 
 
 def _candidates(shift: float | None, way: LoopTrace, count: int, names: Sequence[str]) -> Iterator[Installed]:

@@ -1,5 +1,6 @@
 """Schedulers of our own that a port may get, each with the settings that a traced sampler shows."""
 
+import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -9,10 +10,14 @@ from typing import Any
 
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import read_source
+from omni_kit.targets.diffusers.scheduling.betas import schedules_of
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
-RUNGE_KUTTA = "RungeKuttaScheduler"
+RUNGE_KUTTA, DPM_SOLVER = "RungeKuttaScheduler", "ContinuousDPMSolverScheduler"
+_FILES = {RUNGE_KUTTA: "runge_kutta", DPM_SOLVER: "dpm_solver"}
+OWN = tuple(_FILES)
+"""Schedulers that diffusers lacks."""
 _STAGES = {"midpoint": 2, "heun": 2, "rk4": 4, "rk4_38": 4}
 _FACTORS = (0.25, 250.0)
 _DATA = (0.5, 1.0)
@@ -20,19 +25,24 @@ _FEWEST = 4
 _ROUNDS = 60
 _STEEPEST = 40.0
 
+_ALIKE, _SCHEDULE, _SCHEDULES = "DPMSolverMultistepScheduler", "beta_schedule", ("linear", "scaled_linear")
+_TIMED = 0.05
+_SOLVER: Mapping[str, Sequence[Any]] = {
+    "prediction_type": ("epsilon", "v_prediction", "sample"), "algorithm_type": ("dpmsolver++", "dpmsolver"),
+    "method": ("multistep", "singlestep"), "solver_order": (1, 2, 3), "lower_order_below": (15, 10, 0, 1001),
+}  # fmt: skip
+
 
 def own_scheduler(name: str) -> Any:
     """Return the class."""
-    from omni_kit.targets.diffusers.scheduling.written import runge_kutta
-
-    return getattr(runge_kutta, name)
+    return getattr(importlib.import_module(f"omni_kit.targets.diffusers.scheduling.written.{_FILES[name]}"), name)
 
 
 @cache
 def written(name: str) -> Defined:
     """Return the definition of the class, which a port gets a copy of."""
     place = Path(__file__).resolve().parent / "written"
-    file = place / "runge_kutta.py"
+    file = place / f"{_FILES[name]}.py"
     source = read_source(Library("omni_kit", place), file)
     return Defined(source, name, source.classes[name])
 
@@ -52,6 +62,35 @@ def own_settings(way: LoopTrace, count: int) -> Iterator[tuple[Mapping[str, Any]
                 for data, clips in product(_DATA, (False, True)):
                     more = {"time_factor": factor, "clip_sample": clips}
                     yield {"method": methods[len(times)], "sigma_data": data, **ends, **more}, False
+
+
+def solver_settings(way: LoopTrace, count: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings with which the solver of diffusion ODEs may go a traced way."""
+    times, names = [time for _, time in way.calls], [*_SOLVER]
+    if len(times) != count or times[0] <= 1:
+        return
+    for betas in schedules_of(_ALIKE, way.tables):
+        plain = {name: _shortest(value) if isinstance(value, float) else value for name, value in betas.items()}
+        if plain.get(_SCHEDULE, _SCHEDULES[0]) not in _SCHEDULES:
+            continue
+        for spacing, offset in product(("time", "logsnr"), (0, 1)):
+            timed = {**plain, "spacing": spacing, "steps_offset": offset}
+            if _is_timed(timed, count, times):
+                for values in product(*_SOLVER.values()):
+                    yield {**timed, **dict(zip(names, values, strict=True))}
+
+
+def _is_timed(config: Mapping[str, Any], count: int, times: Sequence[float]) -> bool:
+    scheduler = own_scheduler(DPM_SOLVER)(**config)
+    scheduler.set_timesteps(count)
+    pairs = zip(scheduler.timesteps.tolist(), times, strict=True)
+    return all(math.isclose(one, other, abs_tol=_TIMED) for one, other in pairs)
+
+
+def _shortest(number: float) -> float:
+    """Return a number as somebody wrote it, where a computation in float32 has left traces in its last digits."""
+    rounded = (float(f"{number:.{digits}g}") for digits in range(1, 4))
+    return next((one for one in rounded if math.isclose(one, number, rel_tol=1e-3)), number)
 
 
 def _levels(times: Sequence[float], factor: float) -> list[float]:

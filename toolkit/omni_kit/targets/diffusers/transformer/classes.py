@@ -9,7 +9,7 @@ from omni_kit.targets.diffusers.porting.forward import LATENTS
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels
 from omni_kit.targets.diffusers.scheduling.choice import Stepping
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST, Installed
-from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, written
+from omni_kit.targets.diffusers.scheduling.own_schedulers import OWN, written
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import of_self
@@ -121,7 +121,7 @@ def stepping_along(found: Process) -> Stepping:
         found.scheduler, found.config, whole=whole, real=found.real, scales=found.scales, rises=found.rises,
         by_count=found.scheduler != FIRST,
     )  # fmt: skip
-    if found.scheduler == RUNGE_KUTTA:
+    if found.scheduler in OWN:
         own = replace(installed, name="")
-        return Stepping(own, reason=found.reason, shift=found.shift, copied=written(RUNGE_KUTTA))
+        return Stepping(own, reason=found.reason, shift=found.shift, copied=written(found.scheduler))
     return Stepping(installed, reason=found.reason, shift=found.shift)
