@@ -443,3 +443,35 @@ def test_a_model_of_videos_has_a_pipeline_of_videos(depth: str, film: bool, tmp_
     assert ("num_videos_per_prompt" in pipeline) is film
     assert ("frames:" if film else "samples:") in output
     assert "AutoencoderKL" not in pipeline
+
+
+LINE = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, in_channels: int = 4, width: int = 8):
+        super().__init__()
+        self.x_in, self.out = nn.Conv{n}d(in_channels, width, 1), nn.Conv{n}d(width, in_channels, 1)
+
+    def forward(self, x, t):
+        return self.out(self.x_in(x) + t.sum())
+
+
+def train_one_epoch(net: Net, batches, optimizer, lr_scheduler, steps):
+    for x, t in batches:
+        loss = (net(x, t) - x).square().mean()
+        loss.backward()
+        x = lr_scheduler.step(loss, t, x)
+"""
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_latents_of_a_line_are_no_pictures_and_training_is_no_sampling(n: int, tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(LINE.format(n=n), encoding="utf-8")
+    plan = new_model("egret", f"{file}::Net", target="diffusers", into=tmp_path, dry_run=True)
+    texts = {change.path.rpartition("/")[2]: change.new for change in plan.changes}
+    assert ("AutoencoderKL" in texts["pipeline_egret.py"]) is (n == 2)
+    assert "train_one_epoch" not in texts["pipeline_egret.py"]

@@ -36,6 +36,7 @@ _TRIED = (4, 7, 12)
 SIZE = 1024
 """Stands for a size of latents where a schedule depends on it."""
 _CLOSE = 1e-9
+_TRAINS = "backward"
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,8 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
         if found_function.name == MADE:  # an object is made there
             continue
         function = without_aliases(found_function)
+        if any(isinstance(one.func, ast.Attribute) and one.func.attr == _TRAINS for one in calls_in(function)):
+            continue
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
             moved = [_moves(name, value) for name, value in _assigned(loop)]
             told = [one for one in moved if one is not None]

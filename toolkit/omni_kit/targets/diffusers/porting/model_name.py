@@ -25,7 +25,7 @@ def model_name(reference: Reference, prefix: str, axes: int = 0) -> str:
             a line's, of sound or of a plan, or the tokens of a picture.
     """
     shown = axes - _OTHERS
-    convolved = _convolved(reference)
+    convolved = convolved_along(reference)
     along = shown if shown > 1 else 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
     return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}{SUFFIX}"
 
@@ -58,7 +58,7 @@ def _convolutions(reference: Reference) -> set[int]:
     return found | ({0} if any(name.rpartition(".")[2] == _BY_NUMBER for name in names) else set())
 
 
-def _convolved(reference: Reference) -> int:
+def convolved_along(reference: Reference) -> int:
     """Return the number of axes of the convolutions, where all have the same; else that of pictures."""
     found = _convolutions(reference)
     return next(iter(found)) if len(found) == 1 and 0 not in found else _PICTURE

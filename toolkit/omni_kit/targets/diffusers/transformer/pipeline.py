@@ -11,6 +11,7 @@ from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
 from omni_kit.targets.diffusers.porting.labels import Guided, guiding_methods
+from omni_kit.targets.diffusers.porting.model_name import convolved_along
 from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
@@ -35,6 +36,7 @@ from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
 from omni_kit.upstream.repositories.sampling import STEPS, Sampling, Schedule, samplings_of
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
@@ -325,7 +327,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
-    axes = len(axes_of(reference, latents)) or (_TOKENS if tokens else _PICTURE)
+    axes = len(axes_of(reference, latents)) or (_TOKENS if tokens or convolved_along(reference) == 1 else _PICTURE)
     axes = axes if packing is None else _PICTURE
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
@@ -463,8 +465,7 @@ def _unmoved(sampling: Sampling, stepping: Stepping, by_class: bool) -> Iterator
 
 def _unread(found: Sampling) -> str:
     """Return why a loop cannot be read without splitting it; empty if it may be."""
-    stepped = [dotted(one.func) or "" for one in ast.walk(found.loop) if isinstance(one, ast.Call)]
-    scheduler = next((name for name in stepped if name.endswith("scheduler.step")), "")
+    scheduler = next((dotted(one.func) or "" for one in calls_in(found.loop) if steps_scheduler(one)), "")
     if scheduler:
         return f"calls {scheduler}: write the pipeline with that scheduler of diffusers"
     if found.closed or found.roles:
