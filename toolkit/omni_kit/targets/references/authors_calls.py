@@ -20,12 +20,13 @@ from torch.overrides import TorchFunctionMode
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.replacing import replaced
+from omni_kit.toys.elapsed import Elapsed
 from omni_kit.upstream.repositories.processes.authors_calls import GIVEN, MADE_WITH, Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE
 
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
-_LONGEST_TRYING = 12.0
+_LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far as none has run
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 50, 4096
 _CLOSE = 1e-5
 _CLAMPS = frozenset({"clip", "clamp", "clip_", "clamp_"})
@@ -256,11 +257,18 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     Args:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
             `values`, how many it returns; `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`,
-            each with its `module`, `name`, `parts`, `called`, `guided` and `draws`.
+            each with its `module`, `name`, `parts`, `called`, `guided`, `draws` and `far`, which is the same for those
+            that must agree.
     """
     stay_on_cpu()
-    authors = Authors(find_reference(request["reference"]))
-    return [_traced(authors, request, one) for one in request["calls"]]
+    authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()
+    found: list[dict[str, Any]] = []
+    ran: Any = None
+    for call in request["calls"]:
+        late = elapsed.seconds > _WHOLE and call["far"] != ran
+        found.append({"why": "was not run: those before it took too long"} if late else _traced(authors, request, call))
+        ran = call["far"] if ran is None and "ways" in found[-1] else ran
+    return found
 
 
 def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:

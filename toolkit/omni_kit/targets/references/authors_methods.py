@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
@@ -26,10 +27,11 @@ from omni_kit.targets.references.standing_in import (
     standing,
 )
 from omni_kit.targets.replacing import replaced
+from omni_kit.toys.elapsed import Elapsed
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace
 
-_LONGEST = 20.0
+_LONGEST, _WHOLE = 20.0, 40.0  # seconds of one method, and after which no other one is run
 _SCALED = re.compile(
     r"^(cfg|guid(e|ance)|cond|classifier_free_guidance|w)?_?(scale|strength|weight)$|^(cfg|guidance|w)$"
 )
@@ -391,25 +393,28 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
             `takes_more`, and what it `returns`, of how many `values`.
     """
     stay_on_cpu()
-    authors = Authors(find_reference(request["reference"]))
-    return [_traced(authors, request, one) for one in request["methods"]]
+    authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()
+    late = {"why": "was not run: those before it took too long"}
+    return [late if elapsed.seconds > _WHOLE else _traced(authors, request, one) for one in request["methods"]]
 
 
 def _traced(authors: Authors, request: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     why: list[tuple[bool, bool, str]] = []
+    elapsed = Elapsed()
     try:
         with authors.importing_files(), limited(_LONGEST):
             used = getattr(importlib.import_module(spec["module"]), spec["owner"] or spec["method"])
     except Exception as error:  # the authors' own reasons
         return {"why": f"{type(error).__name__}: {error}"}
-    for axes in request["axes"]:
-        for gives in (False, True):
-            try:
-                with limited(_LONGEST):
-                    return {**_Traces(request, spec, used, axes, gives).all(), "gives": gives}
-            except Exception as error:  # the authors' own reasons
-                said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-                why.append((isinstance(error, Misshapen), not isinstance(error, Refused), said))
+    for axes, gives in product(request["axes"], (False, True)):
+        if why and elapsed.seconds > _LONGEST:
+            break
+        try:
+            with limited(_LONGEST):
+                return {**_Traces(request, spec, used, axes, gives).all(), "gives": gives}
+        except Exception as error:  # the authors' own reasons
+            said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+            why.append((isinstance(error, Misshapen), not isinstance(error, Refused), said))
     return {"why": min(why, key=lambda one: one[:2])[2]}
 
 

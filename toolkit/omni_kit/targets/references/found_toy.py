@@ -11,6 +11,7 @@ from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 
 _FIRST = "0."
+_LONGEST = 40.0  # seconds of the processor: somebody waits for a plan, and a comparison looks for longer
 
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
     Raises:
         BadInput: the class takes neither these values nor variants of them, or no inputs.
     """
-    builder, batches = RepositoryBuilder(), DenoiserBatchBuilder()
+    builder, batches = RepositoryBuilder(_LONGEST), DenoiserBatchBuilder()
     builder.open({"reference": request["reference"]})
     with tempfile.TemporaryDirectory() as place, builder.importing_files():
         file = Path(place, "toy_config.json")

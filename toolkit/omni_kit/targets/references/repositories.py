@@ -4,7 +4,6 @@ import inspect
 import json
 import math
 import re
-import time
 import traceback
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -29,6 +28,7 @@ from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen
 from omni_kit.toys.batches.protocol import BatchBuilder
+from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill, unfreeze
@@ -39,7 +39,8 @@ from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 from omni_kit.upstream.repositories.traits import foreign
 
-_LONGEST, _WHOLE = 110.0, 220.0  # seconds in which another set of arguments is looked for, and inputs for it
+_LONGEST = 90.0
+_WHOLE = 1.5  # times as long, after which inputs for the best set are no longer looked for, either
 # Inputs for each set of arguments, and before those for which an error names an argument; the one that comes furthest
 # is then called with all.
 _FEW_TRIED, _FEWER, _FEWEST = 200, 40, 8
@@ -79,13 +80,17 @@ class _Tried:
 
 
 class RepositoryBuilder:
-    """Builds, loads and saves a class of the authors' own."""
+    """Builds, loads and saves a class of the authors' own.
 
-    def __init__(self) -> None:
+    Args:
+        longest: seconds of the processor in which other sets of arguments for a toy are looked for.
+    """
+
+    def __init__(self, longest: float = _LONGEST) -> None:
+        self._longest, self._elapsed = longest, Elapsed()
         self._device = "cpu"
         self._told = ""
         self._authors: Authors | None = None
-        self._started = 0.0
         self._chosen: Chosen | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +154,7 @@ class RepositoryBuilder:
         reference, given = self._read(Path(source))
         # What samples from a model calls it with such inputs, too.
         builder = batch_builder if isinstance(batch_builder, DenoiserBatchBuilder) else DenoiserBatchBuilder()
-        self._started, self._chosen = time.monotonic(), None
+        self._elapsed, self._chosen = Elapsed(), None
         best: _Tried | None = None
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
@@ -170,11 +175,11 @@ class RepositoryBuilder:
             else:
                 first = first or one
             refused.append((values, one.message if isinstance(one, BadInput) else one.why.message))
-            if hindered == _ALIKE or time.monotonic() > self._started + _LONGEST:
+            if hindered == _ALIKE or self._elapsed.seconds > self._longest:
                 break
         if best is None:
             assert first is not None
-            tried = f"{counted(len(refused), 'set')} of sizes tried in {time.monotonic() - self._started:.0f} s"
+            tried = f"{counted(len(refused), 'set')} of sizes tried in {self._elapsed.seconds:.0f} s"
             raise type(first)(first.message, "; ".join(filter(None, (first.hint, tried)))) from first
         return self._longer_tried(reference, best, builder) or best.model
 
@@ -202,8 +207,8 @@ class RepositoryBuilder:
 
     @property
     def _left(self) -> float:
-        """Return the seconds of the processor for one search, which may take twice as long: all of it ends in time."""
-        return min(LONGEST, (self._started + _WHOLE - time.monotonic()) / 2)
+        """Return the seconds of the processor for one search: all of them end in time."""
+        return min(LONGEST, _WHOLE * self._longest - self._elapsed.seconds)
 
     def _longer_tried(self, reference: Reference, one: _Tried, builder: DenoiserBatchBuilder) -> nn.Module | None:
         """Return the model that came furthest, if it takes any inputs; or with a size that a check in its forward

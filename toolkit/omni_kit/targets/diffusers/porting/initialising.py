@@ -1,11 +1,11 @@
 """Without the authors' initial weights: a checkpoint gives every parameter. What is computed and stored stays."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.parts import Parts
+from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Removal,
     after_docstring,
@@ -37,9 +37,11 @@ def without_initial_weights(parts: Parts) -> None:
             part.node = visited(cleaned, _Stored())
         elif isinstance(part.node, cst.FunctionDef) and ".data = " in code(part.node):  # a function that makes layers
             part.node = visited(part.node, _WithoutData())
-    for part in parts.parts:
-        if part.cls is not None:
-            part.node = _without_unused(part.cls, parts)
+    asked = [_attributes(part) for part in parts.parts]
+    for at, part in enumerate(parts.parts):
+        if part.cls is not None and (left := _without_unused(part.cls, frozenset().union(*asked))) is not part.node:
+            part.node = left
+            asked[at] = _attributes(part)
 
 
 def _cleaned(node: cst.ClassDef) -> cst.ClassDef:
@@ -219,9 +221,8 @@ class _NoneFirst(cst.CSTTransformer):
         return made.with_changes(leading_lines=updated_node.leading_lines)
 
 
-def _without_unused(node: cst.ClassDef, parts: Parts) -> cst.ClassDef:
+def _without_unused(node: cst.ClassDef, asked: Collection[str]) -> cst.ClassDef:
     """Return the class without methods that gave first values, where nobody asks for them any more."""
-    asked = set(_attributes(parts))
     body = [one for one in body_of(node) if not (
         isinstance(one, cst.FunctionDef) and one.name.value not in asked and one.name.value != "__init__"
         and _initialises(one, node)
@@ -229,7 +230,7 @@ def _without_unused(node: cst.ClassDef, parts: Parts) -> cst.ClassDef:
     return with_body(node, body) if len(body) < len(body_of(node)) else node
 
 
-def _attributes(parts: Parts) -> Iterator[str]:
-    for part in parts.parts:
-        for one in (part.node, *part.before):
-            yield from (inner.attr.value for inner in walk(one) if isinstance(inner, cst.Attribute))
+def _attributes(part: Part) -> set[str]:
+    """Return the attributes that a part reads or calls."""
+    return {inner.attr.value for one in (part.node, *part.before) for inner in walk(one)
+            if isinstance(inner, cst.Attribute)}  # fmt: skip

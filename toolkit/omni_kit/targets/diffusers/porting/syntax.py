@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar, cast
 
 import libcst as cst
@@ -95,9 +96,16 @@ def names_used(node: cst.CSTNode) -> set[str]:
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield a node and all below it."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
+    left = [node]
+    while left:
+        yield (one := left.pop())
+        left += _children(one)
+
+
+@lru_cache(maxsize=2**17)
+def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """Return what is directly below a node, the last first: nodes never change, and are walked over and over."""
+    return tuple(reversed(node.children))
 
 
 def chain(node: cst.CSTNode) -> str:

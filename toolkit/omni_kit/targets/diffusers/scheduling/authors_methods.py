@@ -26,7 +26,7 @@ from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
 _WORKER = "omni_kit.targets.references.authors_methods"
 _SERVER = "omni_kit.targets.references.found_toy"
-_TIMEOUT = 240.0
+_TIMEOUT = 100.0
 _Found = Mapping[str, Any]
 
 

@@ -23,7 +23,7 @@ _WORKER = "omni_kit.targets.references.authors_calls"
 _SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker does, and is there already
 _TIMEOUT = 120.0
 _MOST = 6
-_SAID = ("module", "name", "parts", "called", "guided", "draws")
+_SAID = ("module", "name", "parts", "called", "guided", "draws", "far")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
 _WHOLE = (60, 50)

@@ -16,7 +16,7 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 
 _WORKER = "omni_kit.targets.references.found_toy"
 _IMPORTS = "omni_kit.targets.diffusers.runtime.importing"
-_TIMEOUT = 260.0
+_TIMEOUT = 180.0
 _LISTED = re.compile(r"(\w+)\[\d+\]")
 
 

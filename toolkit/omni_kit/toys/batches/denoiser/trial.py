@@ -9,7 +9,6 @@ whatever is wrong with the others. Operations alone would not do: how many there
 
 import math
 import re
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.provenance import Provenance
 from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
+from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import WIDTHS
 
@@ -37,8 +37,7 @@ _LIKELY = 12
 _IDLE = 5
 _ENOUGH = 100  # inputs after which an output that is laid out unlike the latents counts
 LONGEST = 80.0
-"""Seconds of the processor, so that a busy machine finds the same."""
-_BUSY = 2.0  # times as long as that by the clock
+"""Seconds of the processor, see `Elapsed`."""
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -113,7 +112,7 @@ class Trial:
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _alike: Counter[str] = field(default_factory=Counter)  # errors of the surroundings
     _any_shape: bool = False
-    _ends: tuple[float, float] = (math.inf, math.inf)
+    _elapsed: Elapsed = field(default_factory=Elapsed)
 
     def __post_init__(self) -> None:
         """Count the choices."""
@@ -151,7 +150,7 @@ class Trial:
         latents counts only where no other input works. After `most` inputs, or where a model is so slow that the
         process would be ended before it has been called with all, the search returns the furthest.
         """
-        self._ends = time.process_time() + self.seconds, time.monotonic() + _BUSY * self.seconds
+        self._elapsed = Elapsed()
         try:
             return self._searched()
         except _Exhausted:
@@ -243,8 +242,8 @@ class Trial:
         Raises:
             _Exhausted: after `most` inputs, after `seconds`, or where the furthest fail alike in the surroundings.
         """
-        late = time.process_time() > self._ends[0] or time.monotonic() > self._ends[1]
-        if self.tried >= self.most or (self.tried and late) or self._hindered():
+        late = self.tried and self._elapsed.seconds > self.seconds
+        if self.tried >= self.most or late or self._hindered():
             raise _Exhausted
         return self.reach(chosen)
 

@@ -1,7 +1,8 @@
 """Members of an author's object: its methods, its constructor and its attributes, as read from the class."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.repositories.sampler_step.inlining import statements
@@ -83,9 +84,10 @@ def stored(body: Sequence[ast.AST]) -> set[str]:
     return {one.id for one in nodes if isinstance(one.ctx, ast.Store)}
 
 
-def taken_by(function: ast.FunctionDef) -> set[str]:
-    """Return the names of a function's arguments."""
-    return {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+@lru_cache(maxsize=1024)
+def own_names(function: ast.FunctionDef) -> Set[str]:
+    """Return the names of a function's arguments and variables."""
+    return stored(function.body) | {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
 
 
 def of_self(node: ast.AST) -> str:
@@ -102,12 +104,11 @@ def is_held(node: ast.Assign) -> bool:
 def sets_of(methods: Mapping[str, ast.FunctionDef]) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield each attribute that is set, and what to where that is plain."""
     for function in methods.values():
-        for node in ast.walk(function):
+        nodes = [*ast.walk(function)]
+        values = {target: one.value for one in nodes if isinstance(one, ast.Assign) for target in one.targets}
+        for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and of_self(node):
-                values = [
-                    one.value for one in ast.walk(function) if isinstance(one, ast.Assign) and node in one.targets
-                ]
-                yield node.attr, values[0] if values else None
+                yield node.attr, values.get(node)
             if (kept := buffered(node)) is not None:
                 yield kept
 

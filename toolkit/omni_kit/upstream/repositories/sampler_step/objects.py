@@ -21,9 +21,9 @@ from omni_kit.upstream.repositories.sampler_step.members import (
     methods_of,
     named,
     of_self,
+    own_names,
     sets_of,
     stored,
-    taken_by,
     variables_of,
 )
 
@@ -172,7 +172,7 @@ class _State:
     def _local(self, method: ast.FunctionDef, name: str) -> str:
         """Return a name for a variable of a method that no other method uses, which may call it or be called."""
         others = (one for one in self.methods.values() if one is not method)
-        taken = name in self.known or any(name in stored(one.body) | taken_by(one) for one in others)
+        taken = name in self.known or any(name in own_names(one) for one in others)
         return f"{method.name.strip('_')}_{name}" if taken else name
 
     def _changed(self, method: ast.FunctionDef) -> set[str]:
