@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from omni_kit.errors import MissingRequirement
-from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.authors import Authors, Missing
 from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder
 from omni_kit.targets.references.repositories import made as build
 from omni_kit.upstream.repositories.reference import find_reference
@@ -392,3 +392,9 @@ def test_settings_that_parts_read_too_are_named(tmp_path: Path) -> None:
         assert str(tmp_path) not in caught.value.message
     finally:
         authors.forget()
+
+
+def test_a_placeholder_has_no_items() -> None:
+    """Code that unpacks one ends."""
+    missing = Missing("absent", None)  # type: ignore[arg-type]
+    assert [*missing] == []

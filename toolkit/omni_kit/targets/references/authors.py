@@ -57,6 +57,10 @@ class Missing:
     def __getitem__(self, key: Any) -> "Missing":
         return self
 
+    def __iter__(self) -> Iterator[Any]:
+        """Return no items: `__getitem__` alone has one for every number."""
+        return iter(())
+
     def __or__(self, other: Any) -> "Missing":
         return self
 
