@@ -11,7 +11,7 @@ from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 
 _FIRST = "0."
-_LONGEST = 40.0  # seconds of the processor: somebody waits for a plan, and a comparison looks for longer
+_LONGEST = 60.0  # seconds of the processor: somebody waits for a plan, and a comparison looks for longer
 
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
