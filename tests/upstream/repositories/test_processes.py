@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.upstream.repositories.processes.left_out import left_out
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import find_reference
@@ -222,6 +223,57 @@ def test_what_a_sampler_reads_of_its_model_is_filled_or_it_is_not_taken(
     one = found(tmp_path, "from reading import DDIMSampler\nsampler = DDIMSampler(net)\n", kept=False)
     assert (one is not None) == filled
     assert one is None or any("use_scale=False" in line for line in one.held)
+
+
+@pytest.mark.parametrize(("usual", "filled"), [("eps", True), ("v", False)])
+def test_an_attribute_that_decides_a_branch_is_filled(usual: str, filled: bool, tmp_path: Path) -> None:
+    kept = KEPT.replace("class Latent:", f"class Latent:\n    def __init__(self):\n        self.kind = {usual!r}\n")
+    (tmp_path / "kinds.py").write_text(kept, encoding="utf-8")
+    reads = 'if self.model.kind == "v":\n            self.model.from_velocity()\n'
+    (tmp_path / "reading.py").write_text(DDIM.replace("pass\n", reads, 1), encoding="utf-8")
+    one = found(tmp_path, "from reading import DDIMSampler\nsampler = DDIMSampler(net)\n", kept=False)
+    assert (one is not None) == filled
+    assert one is None or any("kind='eps'" in line for line in one.held)
+
+
+WHOLE = """
+model:
+  linear_start: 0.003
+  linear_end: 0.03
+  timesteps: 500
+  {more}
+  net:
+    width: 8
+"""
+
+
+@pytest.mark.parametrize(("more", "start"), [
+    ("scale: 1", 3e-3), ("beta_schedule: cosine", None), ("zero_snr_betas: true", None),
+])  # fmt: skip
+def test_betas_are_those_around_the_published_config(more: str, start: float | None, tmp_path: Path) -> None:
+    (tmp_path / "whole.yaml").write_text(WHOLE.format(more=more), encoding="utf-8")
+    one = found(tmp_path, "from ddim import DDIMSampler\nsampler = DDIMSampler(net)\n")
+    assert (one.config["beta_start"] if one is not None else None) == start
+    assert one is None or (one.config["num_train_timesteps"], "whole.yaml" in one.todo[0]) == (500, True)
+
+
+@pytest.mark.parametrize(("told", "near", "far"), [
+    ('told["view"] = view', ["view"], []),
+    ("sampler.sample(9, view=view)", ["view"], []),
+    ("told = dict(view=view)", ["view"], []),
+    ('told["view"] = None', [], []),
+    ('told["unread"] = view', [], []),
+    ('told["quick"] = view', [], ["quick"]),
+    ("show(view=view)", [], []),
+    ("model(x, t, view=view)", [], ["view"]),
+])  # fmt: skip
+def test_arguments_that_a_call_leaves_out_are_named(told: str, near: list[str], far: list[str], tmp_path: Path) -> None:
+    one = found(tmp_path, f"from ddim import DDIMSampler\nsampler = DDIMSampler(net)\n{told}\n")
+    taken = MODEL.replace("context)", "context, view=None, unread=None, quick=False)")
+    (tmp_path / "seen.py").write_text(taken.replace("layer(x)", "layer(x) + view * quick"), encoding="utf-8")
+    assert one is not None
+    by_sampling, elsewhere = left_out(find_reference(f"{tmp_path / 'seen.py'}::Net"), one, ["x", "t", "context"])
+    assert (by_sampling, [*elsewhere]) == (near, far)
 
 
 def test_the_nearest_use_counts(tmp_path: Path) -> None:

@@ -53,12 +53,14 @@ class Published:
         where: file:line, or the file.
         calls: it is a call of the class itself.
         choices: what a command line takes for some of them.
+        around: the values of the mappings that contain them.
     """
 
     values: Mapping[str, Any]
     where: str
     calls: bool = False
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    around: Mapping[str, Any] = field(default_factory=dict)
 
 
 def published(repository: Repository, cls: str, names: Collection[str], more: Collection[str] = ()) -> Published | None:
@@ -74,7 +76,7 @@ def published(repository: Repository, cls: str, names: Collection[str], more: Co
         return None
     best = max(found, key=lambda one: (len(one.values.keys() & set(names)), one.calls))
     kept = {name: value for name, value in best.values.items() if name in names or name in more}
-    return Published(kept, best.where, best.calls)
+    return replace(best, values=kept)
 
 
 def options(repository: Repository, names: Collection[str]) -> Published | None:
@@ -156,8 +158,8 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
                 yield Published(added, repository.show(file))
     for file in repository.documents[:_MOST_FILES]:
         if _speaks_of(text := _text(file), "", names):
-            found = _mappings(_parsed(text, file.suffix), 0)
-            yield from (Published(values, repository.show(file)) for values in found)
+            found = _mappings(_parsed(text, file.suffix), {}, 0)
+            yield from (Published(values, repository.show(file), around=around) for values, around in found)
 
 
 def _set_fields(function: ast.FunctionDef, source: SourceFile, deep: int = _DEEPEST) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def documented(repository: Repository, words: Collection[str]) -> Iterator[tuple
     for file in repository.documents[:_MOST_FILES]:
         text = _text(file)
         if any(word in text for word in words):
-            yield from ((values, file) for values in _mappings(_parsed(text, file.suffix), 0))
+            yield from ((values, file) for values, _ in _mappings(_parsed(text, file.suffix), {}, 0))
 
 
 def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:
@@ -255,16 +257,18 @@ def _parsed(text: str, suffix: str) -> Any:
     return None
 
 
-def _mappings(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-    """Yield every mapping in a document, the outermost first."""
+def _mappings(
+    value: Any, around: Mapping[str, Any], depth: int
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield every mapping in a document, the outermost first, each with the values of those that contain it."""
     if depth > _DEEPEST:
         return
     if isinstance(value, Mapping):
         plain = {name: one for name, one in value.items() if isinstance(name, str) and not isinstance(one, Mapping)}
         if plain and SIGNED not in plain:  # else it is a toy of this very class
-            yield plain
+            yield plain, around
         for one in value.values():
-            yield from _mappings(one, depth + 1)
+            yield from _mappings(one, {**around, **plain}, depth + 1)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for one in value:
-            yield from _mappings(one, depth + 1)
+            yield from _mappings(one, around, depth + 1)

@@ -33,6 +33,7 @@ from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.packing import packing_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
+from omni_kit.upstream.repositories.processes.left_out import left_out
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
@@ -337,7 +338,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
     told = {LATENTS, TIME, TEXT, LABELS, *masked, *constants, *(one.name for one in conditions), embedded}
     told |= {*packing.ids.values()} if packing is not None else set()
     unknown = tuple(name for name in taken if name not in told)
-    return PipelineFacts(
+    facts = PipelineFacts(
         channels=channels,
         text=TEXT in names.values(),
         mask=MASK in names.values() and TEXT in names.values(),
@@ -385,6 +386,20 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         embedded=embedded,
         listed=stood.listed,
     )
+    return _passing(reference, facts) if process is not None and process is not stood.process else facts
+
+
+def _passing(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
+    """Return facts that raise where the authors' sampling names arguments of the model which the steps leave out."""
+    assert facts.process is not None
+    passed = reference.forward.keys() - {*facts.not_passed([*reference.forward])}
+    near, far = left_out(reference, facts.process, passed)
+    if far:
+        named = ", ".join(f"{name} ({where})" for name, where in far.items())
+        facts = replace(
+            facts, todo=(*facts.todo, f"compare other arguments that the authors pass their model: {named}")
+        )
+    return facts.without_steps(f"they name {', '.join(near)}, which the model takes as well") if near else facts
 
 
 def _speaks_of(words: re.Pattern[str], reference: Reference) -> bool:

@@ -13,6 +13,7 @@ from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.published import Published
 from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.sampler_step.members import MADE, SELF, methods_of, of_self
 
@@ -21,15 +22,21 @@ _MODEL = ("model", "self.model")
 _HELD = {"num_timesteps", "device", "betas", "alphas_cumprod", "alphas_cumprod_prev", "apply_model"}
 _PASSED = {"conditioning", "x_T", "verbose", "unconditional_guidance_scale", "unconditional_conditioning"}
 _START, _END, _STEPS = "linear_start", "linear_end", "timesteps"
+_SCHEDULE, _LINEAR, _OTHER = "beta_schedule", "linear", "_betas"  # given_betas, rescale_betas_zero_snr
 _KNOWN = {_START: 1e-4, _END: 2e-2, _STEPS: 1000}
 
 
-def samplers(source: SourceFile, condition: str) -> Iterator[Process]:
-    """Yield the uses of such a class in a file."""
+def samplers(source: SourceFile, condition: str, config: Published | None = None) -> Iterator[Process]:
+    """Yield the uses of such a class in a file.
+
+    Args:
+        condition: what they call the argument of the model for labels or an embedded prompt.
+        config: the published config of the model; what contains it may be that of the whole model.
+    """
     for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and condition):
         meant = resolve(source, dotted(call.func) or "")
         if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef) and _is_one(meant.node):
-            made = _process(source, call, meant, condition)
+            made = _process(source, call, meant, condition, config)
             if made is not None:
                 yield made
 
@@ -38,9 +45,21 @@ def _is_one(cls: ast.ClassDef) -> bool:
     return {one.name for one in cls.body if isinstance(one, ast.FunctionDef)} >= _METHODS
 
 
-def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str) -> Process | None:
-    """Return the use of a class; None if it reads an attribute of its model of which no value is known."""
+def _process(
+    source: SourceFile, call: ast.Call, meant: Defined, condition: str, config_of_model: Published | None
+) -> Process | None:
+    """Return the use of a class; None if it reads an attribute of its model of which no value is known, or if a config
+    says other betas than those of one schedule.
+    """
     betas, where, usual = _betas(source)
+    said = f"these are the defaults of {where}" if where else ""
+    told = config_of_model.around if config_of_model is not None else {}
+    if config_of_model is not None and {_START, _END} <= told.keys():
+        if told.get(_SCHEDULE, _LINEAR) != _LINEAR or any(value for name, value in told.items() if _OTHER in name):
+            return None
+        betas = betas | {name: told[name] for name in _KNOWN if name in told}
+        said = f"these are those of {config_of_model.where}"
+    usual |= {name: value for name, value in told.items() if name in usual}
     more = _fields(meant.node, usual)
     if more is None:
         return None
@@ -65,11 +84,9 @@ def _process(source: SourceFile, call: ast.Call, meant: Defined, condition: str)
         "        unconditional_guidance_scale=scale, unconditional_conditioning=against,\n    )[0]"
     )
     lines = ("from types import SimpleNamespace", f"from {meant.source.module} import {meant.name}")
-    todo = [f"set the scheduler's betas as the config of the checkpoint does: these are the defaults of {where}"]
+    todo = (f"set the scheduler's betas as the config of the checkpoint does: {said}",) if said else ()
     reason = f"{meant.name} goes along evenly spaced steps without noise"
-    return Process(
-        source.where(call), lines, called, "DDIMScheduler", reason, config, held=held, todo=tuple(todo if where else ())
-    )
+    return Process(source.where(call), lines, called, "DDIMScheduler", reason, config, held=held, todo=todo)
 
 
 def _fields(cls: ast.AST, usual: Mapping[str, object]) -> dict[str, object] | None:
@@ -116,6 +133,7 @@ def _reached(function: ast.FunctionDef, usual: Mapping[str, object]) -> Iterator
             waiting += ast.iter_child_nodes(node)
         else:
             part = node.body if outcome else node.orelse
+            waiting.append(node.test)
             waiting += part if isinstance(part, list) else [part]
 
 

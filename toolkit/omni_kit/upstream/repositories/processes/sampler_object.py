@@ -16,5 +16,5 @@ def process_of(reference: Reference, condition: str) -> Process | None:
     """
     found = []
     for source in sources_of(reference):
-        found += [*diffusions(source), *integrations(source), *samplers(source, condition)]
+        found += [*diffusions(source), *integrations(source), *samplers(source, condition, reference.published)]
     return next((one for one in found if one.draws_noise), next(iter(found), None))
