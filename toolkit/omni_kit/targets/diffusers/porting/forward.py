@@ -10,9 +10,11 @@ from itertools import chain, count
 import libcst as cst
 
 from omni_kit.pysource.reads import item_tested
+from omni_kit.targets.diffusers.porting.calling_forward import PlainAnswers
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
+    body_of,
     code,
     expression,
     field_in,
@@ -23,6 +25,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     statement,
     visited,
     walk,
+    with_body,
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
@@ -110,9 +113,15 @@ def port_forward(
     own = visited(own, Renamed(cleared))
     own = _with_items(own, taken, used, done.names)
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
-    changed = _answering(visited(own, Renamed(done.names), looped), done)
-    done.blocks, done.todo = looped.found, done.todo + looped.todo
-    root.node = with_method(root.cls, "forward", lambda _: changed)
+    node = visited(own, Renamed(done.names), looped)
+    answers = _Answers(node)
+    changed = _answering(node, answers)
+    done.blocks, done.todo = looped.found, done.todo + answers.todo + looped.todo
+    root.node = cls = with_method(root.cls, "forward", lambda _: changed)
+    if "return_dict" not in {one.name.value for one in parameters(own)} and not _returns_mapping(own):
+        calls = PlainAnswers(done.names, bool(answers.todo), answers.plain)
+        others = [visited(one, calls) if one is not changed else one for one in body_of(cls)]
+        root.node = with_body(cls, others)
     return done
 
 
@@ -195,11 +204,9 @@ class _Items(cst.CSTTransformer):
         return updated_node
 
 
-def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
+def _answering(node: cst.FunctionDef, answers: "_Answers") -> cst.FunctionDef:
     """Return the function with diffusers' output class, and a tuple without `return_dict`."""
-    answers = _Answers(node)
     changed = visited(node, answers)
-    done.todo += answers.todo
     given = changed.params
     if "return_dict" in {one.name.value for one in parameters(node)}:
         return changed
@@ -211,12 +218,18 @@ def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
     return changed.with_changes(params=given.with_changes(params=[*given.params, more]))
 
 
+def _returns_mapping(node: cst.FunctionDef) -> bool:
+    return any(isinstance(one, cst.Return) and isinstance(one.value, cst.Dict) for one in walk(node))
+
+
 class _Answers(cst.CSTTransformer):
     """Every `return` of the function itself, except what a caller asks for by an argument that is off by default."""
 
     def __init__(self, function: cst.FunctionDef) -> None:
         self.todo: list[str] = []
-        self.inside, self.asked = -1, 0
+        self.inside = -1
+        self.asked: list[str] = []  # the switches that are on
+        self.plain: set[str] = set()  # those under which it returns a tuple as it is
         off = {"False", "None", "0"}
         self.switches = {
             one.name.value for one in parameters(function) if one.default is not None and code(one.default) in off
@@ -233,10 +246,10 @@ class _Answers(cst.CSTTransformer):
         return isinstance(test, cst.Name) and test.value in self.switches
 
     def visit_If_body(self, node: cst.If) -> None:  # noqa: N802
-        self.asked += self._is_switch(node.test)
+        self.asked += [code(node.test)] * self._is_switch(node.test)
 
     def leave_If_body(self, node: cst.If) -> None:  # noqa: N802
-        self.asked -= self._is_switch(node.test)
+        del self.asked[len(self.asked) - self._is_switch(node.test) :]
 
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -246,6 +259,7 @@ class _Answers(cst.CSTTransformer):
             return updated_node
         values = _values(last.value)
         if len(values) > 1 and self.asked:
+            self.plain |= {*self.asked}
             return updated_node
         first, lines = values[0], []
         if not isinstance(first, cst.Name):

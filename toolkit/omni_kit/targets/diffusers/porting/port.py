@@ -15,6 +15,7 @@ from omni_kit.standins import ROOT
 from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.annotations import without_foreign_annotations
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
+from omni_kit.targets.diffusers.porting.casting import without_casts
 from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import (
     attributes_taken,
@@ -130,6 +131,7 @@ def port(
     closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
+    without_casts(parts)
     tidied(parts, _methods(library))
     without_initial_weights(parts)
     with_own_copies(parts)

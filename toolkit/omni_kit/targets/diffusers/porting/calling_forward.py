@@ -1,0 +1,33 @@
+"""Other methods of the model that call its forward: they get what the authors' forward returns, no output object."""
+
+from collections.abc import Collection, Mapping
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
+
+
+class PlainAnswers(cst.CSTTransformer):
+    """Calls that ask forward for a tuple and take the value out of it.
+
+    Attributes:
+        names: what the authors call an argument of forward -> what it is called here.
+        several: forward returns several values: the tuple is what the authors' own returns.
+        switches: arguments by which a caller gets something else, as it is.
+    """
+
+    def __init__(self, names: Mapping[str, str], several: bool, switches: Collection[str]) -> None:
+        self.names, self.several, self.switches = names, several, switches
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """`self(x, t=t)`, and `self.forward(x, t=t)`."""
+        if chain(updated_node.func) not in ("self", "self.forward"):
+            return updated_node
+        given = []
+        for one in updated_node.args:
+            name = one.keyword.value if one.keyword is not None else ""
+            if name in self.switches or name == "return_dict":
+                return updated_node
+            given.append(one.with_changes(keyword=cst.Name(self.names.get(name, name))) if name else one)
+        asked = [*(code(one).strip().rstrip(", ") for one in given), "return_dict=False"]
+        return expression(f"{code(updated_node.func)}({', '.join(asked)}){'' if self.several else '[0]'}")
