@@ -37,6 +37,7 @@ _PRECISION = "__omni_kit_precision__"  # how one calls `Authors.precision_of`
 _TORCH = "__omni_kit_torch__"
 _CASTS = ("to", "type")
 _STAND_INS = "omni_kit.standins"
+_APART = "the authors' own extension, or optional"
 
 
 class Missing:
@@ -204,10 +205,16 @@ class Authors(importlib.abc.MetaPathFinder):
             more = f"; its authors require {pinned}: compare in an environment with that version" if pinned else ""
             return ImportError(f"{name} cannot be imported: {why}{more}", name=package)
         needed = [one for one in foreign(self._reference) if one not in stand_ins() and _not_installed(one)]
-        every = list(dict.fromkeys([package, *needed]))
+        optional = self._reference.closure.optional()
+        every = dict.fromkeys([package, *needed])
+        apart = [one for one in every if one in optional or self.repository.has(one)]
+        wanted, left = [one for one in every if one not in apart], ", ".join(apart)
+        if not wanted:
+            return MissingRequirement(f"{self._reference.class_name} uses {left}: {_APART}. Build what it needs of it")
+        more = f" ({left}: {_APART})" if apart else ""
         return MissingRequirement(
-            f"{self._reference.class_name} needs packages that are not installed: {', '.join(every)}. "
-            f"Install them: {install(*every)}"
+            f"{self._reference.class_name} needs packages that are not installed: {', '.join(wanted)}{more}. "
+            f"Install them: {install(*wanted)}"
         )
 
 

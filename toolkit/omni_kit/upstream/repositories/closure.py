@@ -1,11 +1,14 @@
 """Everything that the authors wrote and that a class needs, in the order in which it can stand in one file."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.repositories.names import Defined, in_stand_ins, keeps_names, resolve_within
+
+_FAILURES = r"\b(ImportError|ModuleNotFoundError|Exception)\b"
 
 
 @dataclass
@@ -29,6 +32,19 @@ class Closure:
             for name in (*self.foreign[one].values(), *_guarded_imports(one.node)):
                 found.setdefault(name.partition(".")[0], one.source.where(one.node))
         return found
+
+    def optional(self) -> set[str]:
+        """Return the packages that are imported in a `try` alone that goes on without them."""
+        tried = [one for one in self.definitions if isinstance(one.node, ast.Try) and _goes_on(one.node)]
+        rest = (name for one in self.definitions if one not in tried for name in self.foreign[one].values())
+        needed = {name.partition(".")[0] for name in rest}
+        return {name.partition(".")[0] for one in tried for name in _guarded_imports(one.node)} - needed
+
+
+def _goes_on(node: ast.Try) -> bool:
+    """Return whether a statement handles that a package is missing, and raises nothing then."""
+    expected = all(one.type is None or re.search(_FAILURES, ast.unparse(one.type)) for one in node.handlers)
+    return expected and not any(isinstance(one, ast.Raise) for each in node.handlers for one in ast.walk(each))
 
 
 def _guarded_imports(node: ast.stmt) -> list[str]:

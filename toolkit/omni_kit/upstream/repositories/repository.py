@@ -124,6 +124,11 @@ class Repository(Library):
                         found |= {str(name): f"{self.show(file)}:{call.lineno}" for name in names}
         return found
 
+    def has(self, name: str) -> bool:
+        """Return whether a file or a folder of code in it has this name: what is imported by it is no package of pip's."""
+        places = (file.relative_to(self.own or self.root).with_suffix("").parts for file in self.files)
+        return any(name in parts for parts in places)
+
     def folders(self, module: str) -> list[Path]:
         """Return the folders of a dotted package that has no file of its own, below the places."""
         found = [place.joinpath(*module.split(".")) for place in self.places]
