@@ -1,8 +1,12 @@
 """Imports of packages that are not installed are guarded, and so is what cannot be defined without them."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from omni_kit.targets.diffusers.porting.optional_imports import guarded
+from tests.targets.diffusers.test_porting import ported
 
 FILE = """from __future__ import annotations
 import torch
@@ -74,3 +78,63 @@ class Kernel(no_such_kernels.Module):
 def test_a_package_that_the_model_cannot_be_made_without_is_imported(line: str, kept: bool) -> None:
     text = BUILT.format(line=line)
     assert (guarded(text, ["no_such_kernels"], "Lantern") == text) is kept
+
+
+CHOICES = """
+import torch
+from torch import nn
+from no_such_trainer import rank_zero_only
+
+try:
+    from no_such_kernels import run
+
+    FAST = True
+
+    def grow(x):
+        return run(x)
+except ImportError:
+    FAST = False
+    if not hasattr(torch, "no_such_function"):
+
+        def twice(x):
+            return 2 * x
+
+    def grow(x):
+        return twice(x)
+
+if torch.__version__ >= "1":
+
+    def lessened(x):
+        return x - 1
+
+else:
+
+    def lessened(x):
+        return -1 + x
+
+
+def noted(function):
+    return rank_zero_only(function)
+
+
+note = noted(len)
+
+
+class Net(nn.Module):
+    def __init__(self, dim: int = 8):
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        note([FAST])
+        return self.layer(lessened(grow(x))) + t
+"""
+
+
+def test_functions_are_those_that_run_without_the_package(tmp_path: Path) -> None:
+    text = ported(tmp_path, CHOICES, head="").text
+    names: dict[str, Any] = {"__name__": "lantern"}
+    exec(compile(text, "lantern.py", "exec", dont_inherit=True), names)
+
+    assert "no_such" not in text.replace("no_such_function", "")
+    assert (names["grow"](3), names["lessened"](3), names["FAST"]) == (6, 2, False)

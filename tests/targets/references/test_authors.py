@@ -10,7 +10,7 @@ from omni_kit.errors import MissingRequirement
 from omni_kit.targets.references.authors import Authors, Missing
 from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder
 from omni_kit.targets.references.repositories import made as build
-from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.reference import Reference, find_reference
 
 MODEL = """
 import torch
@@ -73,6 +73,22 @@ def test_what_is_used_and_missing_is_one_list_with_one_command(repository: Path)
 
     with pytest.raises(MissingRequirement, match="pip install no_such_kernels"):
         made(None, 0)
+
+
+def test_what_the_authors_wrote_or_do_without_is_not_to_be_installed(repository: Path) -> None:
+    file = repository / "src" / "lantern_authors" / "model.py"
+    file.write_text(MODEL.replace("self.fast = fast", "self.fast = fast or FAST"))
+    (repository / "csrc" / "no_such_kernels").mkdir(parents=True)
+    reference = find_reference(f"{repository}::Lantern")
+    assert "pip install no_such_kernels\n" in _said(reference) + "\n"
+    assert "(no_such_speedup: the authors' own extension, or optional)" in _said(reference)
+
+    (repository / "csrc" / "no_such_kernels" / "setup.py").touch()
+    assert "pip install" not in _said(find_reference(f"{repository}::Lantern"))
+
+
+def _said(reference: Reference) -> str:
+    return str(Authors(reference).lacking("no_such_kernels.run"))
 
 
 def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Path, tmp_path: Path) -> None:

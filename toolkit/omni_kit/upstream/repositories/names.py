@@ -4,7 +4,7 @@ import ast
 import copy
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +18,7 @@ from omni_kit.upstream.diffusers.requirements import importable
 STAR = "*"
 _TORCH = "torch"
 _SCRIPT = "torch.jit.script"
+_FAILS = re.compile(r"\b(ImportError|ModuleNotFoundError|Exception)\b")
 _AVAILABLE = re.compile(r"(?:\w+\.)*is_(\w+)_available\(\)")
 
 
@@ -158,7 +159,7 @@ def in_stand_ins(name: str) -> Defined | None:
 def definitions(source: SourceFile) -> Mapping[str, ast.stmt]:
     """Return everything that a file itself binds at the top level, imports left out; of two bindings the later one."""
     found: dict[str, ast.stmt] = {}
-    for node in source.tree.body:
+    for node in _run(source):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -190,15 +191,18 @@ def guarded(source: SourceFile) -> Mapping[str, Defined]:
     each means the whole statement. Those that import what the authors wrote are left to imports.
     """
     found: dict[str, Defined] = {}
-    for node in source.tree.body:
+    for node in _run(source):
         if not isinstance(node, ast.Try | ast.If) or _is_program(node) or _is_switched_off(node):
             continue
         if lacks_alternative(node, source.tree):
             continue
-        imported = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
+        inner = list(_outside_functions(node))
+        imported = [one for one in inner if isinstance(one, ast.Import | ast.ImportFrom)]
         own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
-        stored = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-        classes = any(isinstance(one, ast.ClassDef | ast.FunctionDef) for one in ast.walk(node))
+        stored = [one.id for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        functions = [one.name for one in inner if isinstance(one, ast.FunctionDef)]
+        classes = any(isinstance(one, ast.ClassDef) for one in inner) or (functions and isinstance(node, ast.Try))
+        stored += functions
         if own or classes or not (stored or isinstance(node, ast.Try) or _asks_for_package(node.test)):
             continue
         optional = [one for one in imported if {name.partition(".")[0] for name in plain_modules(one)} != {_TORCH}]
@@ -206,6 +210,34 @@ def guarded(source: SourceFile) -> Mapping[str, Defined]:
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found
+
+
+@cache
+def _run(source: SourceFile) -> tuple[ast.stmt, ...]:
+    """Return the statements of a file; of a `try` that defines functions with a package that diffusers does not need,
+    those that run without it.
+    """
+    found: list[ast.stmt] = []
+    for node in source.tree.body:
+        inner = list(_outside_functions(node)) if isinstance(node, ast.Try) else []
+        defines = any(isinstance(one, ast.FunctionDef) for one in inner)
+        defines = defines and not any(isinstance(one, ast.ClassDef) for one in inner)
+        modules = [name for one in inner for name in plain_modules(one) if source.library.module_file(name) is None]
+        missing = defines and any(name.partition(".")[0] not in importable() for name in modules)
+        if isinstance(node, ast.Try) and missing and not lacks_alternative(node, source.tree):
+            handlers = [one for one in node.handlers if one.type is None or _FAILS.search(ast.unparse(one.type))]
+            found += handlers[0].body if handlers else [node]
+        else:
+            found.append(node)
+    return tuple(found)
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what stands in a statement; of functions within, nothing of theirs."""
+    yield node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        for child in ast.iter_child_nodes(node):
+            yield from _outside_functions(child)
 
 
 @cache

@@ -125,7 +125,7 @@ class Repository(Library):
         return found
 
     def has(self, name: str) -> bool:
-        """Return whether a file or a folder of code in it has this name: what is imported by it is no package of pip's."""
+        """Return whether a file or a folder of code in it has this name: pip installs something else by it."""
         places = (file.relative_to(self.own or self.root).with_suffix("").parts for file in self.files)
         return any(name in parts for parts in places)
 

@@ -25,6 +25,7 @@ _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
     r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*custom_(fwd|bwd))$"
 )
+_OF_FIRST = re.compile(r"(^|\.)rank_zero_only$")
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
 # A function that many repositories copy takes inputs in a tuple, parameters, and whether to checkpoint.
@@ -184,6 +185,11 @@ class _Undecorated(cst.CSTTransformer):
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:  # noqa: N802
         """Of a class."""
         return updated_node.with_changes(decorators=_decorators(updated_node.decorators))
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """Of a function that logs, on the first of several processes: `rank_zero_only(logger.info)`."""
+        first = _OF_FIRST.search(chain(updated_node.func)) and len(updated_node.args) == 1
+        return updated_node.args[0].value if first else updated_node
 
 
 def _decorators(given: Collection[cst.Decorator]) -> list[cst.Decorator]:
