@@ -34,7 +34,7 @@ class Closure:
         return found
 
     def optional(self) -> set[str]:
-        """Return the packages that are imported in a `try` alone that goes on without them."""
+        """Return the packages that are imported only in a `try` that handles the lack of them."""
         tried = [one for one in self.definitions if isinstance(one.node, ast.Try) and _goes_on(one.node)]
         rest = (name for one in self.definitions if one not in tried for name in self.foreign[one].values())
         needed = {name.partition(".")[0] for name in rest}
