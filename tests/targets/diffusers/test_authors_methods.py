@@ -88,7 +88,7 @@ def stood(place: Path, text: str, name: str = "net", **changed: str) -> Stood:
 
 
 def told(found: Stood) -> dict[str, object]:
-    """Return what is told of the method for a comparison."""
+    """Return the method as a comparison describes it."""
     assert found.process is not None
     names: dict[str, object] = {}
     exec("\n".join(found.process.held), names)

@@ -305,7 +305,7 @@ def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sid
 
 
 def test_tokens_are_made_of_latents_as_the_authors_do(tmp_path: Path, sides: Sides) -> None:
-    """Position ids are no argument of the pipeline; the authors' own function is what it is compared with."""
+    """The pipeline computes position ids itself, and is compared with the authors' own function."""
     source = tmp_path / "of_tern" / "tern_authors.py"
     source.parent.mkdir()
     source.write_text(TOKENS.replace("Net", "Tern"), encoding="utf-8")
@@ -432,7 +432,7 @@ class Net(nn.Module):
 
 @pytest.mark.parametrize(("depth", "film"), [("frames", True), ("d", False)])
 def test_a_model_of_videos_has_a_pipeline_of_videos(depth: str, film: bool, tmp_path: Path) -> None:
-    """Five axes alone are no frames: voxels have as many."""
+    """Latents with five axes can also be voxels: names of frames decide."""
     file = tmp_path / "net.py"
     file.write_text(FILM.format(depth=depth), encoding="utf-8")
     plan = new_model("swan", f"{file}::Net", target="diffusers", into=tmp_path, dry_run=True)

@@ -1,4 +1,4 @@
-"""Functions that make tokens of latents, and what they are told from."""
+"""Functions that make tokens of latents, and the forms by which they are recognised."""
 
 import ast
 from collections.abc import Sequence

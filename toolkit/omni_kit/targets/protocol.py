@@ -287,8 +287,8 @@ class NamesClass(Protocol):
     """A handler that names the model's class as a `Request` states."""
 
     @property
-    def class_suffix(self) -> str:
-        """The end of the name that it chooses itself."""
+    def names_class(self) -> bool:
+        """Return whether it does."""
 
 
 @runtime_checkable

@@ -55,7 +55,7 @@ class Denoiser(nn.Module):
         values: how many values the model returns, of which the first is the prediction.
         model: what attributes are read from; without one any attribute is there, and equals anything.
         apart: what is added to the first and to the second of two answers.
-        channels: number of channels of latents, where there is no model to read it from.
+        channels: number of channels of latents, if there is no model that has it.
 
     Attributes:
         twice: it was asked for two answers.
@@ -289,7 +289,7 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
                 first = _Run(request, told, used, axes).way(count, 0)
                 if other != known:
                     again = {**told, "called": replaced_in(call["called"], other)}
-                    if not _same(first, _Run(request, again, used, axes).way(count, 0)):
+                    if not alike(first, _Run(request, again, used, axes).way(count, 0)):
                         raise ValueError(f"depends on unknown arguments: {', '.join(known)}")
                 ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
                         for count in request["counts"] for place in range(len(MODELS))]  # fmt: skip
@@ -340,12 +340,13 @@ def _guidance(
             except Exception:  # the authors' own reasons
                 continue
             twice = twice or run.twice
-            if run.twice and _same(found, plain):
+            if run.twice and alike(found, plain):
                 return how
     return Guidance.other if twice else Guidance.unasked
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two ways have the same calls and end with the same latents, up to rounding."""
     first, second = ([*(number for pair in way["calls"] for number in pair), way["ended"]] for way in (one, other))
     close = (math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-4) for a, b in zip(first, second, strict=False))
     return len(first) == len(second) and all(close)
@@ -369,7 +370,7 @@ class _Run:
         begun = torch.full(self.shape, NOISE)
 
         def asked(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            told = (_one(x), float(t[0]) if t.is_floating_point() else int(t[0]))
+            told = (one_value(x), float(t[0]) if t.is_floating_point() else int(t[0]))
             if not self.calls or self.calls[-1] != told:
                 self.calls.append(told)
             if len(self.calls) > _MOST_CALLS:
@@ -403,7 +404,7 @@ class _Run:
         ):  # fmt: skip
             ended = latents_of(eval(self.call["called"], told), begun.shape)
         self.twice = denoiser.twice
-        ends = {"ended": _one(ended), "unclamped": _one(clamp.before(ended))}
+        ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended))}
         return {"calls": self.calls, **ends, "tables": [*map(list, self.tables)]}
 
     def _note(self, frame: Any) -> None:
@@ -430,7 +431,7 @@ def _attributes(value: Any) -> list[Any]:
     return [*vars(value).values()] if hasattr(value, "__dict__") and not inspect.ismodule(value) else []
 
 
-def _one(tensor: torch.Tensor) -> float:
+def one_value(tensor: torch.Tensor) -> float:
     """Return the one value that every element has.
 
     Raises:

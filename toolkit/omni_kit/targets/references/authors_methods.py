@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ import torch
 
 from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed, walks
 from omni_kit.targets.references.authors import Authors
-from omni_kit.targets.references.authors_calls import limited
+from omni_kit.targets.references.authors_calls import alike, limited, one_value
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.standing_in import (
     Misshapen,
@@ -28,6 +27,7 @@ from omni_kit.targets.references.standing_in import (
 )
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.elapsed import Elapsed
+from omni_kit.upstream.repositories.processes.authors_calls import IS_TRAINED, TRAINED
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace
 
@@ -38,12 +38,11 @@ _SCALED = re.compile(
 _COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$"
 )
-_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion_steps$|^T$")
 _NOISE = re.compile(r"^((init|initial|start|prior)_?)?(noise|latents?)$")
 _PROMPT = "a prompt"
 _SIZES = (2, 4)
 """Numbers that stand-ins are, in turn: nothing that is used may depend on them."""
-_SCALE, _APART, _CLOSE = 3.0, 0.2, 1e-5
+_SCALE, _APART = 3.0, 0.2
 _SETTINGS = ("num_inference_steps", "device")
 _SAMPLE = {3: (6, 8), 4: (4, 8, 8), 5: (4, 3, 8, 8), 2: (8,)}
 _LONG = 50
@@ -66,7 +65,7 @@ class Heard:
     Attributes:
         spec: see `trace`.
         noise: [samples, ...], the latents that it begins with.
-        steps, scale: what it is told.
+        steps, scale: the number of steps and the scale of guidance that it receives.
         gives: noise is passed, where the method takes it; else it is drawn.
         answer: of latents, time, whether it is for the prompt, and the other arguments: a tensor of the latents' shape.
         first: the first of two answers is for the prompt; None if none is to guide.
@@ -101,13 +100,7 @@ class Heard:
             Refused: it does what a pipeline cannot repeat.
         """
         self._drawn = self.gives
-        held = self._held()
-        owner = self.spec["owner"]
-        if owner:
-            one = standing(used, held, self._missing)
-            bound = getattr(one, self.spec["method"])
-        else:
-            bound = used
+        bound = getattr(standing(used, self._missing), self.spec["method"]) if self.spec["owner"] else used
         function = inspect.unwrap(bound)
         with ExitStack() as stack:
             stack.enter_context(replaced(StandIn, "heard", self._heard))
@@ -127,15 +120,12 @@ class Heard:
             raise Refused("takes no step with a scheduler" if self.ended is None else "calls no model that is known")
         return torch.stack(self._unfolded(self.ended)) if self._folded else self.ended
 
-    def _held(self) -> dict[str, Any]:
-        return {}
-
     def _missing(self, name: str) -> Any:
         plain = name.lstrip("_")
         if plain.endswith("scheduler") or "noise_scheduler" in plain:
             return self._scheduler()
-        if _TRAINED.match(plain):
-            return 1000
+        if IS_TRAINED.match(plain):
+            return TRAINED
         if _COUNT.match(plain):
             return self.steps
         return self.scale if _SCALED.match(plain) else None
@@ -155,7 +145,7 @@ class Heard:
             number = required or one.default is None or type(one.default) in (int, float)
             if name == _OUTPUT:
                 yield name, "latent"
-            elif number and _TRAINED.match(name) and not required:
+            elif number and IS_TRAINED.match(name) and not required:
                 continue
             elif number and _COUNT.match(name):
                 yield name, self.steps
@@ -356,8 +346,8 @@ def sampled(
     """Return the latents that the authors' method ends with, where a model takes the place of its own.
 
     Args:
-        text, against: what it is told for the prompt, and to guide against.
-        conditions: what else it is told, by the authors' names.
+        text, against: embeddings of the prompt, and of what is guided against.
+        conditions: the model's other arguments, by the authors' names.
         spec: the method, as `trace` has it; `first`: of two answers the first is for the prompt; `alone`: with a scale
             of 1 it asks once; `text`, `mask`: the arguments for prompts.
     """
@@ -523,20 +513,14 @@ class _Traces:
             return {"guides": False, "first": True, "alone": True}
         pair = (_APART, _APART * _SCALE / (_SCALE - 1))
         orders = [first for first in (True, False)
-                  if _alike(self.way(count, place, apart=pair if first else pair[::-1]), plain)]  # fmt: skip
+                  if alike(self.way(count, place, apart=pair if first else pair[::-1]), plain)]  # fmt: skip
         if twice != {2} or len(orders) != 1:
             raise Refused("guides by another formula than the usual one")
         unguided = self.way(count, place, scale=1.0)
         asks = {*self.heard.counts}
-        if not _alike(unguided, plain) or len(asks) != 1:
+        if not alike(unguided, plain) or len(asks) != 1:
             raise Refused("goes elsewhere where it does not guide")
         return {"guides": True, "first": orders[0], "alone": asks == {1}}
-
-
-def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    first, second = ([*(number for pair in way["calls"] for number in pair), way["ended"]] for way in (one, other))
-    close = (math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-4) for a, b in zip(first, second, strict=False))
-    return len(first) == len(second) and all(close)
 
 
 def _one(tensor: torch.Tensor) -> float:
@@ -545,10 +529,10 @@ def _one(tensor: torch.Tensor) -> float:
     Raises:
         Refused: they have several.
     """
-    value = float(tensor.flatten()[0])
-    if not torch.isfinite(tensor).all() or not torch.allclose(tensor.float(), torch.tensor(value), atol=_CLOSE):
-        raise Refused("treats elements of the latents differently")
-    return value
+    try:
+        return one_value(tensor)
+    except ValueError as error:
+        raise Refused(str(error)) from error
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -206,10 +206,10 @@ def sized(size: int) -> Iterator[None]:
 _PART = re.compile(r"args|config|opt|model|unet|transformer|dit|net|encoder|tokenizer|vae|processor")
 
 
-def standing(cls: type, held: Mapping[str, Any], missing: Callable[[str], Any]) -> Any:
-    """Return an object whose constructor did not run, with these attributes.
+def standing(cls: type, missing: Callable[[str], Any]) -> Any:
+    """Return an object whose constructor did not run.
 
-    Any other attribute is what `missing` returns for its name, or a stand-in where that is None; a number that the
+    An attribute is what `missing` returns for its name, or a stand-in where that is None; a number that the
     constructor has by default is that number. Methods that encode or check are stand-ins.
     """
     numbers = _defaults(cls)
@@ -233,8 +233,6 @@ def standing(cls: type, held: Mapping[str, Any], missing: Callable[[str], Any]) 
     if isinstance(made, nn.Module):
         nn.Module.__init__(made)
         made.eval()
-    for name, value in held.items():
-        object.__setattr__(made, name, value)
     return made
 
 

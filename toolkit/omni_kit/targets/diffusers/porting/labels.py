@@ -267,7 +267,7 @@ def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> st
 
 
 def _has_length(forward: ast.FunctionDef | None) -> bool:
-    """Return whether a function reads how long its first argument is: tokens of a text are no labels."""
+    """Return whether a function reads how long its first argument is: tokens of a text have a length, labels do not."""
     name = forward.args.args[1].arg if forward is not None and len(forward.args.args) > 1 else ""
     nodes = ast.walk(forward) if forward is not None else ()
     return any(ast.unparse(one) in (f"{name}.shape[1]", f"{name}.size(1)") for one in nodes)

@@ -11,8 +11,6 @@ _DOWN = re.compile(r"^(down\w*|\w+_down|input_blocks|enc|encoders?(_blocks)?)$")
 _UP = re.compile(r"^(up\w*|\w+_up|output_blocks|dec|decoders?(_blocks)?)$")
 _LINES = re.compile(r"(^|_)(mels?|audio|wav\w*|spec|f0|pitch|motion|joints?|traj\w*|actions?|horizon|speakers?)(_|$)")
 _PICTURES = re.compile(r"img|image|height|pixel|video")
-SUFFIX = "DModel"
-"""The end of the names."""
 _PICTURE = 2  # axes, where nothing says how many
 _OTHERS = 2  # axes of latents: the batch, and channels
 
@@ -27,7 +25,7 @@ def model_name(reference: Reference, prefix: str, axes: int = 0) -> str:
     shown = axes - _OTHERS
     convolved = convolved_along(reference)
     along = shown if shown > 1 else 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
-    return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}{SUFFIX}"
+    return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}DModel"
 
 
 def page_of(name: str, model: str, prefix: str) -> str:

@@ -32,7 +32,7 @@ class Stepping:
         unmoved: why none is written though one is missing; empty otherwise.
         shift: of the levels that are gone along, where the loop alone shows it.
         copied: the authors' own scheduler, where it is one of diffusers' kind; its class is copied.
-        told: what else than the number of steps it is told before a run.
+        told: arguments of its `set_timesteps` other than the number of steps.
     """
 
     installed: Installed = USUAL

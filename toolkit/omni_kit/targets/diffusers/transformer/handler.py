@@ -29,19 +29,13 @@ class TransformerHandler:
     templates = "transformer"
     reads = ("repository",)
     variants = ("standard", "both")
+    names_class = True
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """Return the model's file, rewritten from the authors' code, and all that diffusers has next to it."""
         from omni_kit.targets.diffusers.transformer.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
-
-    @property
-    def class_suffix(self) -> str:
-        """The end of the name of a model that gets no other."""
-        from omni_kit.targets.diffusers.porting.model_name import SUFFIX
-
-        return SUFFIX
 
     def prepare(self) -> None:
         """Import torch while the plan is made, where it is installed."""

@@ -329,7 +329,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
     axes = len(axes_of(reference, latents)) or (_TOKENS if tokens or convolved_along(reference) == 1 else _PICTURE)
-    axes = axes if packing is None else _PICTURE
+    axes, filmed = axes if packing is None else _PICTURE, _has_frames(reference, latents)
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     scaled = cut.loop.embedded if cut is not None else stood.embedded
@@ -360,7 +360,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
                 shift is None and sigmas is None,
                 channels,
                 process,
-                axes == _PICTURE or by_class is not None or (axes == _FILM and _has_frames(reference, latents)),
+                axes == _PICTURE or by_class is not None or (axes == _FILM and filmed),
                 TEXT in names.values(),
             ),
             *(_guidance(reference) if guided is None and (by_class is None or ported.guided is None) else ()),
@@ -377,7 +377,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         constants=constants,
         forms={names.get(old, old): text for old, text in cut.loop.forms.items()} if cut is not None else {},
         axes=axes,
-        filmed=_has_frames(reference, latents),
+        filmed=filmed,
         sounds=_speaks_of(_SOUNDS, reference),
         packing=packing,
         variance=cut is not None and cut.loop.halved,

@@ -39,7 +39,8 @@ _MODEL = re.compile(
     r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
 )
 _NOISE = re.compile(r"^((init|initial|start|prior)_?)?(noise|latents?)$|^[xyz](_?([tT01]|init))?$|^img$|^samples?$")
-_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion_steps$|^T$")
+IS_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion_steps$|^T$")
+"""Names of the number of steps of training."""
 _COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
 )
@@ -433,10 +434,10 @@ def _told(
     if required is not None and not any(required.match(name) for name in names):
         return
     counted = [one.arg for one, default in given if _COUNT.match(one.arg) and not isinstance(literal(default), bool)]
-    counted = [name for name in counted if not _TRAINED.match(name)] or ([] if constructs else counted)
+    counted = [name for name in counted if not IS_TRAINED.match(name)] or ([] if constructs else counted)
     said_by = values or {}
     every = {one.arg: said_by.get(one.arg, literal(default) if default is not None else TRAINED)
-             for one, default in given if _TRAINED.match(one.arg)} if whole and not counted else {}  # fmt: skip
+             for one, default in given if IS_TRAINED.match(one.arg)} if whole and not counted else {}  # fmt: skip
     trained = next((value for value in every.values() if type(value) is int), 0)
     counted = counted or [*every][:1]
     bent = [one.arg for one, default in given
@@ -465,7 +466,7 @@ def _told(
                 said[name] = repr(said_by[name])
             elif _KEYWORDS.search(name) and (default is None or literal(default) is None):
                 said[name] = "{}"
-            elif default is None and constructs and _TRAINED.match(name):
+            elif default is None and constructs and IS_TRAINED.match(name):
                 said[name] = str(TRAINED)
             elif default is None:
                 said[name] = f"{MADE_WITH if constructs else GIVEN}.{name}"
