@@ -84,3 +84,26 @@ def test_processors_are_called_with_the_arguments_that_they_name(every: bool) ->
     idle = [("attn_processors", "1 processors are listed and never called, layers.1.processor first")]
     assert wrong == ([] if every else idle)
     assert {type(one) for one in model.attn_processors.values()} == {Shifting}
+
+
+class Both:
+    """A processor that computes two attentions."""
+
+    def __call__(self, attn: Any, hidden_states: torch.Tensor, other: Any = None, **given: Any) -> Any:
+        return attn.to_q(hidden_states) + other.to_q(hidden_states)
+
+
+class Paired(Processed):
+    """A model whose first attention computes the second, too."""
+
+    def __init__(self) -> None:
+        super().__init__(True)
+        self.layers = nn.ModuleList(Attention(8, heads=2, dim_head=4, processor=Both()) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.layers[0](x, other=self.layers[1])
+
+
+def test_an_attention_that_another_processor_is_given_needs_none_of_its_own() -> None:
+    model = Paired()
+    assert not exercised(model, lambda: model(torch.randn(1, 3, 8)))[1]

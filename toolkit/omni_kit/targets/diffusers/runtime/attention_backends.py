@@ -46,14 +46,20 @@ def exercised(model: Any, run: Callable[[], Any]) -> tuple[list[str], list[tuple
 
 
 def _idle(model: Any, processors: Mapping[str, Any], run: Callable[[], Any]) -> list[str]:
-    """Return the processors that a run of the model does not call, though it calls parts of their attention."""
+    """Return the processors that a run of the model does not call, though it calls parts of their attention.
+
+    An attention that is an argument of another one's processor is computed by that processor.
+    """
     ran: set[str] = set()
+    modules = dict(model.named_modules())
     handles = [
         module.register_forward_pre_hook(lambda module, given, name=name: ran.add(name))
-        for name, module in model.named_modules()
+        for name, module in modules.items()
     ]
     calls: Counter[str] = Counter()
-    model.set_attn_processor({name: _counted(name, one, calls) for name, one in processors.items()})
+    processor_of = {id(modules.get(name.removesuffix(".processor"))): name for name in processors}
+    counted = {name: _counted(name, one, calls, processor_of) for name, one in processors.items()}
+    model.set_attn_processor(counted)
     try:
         run()
     finally:
@@ -67,16 +73,19 @@ def _ran_in(attention: str, ran: Collection[str]) -> bool:
     return any(name == attention or name.startswith(f"{attention}.") for name in ran)
 
 
-def _counted(name: str, processor: Any, calls: Counter[str]) -> Any:
-    """Return a copy of a processor that counts its calls.
+def _counted(name: str, processor: Any, calls: Counter[str], processor_of: Mapping[int, str]) -> Any:
+    """Return a copy of a processor that counts its calls, and those of the processors whose attention it is given.
 
     Its signature is the same: diffusers' own attention passes a processor only the arguments that it names.
+
+    Args:
+        processor_of: `id` of an attention -> the name of its processor.
     """
     kind = type(processor)
 
     @wraps(kind.__call__)
     def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
-        calls[name] += 1
+        calls.update({name, *(processor_of[id(one)] for one in (*args, *kwargs.values()) if id(one) in processor_of)})
         return kind.__call__(self, *args, **kwargs)
 
     one = copy(processor)
