@@ -319,6 +319,21 @@ def test_tokens_are_made_of_latents_as_the_authors_do(tmp_path: Path, sides: Sid
     compared(file, sides, "torch.arange(w // 2)", "torch.arange(w // 2).flip(0)")
 
 
+IMAGES = """
+
+def run(model, encoder, image, steps):
+    context = encoder(image)
+    return sample(model, torch.randn(1, 4, 8, 8), steps, context, torch.zeros_like(context))
+"""
+
+
+def test_what_authors_embed_images_for_has_a_pipeline_of_images(tmp_path: Path, sides: Sides) -> None:
+    file, text = written("hoopoe", tmp_path, COUNTED_UP + IMAGES)
+    assert "image: PipelineImageInput | None = None" in text
+    assert "prompt" not in text
+    compared(file, sides, "encoder_hidden_states=image_embeds", "encoder_hidden_states=-image_embeds")
+
+
 @pytest.mark.sweep
 def test_a_time_that_is_counted_up_is_the_flow_scheduler_s_the_other_way(tmp_path: Path, sides: Sides) -> None:
     file, text = written("plover", tmp_path, COUNTED_UP)

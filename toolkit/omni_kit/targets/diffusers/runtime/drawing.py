@@ -40,7 +40,8 @@ _FORMULA, _SIGMAS, _SWAPPED, _UNIT, _NOISE, _ROWS = (
 )  # fmt: skip
 _TOKENIZER, _ENCODER, _VAE = "tokenizer", "text_encoder", "vae"
 _SCALE = "guidance_scale"
-_OPTIONAL = frozenset({"prompt_embeds", "negative_prompt_embeds", "negative_prompt", _SCALE})
+_EMBEDS = ("prompt_embeds", "image_embeds")
+_OPTIONAL = frozenset({*_EMBEDS, *(f"negative_{one}" for one in _EMBEDS), "negative_prompt", _SCALE})
 """Arguments that a pipeline without prompts, or without guidance, does not have."""
 _MANY = tuple(f"num_{made}s_per_prompt" for made in ("image", "video", "waveform", "sample"))
 _NO_PROMPTS = "prompts were not encoded ({}): embeddings for several images per prompt were passed"
@@ -145,22 +146,29 @@ class DrawingBuilder(ConvertedBuilder):
         vae = getattr(self._pipeline, _VAE, None)
         if vae is None:
             self._notes[_NO_AUTOENCODER] = None
-            return run.answer(self._drawn(run, _embedded(run)))
+            return run.answer(self._drawn(run, self._embedded(run)))
         with handed_to(vae, self._pipeline.vae_scale_factor) as handed:
-            self._drawn(run, _embedded(run), "pt")
+            self._drawn(run, self._embedded(run), "pt")
         found = torch.cat(handed)
         return found.reshape(run.noise.shape) if len(found) != len(run.noise) else found  # frames, each by itself
 
     def _told(self, run: Drawn) -> Mapping[str, Any]:
         """Several prompts, where the pipeline encodes them as they are; else what they are embedded as."""
         if run.prompts == 1 or not run.text.is_floating_point() or "prompt_embeds" not in self._taken:
-            return _embedded(run)
+            return self._embedded(run)
         if self._encodes is None:
             self._encodes = self._unencoded(run)
         if self._encodes:
             self._notes[_NO_PROMPTS.format(self._encodes)] = None
-            return _embedded(run)
+            return self._embedded(run)
         return self._said(run, run.prompts)
+
+    def _embedded(self, run: Drawn) -> Mapping[str, Any]:
+        """Return the pipeline's arguments when nothing is left to encode."""
+        if not run.text.is_floating_point():
+            return {LABELS: run.text.tolist()}
+        name = next((one for one in _EMBEDS if one in self._taken), _EMBEDS[0])
+        return {name: run.text, f"negative_{name}": run.against}
 
     def _said(self, run: Drawn, prompts: int) -> Mapping[str, Any]:
         """Return the first prompts of a run, with as many pictures of each."""
@@ -183,13 +191,13 @@ class DrawingBuilder(ConvertedBuilder):
         except Exception as error:  # whatever it raises for what is no real encoder
             return " ".join(f"{type(error).__name__}: {error}".split())[:120]
         seeded(0)
-        return "" if torch.equal(said, self._drawn(one, _embedded(one))) else "its encoding changes them"
+        return "" if torch.equal(said, self._drawn(one, self._embedded(one))) else "its encoding changes them"
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
         """Return the faults that the pipeline supports, each with the first stage that shows it."""
         call = self._pipeline_class.__call__
         found = []
-        if "negative_prompt_embeds" in self._taken:
+        if any(f"negative_{one}" in self._taken for one in _EMBEDS):
             found.append(StageFault(_SWAPPED, "each has the other's embedding", ("step 1 latents",)))
         if otherwise(call, Turned()) is not None:
             found.append(StageFault(_FORMULA, "guidance scales from the wrong output", ("step 1 latents",)))
@@ -241,17 +249,10 @@ class DrawingBuilder(ConvertedBuilder):
         return [(cls, "__call__", _swapped(cls.__call__))]
 
 
-def _embedded(run: Drawn) -> Mapping[str, Any]:
-    """Return the pipeline's arguments when nothing is left to encode."""
-    if not run.text.is_floating_point():
-        return {LABELS: run.text.tolist()}
-    return {"prompt_embeds": run.text, "negative_prompt_embeds": run.against}
-
-
 def _swapped(right: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(right)
     def call(self: Any, **given: Any) -> Any:
-        pairs = [(name, f"negative_{name}") for name in ("prompt", "prompt_embeds") if f"negative_{name}" in given]
+        pairs = [(name, f"negative_{name}") for name in ("prompt", *_EMBEDS) if f"negative_{name}" in given]
         other = {name: given[of] for one, two in pairs for name, of in ((one, two), (two, one))}
         return right(self, **{**given, **other})
 

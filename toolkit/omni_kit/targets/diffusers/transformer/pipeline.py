@@ -30,6 +30,7 @@ from omni_kit.targets.diffusers.transformer.classes import (
 from omni_kit.targets.diffusers.transformer.packing import Packed, packed, script_of
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
+from omni_kit.upstream.repositories.given_images import given_images
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.packing import packing_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
@@ -48,6 +49,8 @@ _FRAMES = re.compile(r"video|temporal|(^|_)(num_?)?frames?(_|$)", re.IGNORECASE)
 _SOUNDS = re.compile(r"audio|music|speech|vocoder|(^|_)(mels?|wavs?|waveform|tts|spk|f0)(_|$)", re.IGNORECASE)
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _MOST = 4  # samplers in a to-do
+_EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
+_EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 
 
@@ -143,6 +146,7 @@ class PipelineFacts:
         embedded: the argument of the transformer that receives the scale; empty without one.
         forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
         listed: the transformer returns a list of tensors, one for each sample.
+        imaged: the authors embed images instead of a prompt.
         axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
         filmed: the authors' class has frames.
         sounds: it is of sounds.
@@ -179,6 +183,7 @@ class PipelineFacts:
     embedded: str = ""
     steps: tuple[str, ...] = ()
     listed: bool = False
+    imaged: bool = False
 
     @property
     def prompts(self) -> bool:
@@ -386,7 +391,20 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         embedded=embedded,
         listed=stood.listed,
     )
+    facts = _of_images(reference, facts)
     return _passing(reference, facts) if process is not None and process is not stood.process else facts
+
+
+def _of_images(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
+    """Return facts with images instead of prompts, where the authors' sampling receives those."""
+    sampler = facts.process if facts.process is not None else facts.sampling
+    if not facts.text or facts.mask or facts.packing is not None or facts.raises or sampler is None:
+        return facts
+    if not given_images(reference, sampler.where):
+        return facts
+    return replace(
+        facts, imaged=True, todo=tuple(_EMBEDDING_IMAGES if one == _EMBEDDING else one for one in facts.todo)
+    )
 
 
 def _passing(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
@@ -492,8 +510,7 @@ def _todo(
     sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, process: Process | None,
     pictures: bool, text: bool,
 ) -> list[str]:  # fmt: skip
-    encoding = ["encode prompts as the authors do: which text encoder, which layer, which length"]
-    todo = encoding if text else []
+    todo = [_EMBEDDING] if text else []
     todo.append(_of_latents(pictures))
     todo += process.todo if process is not None else ()
     if sampling is not None and stepping.made is not None and stepping.made.after:

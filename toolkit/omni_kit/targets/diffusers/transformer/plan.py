@@ -305,7 +305,7 @@ class _Planner:
             **vars(self.pipeline), "pictures": self.pipeline.pictures, "film": self.pipeline.film, "name": name,
             "made": self.pipeline.made, "field": _FIELDS.get(self.pipeline.made, f"{self.pipeline.made}s"),
             "several": "waveforms" if self.pipeline.made == "audio" else f"{self.pipeline.made}s",
-            "prompts": self.pipeline.prompts,
+            "prompts": self.pipeline.prompts, "embeds": "image_embeds" if self.pipeline.imaged else "prompt_embeds",
             "prefix": self.prefix, "model": self.port.class_name,
             "pipeline": f"{self.prefix}Pipeline", "output": f"{self.prefix}PipelineOutput", "convert": self.convert,
             "lib": "..." if in_tree else "diffusers.", "in_tree": in_tree, "mark": MARK,
