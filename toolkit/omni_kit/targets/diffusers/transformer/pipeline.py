@@ -19,6 +19,7 @@ from omni_kit.targets.diffusers.scheduling.authors_methods import Stood, method_
 from omni_kit.targets.diffusers.scheduling.authors_process import process_along
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.extracted_loop import CutLoop, cut_of
+from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.diffusers.transformer.classes import (
     SIZE,
     ClassFacts,
@@ -33,6 +34,7 @@ from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.given_images import given_images
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.packing import packing_of
+from omni_kit.upstream.repositories.processes.authors_calls import TRAINED as ALL_STEPS
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
 from omni_kit.upstream.repositories.processes.left_out import left_out
 from omni_kit.upstream.repositories.processes.process import Process
@@ -40,6 +42,7 @@ from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
 from omni_kit.upstream.repositories.sampling import STEPS, Sampling, Schedule, samplings_of
+from omni_kit.upstream.repositories.usual_sampling import UsualSampling, usual_sampling
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
@@ -49,6 +52,7 @@ _FRAMES = re.compile(r"video|temporal|(^|_)(num_?)?frames?(_|$)", re.IGNORECASE)
 _SOUNDS = re.compile(r"audio|music|speech|vocoder|(^|_)(mels?|wavs?|waveform|tts|spk|f0)(_|$)", re.IGNORECASE)
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _MOST = 4  # samplers in a to-do
+_USUAL = UsualSampling(steps=50, scale=4.0)
 _EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
 _EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
@@ -147,10 +151,7 @@ class PipelineFacts:
         forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
         listed: the transformer returns a list of tensors, one for each sample.
         imaged: the authors embed images instead of a prompt.
-        axes: the number of axes of latents, those of pictures where forward does not unpack their shape.
-        filmed: the authors' class has frames.
-        sounds: it is of sounds.
-        packing: how tokens are made of latents; None if the transformer receives latents.
+        usual: settings where a caller states none: those of the authors' sampling, as far as it states them.
     """
 
     channels: str
@@ -184,6 +185,7 @@ class PipelineFacts:
     steps: tuple[str, ...] = ()
     listed: bool = False
     imaged: bool = False
+    usual: UsualSampling = _USUAL
 
     @property
     def prompts(self) -> bool:
@@ -391,8 +393,22 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         embedded=embedded,
         listed=stood.listed,
     )
-    facts = _of_images(reference, facts)
+    facts = _with_defaults(reference, _of_images(reference, facts))
     return _passing(reference, facts) if process is not None and process is not stood.process else facts
+
+
+def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
+    """Return facts with the number of steps, the scale of guidance and the sizes that the authors sample with."""
+    sampler = facts.process if facts.process is not None else facts.sampling
+    if sampler is None:
+        return facts
+    found, process = usual_sampling(reference, sampler.where), facts.process
+    if process is not None and process.every_step:
+        trained = process.config.get(TRAINED, ALL_STEPS)
+        found = replace(found, steps=trained if isinstance(trained, int) else None)
+    if process is not None and process.denoiser:
+        found = replace(found, scale=None)  # a run has shown how it guides, which may be by a scale that counts from 0
+    return replace(facts, usual=replace(found, steps=found.steps or _USUAL.steps, scale=found.scale or _USUAL.scale))
 
 
 def _of_images(reference: Reference, facts: PipelineFacts) -> PipelineFacts:

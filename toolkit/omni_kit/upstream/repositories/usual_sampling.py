@@ -1,0 +1,108 @@
+"""The number of steps, the scale of guidance and the size of samples that authors use where nobody says others."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.repositories.published import options_of
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sources import distance, sources_of
+
+_STEPS = re.compile(
+    r"^(num_?|n_?|nb_)?((inference|infer|sampling|sample|sampler|diffusion|denoising|denoise|ddim|ode|euler)_?)?"
+    r"(timesteps?|steps?)$|^nfe$"
+)
+_SCALE = re.compile(
+    r"^((text_|unconditional_|classifier_free_)?guidance(_?scale|_strength|_weight)?"
+    r"|(text_)?cfg(_?scale|_strength|_weight)?|w|scale)$"
+)
+_HEIGHT = re.compile(r"^((image|img|video|target|output)_)?height$")
+_WIDTH = re.compile(r"^((image|img|video|target|output)_)?width$")
+_SIDE = re.compile(r"^((image|img|output)_?)?(size|resolution)$")
+_SIZES = {"height": _HEIGHT, "width": _WIDTH, "side": _SIDE}
+_FRAMES = re.compile(r"^(num_?|n_)?(video_)?frames?$|^video_length$")
+_MOST_STEPS = 1000  # of a training, which a sampler may repeat
+_PIXELS = range(64, 4097, 8)
+_ADDS = "add_argument"
+
+
+@dataclass(frozen=True)
+class UsualSampling:
+    """Settings of a run.
+
+    Attributes:
+        steps: the number of steps; None if no code states one.
+        scale: of guidance, above 1; None if no code states one.
+        height, width: of images and videos, in pixels; None if no code states both.
+        frames: of a video; None if no code states them.
+    """
+
+    steps: int | None = None
+    scale: float | None = None
+    height: int | None = None
+    width: int | None = None
+    frames: int | None = None
+
+
+def usual_sampling(reference: Reference, where: str) -> UsualSampling:
+    """Return the defaults of the authors' sampler; what it has none for, of the command line that is nearest to it.
+
+    Args:
+        where: the sampler, as file:line.
+    """
+    file, _, line = where.rpartition(":")
+    sources = [*sources_of(reference)]
+    own = next((one for one in sources if reference.repository.show(one.path) == file), None)
+    found: dict[str, int | float] = {}
+    for name, value in _defaults(reference, sources, own, int(line) if line.isdigit() else 0):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            for meant in _meant(name, value):
+                found.setdefault(meant, value)
+    side = found.pop("side", None)
+    height, width = found.pop("height", side), found.pop("width", side)
+    sized = {"height": height, "width": width} if height is not None and width is not None else {}
+    scale = found.pop("scale", None)
+    whole = {name: int(value) for name, value in {**found, **sized}.items()}
+    return UsualSampling(scale=None if scale is None else float(scale), **whole)
+
+
+def _meant(name: str, value: float) -> Iterator[str]:
+    """Yield what a setting may be, by its name and its value."""
+    if _STEPS.match(name) and 1 < value < _MOST_STEPS and value == int(value):
+        yield "steps"
+    if _SCALE.match(name) and 1 < value < _PIXELS.start:
+        yield "scale"
+    if value in _PIXELS:
+        yield from (meant for meant, one in _SIZES.items() if one.match(name))
+    if _FRAMES.match(name) and value > 1 and value == int(value):
+        yield "frames"
+
+
+def _defaults(
+    reference: Reference, sources: list[SourceFile], own: SourceFile | None, line: int
+) -> Iterator[tuple[str, object]]:
+    """Yield names and values: of the sampler, of what stands around it, and of command lines, the nearest first."""
+    if own is not None:
+        made = [one for one in ast.walk(own.tree) if isinstance(one, ast.FunctionDef)]
+        around = [one for one in made if _first(one) <= line <= (one.end_lineno or 0)]
+        for function in sorted(around, key=_first, reverse=True):
+            yield from _of(function)
+    for source in sorted(sources, key=lambda one: (one is not own, distance(reference, one.path))):
+        if _ADDS in source.text:
+            yield from options_of(source).items()
+
+
+def _first(function: ast.FunctionDef) -> int:
+    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
+
+
+def _of(function: ast.FunctionDef) -> Iterator[tuple[str, object]]:
+    args = function.args
+    places = [*args.posonlyargs, *args.args]
+    pairs = zip(places[len(places) - len(args.defaults) :], args.defaults, strict=True)
+    for one, default in (*pairs, *zip(args.kwonlyargs, args.kw_defaults, strict=True)):
+        if default is not None:
+            yield one.arg, literal(default)
