@@ -59,10 +59,31 @@ def test_a_sampler_without_a_clamp_and_with_another_number_of_steps(tmp_path: Pa
     assert process.called.startswith("latents_of(")
 
 
-@pytest.mark.parametrize("wrong", [{"last": "0.02 * 60 / T"}, {"left": "torch.tanh(x)"}])
-def test_other_numbers_have_no_scheduler(wrong: dict[str, str], tmp_path: Path) -> None:
-    """Betas that depend on the number of steps agree for one number only; nor is a result bent otherwise."""
-    assert found(tmp_path, **wrong) is None  # type: ignore[arg-type]
+def test_a_result_that_is_bent_has_no_scheduler(tmp_path: Path) -> None:
+    assert found(tmp_path, left="torch.tanh(x)") is None
+
+
+def test_betas_are_those_of_the_number_of_steps(tmp_path: Path) -> None:
+    """They grow as steps become fewer: those of training are linear in diffusers, too."""
+    process = found(tmp_path, last="0.02 * 1000 / T", noise="self.variance")
+    assert process is not None
+    assert process.config == {"clip_sample": False}
+    assert process.small["num_train_timesteps"] == len(process.small["trained_betas"]) == 24  # type: ignore[arg-type]
+    assert not any("trained_betas" in one for one in process.todo)
+
+
+def test_betas_of_no_schedule_of_diffusers_are_left_to_a_person(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    betas = "torch.linspace(1e-4, LAST, T).double()"
+    text = (NET + SAMPLER).replace(betas, "torch.sigmoid(torch.linspace(-6, 6, T).double()) * 0.02 + 1e-5")
+    for name, value in {"TRAINED": "200", "NOISE": "self.betas", "LEFT": "(x + 1) * 0.5"}.items():
+        text = text.replace(name, value)
+    file.write_text(text, encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert process.config == {"num_train_timesteps": 200, "clip_sample": False, "variance_type": "fixed_large"}
+    assert process.called.endswith("* 2 - 1")
+    assert any("the 200 betas of Sampler" in one for one in process.todo)
 
 
 def test_only_the_last_clamp_is_undone() -> None:

@@ -48,7 +48,7 @@ def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: 
     file = tmp_path / "net.py"
     file.write_text(SAMPLER.replace("ASKED", asked), encoding="utf-8")
     (call,) = authors_calls(find_reference(f"{file}::Net"))
-    said = ("module", "name", "parts", "called", "guided", "draws", "far")
+    said = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
     request = {
         "reference": f"{file}::Net", "order": ["x", "t", "y"], "latents": "x", "time": "t", "values": 1, "axes": [4],
         "counts": [3, 4], "calls": [{name: getattr(call, name) for name in said}],

@@ -148,12 +148,62 @@ def called(tmp_path: Path, rest: str) -> list[str]:
 
 
 def test_an_object_gets_the_model_and_the_number_of_steps_in_its_constructor(tmp_path: Path) -> None:
-    given = "(model=denoiser, image_size=begun.shape[-1], sampling_timesteps=steps)"
     sampled = ".ddim_sample(shape=tuple(begun.shape))"
     assert called(tmp_path, OWNING.replace("{train}", "train")) == [
-        f"Base{given}{sampled}",
-        f"Diffusion{given}{sampled}",
+        f"{name}(model=denoiser, image_size=begun.shape[-1], {steps}=steps){sampled}"
+        for steps in ("timesteps", "sampling_timesteps")  # all steps of training, which is their default, come first
+        for name in ("Base", "Diffusion")
     ]
+    (other := tmp_path / "other").mkdir()
+    counted = OWNING.replace("{train}", "train").replace("sampling_timesteps=None", "sampling_timesteps=50")
+    assert all("sampling_timesteps=steps" in one for one in called(other, counted))
+
+
+SEVERAL = """
+
+class Diffusion:
+    def __init__(self, model, seq_length, betas_end=0.02, timesteps=100):
+        self.model, self.steps = model, timesteps
+
+    def p_sample_loop(self, shape):
+        for t in range(self.steps):
+            shape = self.model(shape, t)
+        return shape
+
+    def ddim_sample(self, shape):
+        return self.p_sample_loop(shape)
+
+    def sample(self, batch_size=16):
+        take = self.ddim_sample if self.steps < 100 else self.p_sample_loop
+        return take((batch_size, 8, 8))
+
+
+def ddpm_steps(x, seq, model, b):
+    for i in reversed(seq):
+        x = model(x, i) - b[i]
+    return x
+"""
+
+
+def test_samplers_that_another_one_calls_are_inner(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET + SEVERAL, encoding="utf-8")
+    found = authors_calls(find_reference(f"{tmp_path / 'net.py'}::Net"))
+    assert {one.function: one.inner for one in found} == {
+        "sample": False, "p_sample_loop": True, "ddim_sample": True, "ddpm_steps": False}  # fmt: skip
+    assert (
+        found[0].called
+        == "Diffusion(model=denoiser, seq_length=begun.shape[-1], timesteps=steps).sample(batch_size=len(begun))"
+    )
+    assert [one.is_named("net.Diffusion.sample") for one in found].count(True) == 2  # channels may be the last axis
+
+
+def test_a_function_that_is_passed_betas_gets_some(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET + SEVERAL, encoding="utf-8")
+    (found,) = [one for one in authors_calls(find_reference(f"{tmp_path / 'net.py'}::Net")) if one.name == "ddpm_steps"]
+    assert (
+        found.called == "ddpm_steps(x=begun, seq=range(steps), model=denoiser, b=torch.linspace(0.0001, 0.02, steps))"
+    )
+    assert any("0.0001" in one for one in found.todo)
 
 
 def test_a_function_with_a_solver_gets_the_model_as_an_argument(tmp_path: Path) -> None:

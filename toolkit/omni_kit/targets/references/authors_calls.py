@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from typing import Any
 
@@ -27,10 +27,11 @@ from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS
 
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
 _LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far as none has run
-_MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 50, 4096
+_MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 20, 4096
 _CLOSE = 1e-5
 _CLAMPS = frozenset({"clip", "clamp", "clip_", "clamp_"})
 _SCALE, _APART = 3.0, 0.2
+_FORWARD, _SCALES = "forward_with_", re.compile(r"scale|weight|strength|guidance|cfg")
 _UNKNOWN = re.compile(rf"\b(?:{MADE_WITH}|{GIVEN})\.\w+")
 _MAKES = (("1", "2"), ("None", "None"), ("{}", "{}"))
 _GIVES = (
@@ -59,6 +60,7 @@ class Denoiser(nn.Module):
 
     Attributes:
         twice: it was asked for two answers.
+        empty: the arguments that each call passes as None.
     """
 
     def __init__(
@@ -73,18 +75,23 @@ class Denoiser(nn.Module):
         self._own = nn.Parameter(torch.zeros(1))  # samplers ask where a model is
         self._others: tuple[float, ...] | None = None
         self._apart, self.twice = apart, False
+        self.empty: set[str] | None = None
         self._last: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the model."""
+        """Return an attribute of the model; a method that guides with it, as far as it does not guide."""
         if name.startswith("_"):
             return super().__getattr__(name)
+        if name.startswith(_FORWARD):
+            return self._guided
         model = self.__dict__.get("_model")
         return _Anything(self._channels) if model is None else getattr(model, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Answer for latents and a step."""
         given = {**dict(zip(self._order, args, strict=False)), **kwargs}
+        none = {name for name, value in given.items() if value is None}
+        self.empty = none if self.empty is None else self.empty & none
         if {*self._names} <= given.keys():
             x, told = (given[name] for name in self._names)
         else:  # a wrapper's names
@@ -101,6 +108,17 @@ class Denoiser(nn.Module):
         first, second = self._apart
         answer = torch.cat([answer + first, answer + second]) if twice else answer + (second if again else first)
         return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
+
+    def _guided(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer as the model's own way to guide does with a scale of 1.
+
+        Raises:
+            ValueError: the scale is another.
+        """
+        scales = [value for name, value in kwargs.items() if name not in self._order and _SCALES.search(name)]
+        if any(scale != 1 for scale in scales):
+            raise ValueError("guides in a method of its model")
+        return self(*args, **{name: value for name, value in kwargs.items() if name in self._order})
 
     def _keep(self, others: Sequence[Any]) -> None:
         """Check that numbers other than the step are the same in every call.
@@ -124,6 +142,9 @@ class _Anything:
 
     def __index__(self) -> int:
         return self._channels
+
+    def __mul__(self, other: int) -> int:
+        return self._channels * other
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -257,8 +278,8 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     Args:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
             `values`, how many it returns; `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`,
-            each with its `module`, `name`, `parts`, `called`, `guided`, `draws` and `far`, which is the same for those
-            that must agree.
+            each with its `module`, `name`, `parts`, `called`, `guided`, `draws`, `trained` and `far`, which is the same
+            for those that must agree.
     """
     stay_on_cpu()
     authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()
@@ -272,7 +293,7 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
-    why, count = dict[str, None](), request["counts"][0]
+    why = dict[str, None]()
     try:
         with authors.importing_files(), limited(_LONGEST):
             named = [(call["module"], call["name"]), *call["parts"]]
@@ -280,25 +301,52 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
     except Exception as error:  # the authors' own reasons
         return {"why": f"{type(error).__name__}: {error}"}
     ends = time.monotonic() + _LONGEST_TRYING
-    for axes, (known, other) in product(request["axes"], filled(call["called"])):
+    for axes, values in product(request["axes"], filled(call["called"])):
         if time.monotonic() > ends:
             break
-        told = {**call, "called": replaced_in(call["called"], known), "guided": replaced_in(call["guided"], known)}
         try:
-            with limited(_LONGEST):
-                first = _Run(request, told, used, axes).way(count, 0)
-                if other != known:
-                    again = {**told, "called": replaced_in(call["called"], other)}
-                    if not alike(first, _Run(request, again, used, axes).way(count, 0)):
-                        raise ValueError(f"depends on unknown arguments: {', '.join(known)}")
-                ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
-                        for count in request["counts"] for place in range(len(MODELS))]  # fmt: skip
-            how = _guidance(request, told, used, axes, ways[0]) if call["guided"] else Guidance.usual
+            return _gone(request, call, used, axes, *values)
         except Exception as error:  # the authors' own reasons
             why.setdefault(f"{type(error).__name__}: {error}")
-        else:
-            return {"ways": ways, "guides": how, "known": known}
     return {"why": "; ".join([*why][:_MOST_REASONS])}
+
+
+def _gone(
+    request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int, known: dict[str, str],
+    other: Mapping[str, str],
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a call did with values for its unknown arguments, of which others must make no difference."""
+    told = {**call, "called": replaced_in(call["called"], known), "guided": replaced_in(call["guided"], known)}
+    counts, trained = request["counts"], call["trained"]
+    run = _Run(request, told, used, axes)
+
+    def goes_alike(text: str) -> bool:
+        return alike(first, _Run(request, {**told, "called": text}, used, axes).way(counts[0], 0))
+
+    with limited(_LONGEST):
+        first = run.way(counts[0], 0)
+        matter = _that_matter(call["called"], known, other, goes_alike)
+        ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
+                for count in counts for place in range(len(MODELS))]  # fmt: skip
+        tables = _Run(request, told, used, axes).peeked(trained) if trained else []
+    how = _guidance(request, told, used, axes, ways[0]) if call["guided"] else Guidance.usual
+    return {"ways": ways, "guides": how, "known": known, "tables": tables, "empty": run.empty, "matter": matter}
+
+
+def _that_matter(
+    called: str, known: Mapping[str, str], other: Mapping[str, str], goes_alike: Callable[[str], bool]
+) -> list[str]:
+    """Return the unknown arguments of a constructor that are numbers and change where a call goes.
+
+    Raises:
+        ValueError: other unknown arguments do.
+    """
+    if other == known or goes_alike(replaced_in(called, other)):
+        return []
+    matter = [name for name in known if not goes_alike(replaced_in(called, {**known, name: other[name]}))]
+    if not matter or not all(name.startswith(MADE_WITH) and known[name] == _MAKES[0][0] for name in matter):
+        raise ValueError(f"depends on unknown arguments: {', '.join(known)}")
+    return matter
 
 
 def filled(called: str) -> list[tuple[dict[str, str], dict[str, str]]]:
@@ -352,6 +400,10 @@ def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return len(first) == len(second) and all(close)
 
 
+class _Peeked(Exception):
+    """A run has reached its first call."""
+
+
 class _Run:
     """One run of a sampler with a stand-in."""
 
@@ -360,22 +412,35 @@ class _Run:
         apart: tuple[float, float] = (0.0, 0.0),
     ) -> None:  # fmt: skip
         self.request, self.call, self.used, self.apart, self.twice = request, call, used, apart, False
-        self.shape = torch.Size([2, *[4] * (axes > 3), *[8] * (axes - 1 - (axes > 3))])
+        self.shape = torch.Size([2, *[4] * (axes > 2), *[8] * (axes - 1 - (axes > 2))])
         self.calls: list[tuple[float, float]] = []
+        self.empty: list[str] = []
         self.tables: dict[tuple[float, ...], None] = {}
 
+    def peeked(self, count: int) -> list[list[float]]:
+        """Return the long lists of numbers that it has at hand for a number of steps: those of its length."""
+        with suppress(_Peeked):
+            self.way(count, 0, peeks=True)
+        return [[*one] for one in self.tables if len(one) in (count, count + 1)]
+
     @torch.no_grad()
-    def way(self, count: int, place: int) -> dict[str, Any]:
-        """Return its calls, its latents, and the long lists of numbers that it had at hand."""
+    def way(self, count: int, place: int, peeks: bool = False) -> dict[str, Any]:
+        """Return its calls, its latents, and the long lists of numbers that it had at hand.
+
+        Args:
+            peeks: end at the first call.
+        """
         begun = torch.full(self.shape, NOISE)
 
         def asked(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             told = (one_value(x), float(t[0]) if t.is_floating_point() else int(t[0]))
             if not self.calls or self.calls[-1] != told:
                 self.calls.append(told)
-            if len(self.calls) > _MOST_CALLS:
+            if len(self.calls) > max(_MOST_CALLS, count if self.call.get("trained") else 0):
                 raise ValueError("asks too often")
             self._note(inspect.currentframe())
+            if peeks:
+                raise _Peeked
             return torch.full_like(x, MODELS[place](*told))
 
         order, latents, told_by = (self.request[one] for one in ("order", "latents", "time"))
@@ -404,6 +469,7 @@ class _Run:
         ):  # fmt: skip
             ended = latents_of(eval(self.call["called"], told), begun.shape)
         self.twice = denoiser.twice
+        self.empty = sorted(denoiser.empty or ())
         ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended))}
         return {"calls": self.calls, **ends, "tables": [*map(list, self.tables)]}
 

@@ -15,7 +15,7 @@ from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.repositories.packing import latents_shape
-from omni_kit.upstream.repositories.recorded import CONDITIONS, NEGATIVE, NULL, PROMPT_AXIS, STEPS
+from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, NEGATIVE, NULL, PROMPT_AXIS, STEPS
 from omni_kit.upstream.repositories.recorded import LATENTS as PACKED
 
 NAMES = "_arguments"
@@ -131,6 +131,8 @@ class SamplingBatchBuilder:
             _run(begun(samples[sample]), condition(samples[sample]), pictures, scale, prompts)
             for sample, pictures, scale, prompts in [*runs, (0, 1, 1.0, 1)]
         ]
+        for one in drawn:
+            one[_NUMBERS][0] = getattr(model, ARGUMENTS, {}).get(COUNT, STEPS)
         drawn[-1][_NUMBERS][-1] = 1.0  # what is decoded
         more = getattr(model, ARGUMENTS, {}).get(CONDITIONS, {})
         for (sample, *_), one in zip([*runs, runs[0]], drawn, strict=True):
@@ -197,5 +199,5 @@ def _run(latents: torch.Tensor, text: torch.Tensor | int, pictures: int, scale: 
 
     return {
         "noise": made("noise", latents, pictures), "text": told("text"), "against": told("against"),
-        _NUMBERS: torch.tensor([float(STEPS), scale, prompts, 0.0]),
+        _NUMBERS: torch.tensor([0.0, scale, prompts, 0.0]),
     }  # fmt: skip

@@ -9,6 +9,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.reference import Reference
 
 _INIT = "__init__"
+_TABLE = "Embedding.from_pretrained"  # torch's: of a tensor
 _LOADS = ("from_pretrained", "hf_hub_download", "snapshot_download")
 _LOADERS = ("clip.load", "open_clip.create_model_and_transforms", "torch.hub.load", "whisper.load_model")
 _DEEPEST = 3  # constructors that make each other
@@ -42,7 +43,7 @@ def _loaded(cls: ClassRef, deep: int) -> Iterator[str]:
              for call in ast.walk(line) if isinstance(call, ast.Call)) if init is not None else ()  # fmt: skip
     for call in calls:
         name = dotted(call.func) or ""
-        if name.rpartition(".")[2] in _LOADS or name in _LOADERS:
+        if (name.rpartition(".")[2] in _LOADS and not name.endswith(_TABLE)) or name in _LOADERS:
             yield cls.source.where(call)
         elif deep:
             one_of = [call.func.body, call.func.orelse] if isinstance(call.func, ast.IfExp) else [call.func]

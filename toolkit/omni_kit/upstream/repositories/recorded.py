@@ -45,3 +45,6 @@ def recorded_reference(file: Path) -> Reference:
 
 STEPS = 4
 """Steps that a small pipeline takes where it is compared."""
+EVERY = 24
+"""Steps of a small pipeline that goes all steps of its training: authors' betas of fewer may be above 1."""
+COUNT = "_steps"  # how many steps a small pipeline takes, where that is another number

@@ -35,7 +35,9 @@ LATENTS, TIME, TEXT, MASK = "hidden_states", "timestep", "encoder_hidden_states"
 LABELS = "class_labels"
 _IS_TEXT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cond|encoder|enc|emb)", re.IGNORECASE)
 _IS_MASK = re.compile(r"mask")
-_IS_NO_TEXT = re.compile(r"(mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)")
+_IS_NO_TEXT = re.compile(
+    r"(self_cond|mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)"
+)
 TEXT_WIDTH = re.compile(
     r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
 )

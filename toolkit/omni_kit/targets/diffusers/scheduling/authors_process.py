@@ -3,18 +3,35 @@
 import ast
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from itertools import groupby
 from typing import Any
 
 from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
-from omni_kit.targets.diffusers.scheduling.library_scheduler import COUNTS, FIRST, installed_along
+from omni_kit.targets.diffusers.scheduling.betas import TRAINED_BETAS, betas_in, schedulers, schedules_of
+from omni_kit.targets.diffusers.scheduling.library_scheduler import (
+    COUNTS,
+    FIRST,
+    Installed,
+    installed_along,
+    installed_throughout,
+)
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
-from omni_kit.upstream.repositories.processes.authors_calls import TRAINED, AuthorsCall, Guidance, authors_calls
+from omni_kit.upstream.repositories.processes.authors_calls import (
+    SHAPE,
+    TRAINED,
+    AuthorsCall,
+    Guidance,
+    authors_calls,
+    chosen,
+)
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
+from omni_kit.upstream.repositories.recorded import EVERY
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 from omni_kit.upstream.repositories.sampling import bent
@@ -23,19 +40,19 @@ _WORKER = "omni_kit.targets.references.authors_calls"
 _SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker does, and is there already
 _TIMEOUT = 120.0
 _MOST = 6
-_SAID = ("module", "name", "parts", "called", "guided", "draws", "far")
+_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
-_WHOLE = (60, 50)
-"""Numbers of steps of training, all of which a sampler goes: enough of them to tell schedules of betas apart."""
+_WHOLE = (60, 50, EVERY)
+"""Numbers of steps of training, all of which a sampler goes: enough of them for betas that grow as steps are fewer."""
 _Way = Mapping[str, Any]
 _LATENTS = "latents_of({called}, begun.shape)"
-_OUTPUTS: Mapping[str, Callable[[_Way], float]] = {
+_ENDED: Mapping[str, Callable[[_Way], float]] = {
     _LATENTS: lambda way: way["ended"],
     f"{_LATENTS} * 2 - 1": lambda way: way["ended"] * 2 - 1,
 }
 """Expressions for latents: what a sampler returns, or pictures from 0 to 1."""
-_CLAMPED: Mapping[str, Callable[[_Way], float]] = {
+_UNCLAMPED: Mapping[str, Callable[[_Way], float]] = {
     "unclamped(lambda: {called}, begun.shape)": lambda way: way["unclamped"]
 }
 """The expression for latents of a sampler that goes all steps and clamps pictures last of all."""
@@ -51,11 +68,12 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     if not (latents and time) or importlib.util.find_spec("torch") is None:
         return None
     calls = [one for one in authors_calls(reference) if not reference.loop or one.is_named(reference.loop)]
-    counts = _WHOLE if calls and calls[0].trained else COUNTS
     names_of = (latents, time)
-    return _along(reference, calls, names_of, counts) or _along(
-        reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True
-    )
+    for (whole, _), kind in groupby(calls, key=lambda one: (bool(one.trained), one.usual)):
+        found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS)
+        if found is not None:
+            return found
+    return _along(reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True)
 
 
 def _along(
@@ -84,24 +102,40 @@ def _along(
     ways_to_guide = {one["guides"] for call, one in pairs if "ways" in one and call.guided}
     if solves and not ways_to_guide <= {Guidance.usual} and ways_to_guide != {Guidance.less}:
         return None
-    ran = [(_guiding(_known(call, one["known"]), one["guides"]), one["ways"]) for call, one in pairs
+    ran = [(_guiding(_known(call, one), one["guides"]), one) for call, one in pairs
            if "ways" in one and one["guides"] != Guidance.other]  # fmt: skip
-    distinct: list[tuple[AuthorsCall, list[dict[str, Any]]]] = []
-    for call, ways in ran:  # farther ones may be of another algorithm
-        if call.far == ran[0][0].far and all(ways != other for _, other in distinct):
-            distinct.append((call, ways))
+    distinct: list[tuple[AuthorsCall, dict[str, Any]]] = []
+    for call, one in ran:  # farther ones may be of another algorithm
+        near = (call.far, call.inner) == (ran[0][0].far, ran[0][0].inner)
+        if near and all(one["ways"] != other["ways"] for _, other in distinct):
+            distinct.append((_any_size(call, [other for other, same in ran if same["ways"] == one["ways"]]), one))
     asked = f'asked, {order!r}, "{latents}", "{time}", len(begun), {_values(reference)}, model'
-    made = [one for call, ways in distinct[:_MOST] for one in _processes(call, ways, asked, solves)]
+    usual = chosen(reference, [call.function for call, _ in distinct])
+    kept = [(call, one) for call, one in distinct if usual in ("", call.function)]
+    went = [(call, _process(call, found, asked, solves)) for call, found in kept[:_MOST]]
+    made = [one for _, one in went if one is not None]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
-    return made[0] if len(same) == 1 else None
+    others = ", ".join(f"{call.full_name} ({call.where})" for call, one in went if one is None)
+    todo = (f"compare with the authors' other samplers, which step differently: {others}",) if others else ()
+    return replace(made[0], todo=(*made[0].todo, *todo)) if len(same) == 1 else None
 
 
-def _known(call: AuthorsCall, values: Mapping[str, str]) -> AuthorsCall:
-    """Return a call with values for arguments that nothing is known of, which a run has shown to have no effect."""
+def _any_size(call: AuthorsCall, alike: Sequence[AuthorsCall]) -> AuthorsCall:
+    """Return the call, of those that go the same way, that takes latents of any shape: by another method of its object.
+
+    Its own object may be made for square pictures only.
+    """
+    other = next((one for one in alike if one.name == call.name and one.far == call.far and SHAPE in one.called), call)
+    return call if SHAPE in call.called else replace(other, takes=(*call.takes, *other.takes))
+
+
+def _known(call: AuthorsCall, found: Mapping[str, Any]) -> AuthorsCall:
+    """Return a call with values for arguments that nothing is known of: a run has shown which have an effect."""
     called = call.called
-    for name, value in values.items():
+    for name, value in found["known"].items():
         called = re.sub(rf"\b{re.escape(name)}\b", value, called)
-    return replace(call, called=called)
+    assumed = (f"{name.partition('.')[2]}=1" for name in found["matter"])
+    return replace(call, called=called, assumed=(*call.assumed, *assumed))
 
 
 def _guiding(call: AuthorsCall, how: str) -> AuthorsCall:
@@ -117,33 +151,76 @@ def _values(reference: Reference) -> int:
     return counts.pop() if len(counts) == 1 else 1
 
 
-def _processes(call: AuthorsCall, ways: list[dict[str, Any]], asked: str, solves: bool) -> Iterator[Process]:
-    clamps = call.trained and any(one["unclamped"] != one["ended"] for one in ways)
-    for output, made in (_CLAMPED if clamps else _OUTPUTS).items():
-        told = {(one["count"], one["model"]): _trace(one, made(one)) for one in ways}
+def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bool) -> Process | None:
+    """Return the process of a call that a scheduler reproduces."""
+    for output, made in {**_ENDED, **(_UNCLAMPED if call.trained else {})}.items():
+        told = {(one["count"], one["model"]): _trace(one, made(one)) for one in found["ways"]}
         shift = shift_of(told)
-        found = installed_along(told, shift, whole=bool(call.trained), own=True, solves=solves)
-        if found is not None and (found.name != FIRST or shift is not None):
-            config = dict(found.config)
-            if call.trained:
-                usual = call.trained == TRAINED
-                config = {name: value for name, value in config.items() if name != SETTING}
-                config |= {} if usual else {SETTING: call.trained}
-            given = ", ".join(f"{name}={value}" for name, value in config.items())
+        one = _throughout(call, told, found["tables"]) if call.trained else _stepped(told, shift, solves)
+        if one is not None:
+            given = ", ".join(f"{name}={value}" for name, value in one.config.items())
             scale = "the scale of guidance is one more than theirs" if call.less else ""
             every = f"they go all {call.trained} steps of training" if call.trained else ""
-            clamped = "they clamp the result, which decoding does here" if clamps else ""
+            clamped = "they clamp the result, which decoding does here" if output in _UNCLAMPED else ""
             held = f"{call.wrapper} preconditions the model" if call.wrapper else ""
             ran = f"it takes the steps of {call.name}, which was run with stand-ins"
             said = (ran, given, held, scale, every, clamped)
-            reason = "; ".join(filter(None, said))
             named = ((call.module, call.name), *call.parts)
-            yield Process(
+            return Process(
                 call.where, tuple(f"from {module} import {name}" for module, name in named),
-                output.format(called=call.called), found.name, reason, config, rises=found.rises,
-                todo=tuple(call.todo), denoiser=f"Denoiser({asked})", draws=call.draws, whole=found.whole,
-                real=found.real, scales=found.scales, shift=shift or 1.0, every_step=bool(call.trained),
+                output.format(called=call.called), one.installed.name, "; ".join(filter(None, said)), one.config,
+                rises=one.installed.rises, todo=(*call.todo, *one.todo), denoiser=f"Denoiser({asked})",
+                draws=call.draws, whole=one.installed.whole, real=one.installed.real, scales=one.installed.scales,
+                shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),
             )  # fmt: skip
+    return None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A scheduler; `config`: of a checkpoint; `small`: of a toy that goes all its steps; `todo`: left to a person."""
+
+    installed: Installed
+    config: Mapping[str, Any]
+    small: Mapping[str, Any] = field(default_factory=dict)
+    todo: tuple[str, ...] = ()
+
+
+def _stepped(told: Mapping[tuple[int, int], LoopTrace], shift: float | None, solves: bool) -> _Found | None:
+    """Return the scheduler that is passed a number of steps."""
+    found = installed_along(told, shift, own=True, solves=solves)
+    return None if found is None or (found.name == FIRST and shift is None) else _Found(found, found.config)
+
+
+def _throughout(
+    call: AuthorsCall, told: Mapping[tuple[int, int], LoopTrace], tables: Sequence[Sequence[float]]
+) -> _Found | None:
+    """Return the scheduler that goes all steps of training, with the schedule that the authors' own betas are.
+
+    Args:
+        tables: the long lists of numbers that they have with as many steps as they train with.
+    """
+    found = installed_throughout(told)
+    real = betas_in([one for one in tables if len(one) == call.trained])
+    if found is None or found[2] >= len(real):
+        return None
+    installed, betas, place = found
+    usual = {name: one.default for name, one in signature(schedulers()[installed.name].__init__).parameters.items()}
+    named = next(schedules_of(installed.name, [real[place]]), None)
+    kept = {name: value for name, value in (named or {SETTING: call.trained}).items() if value != usual[name]}
+    again = next(schedules_of(installed.name, [betas[EVERY]]), None)
+    same = named is not None and again == {**named, SETTING: EVERY}
+    small = {**kept, SETTING: EVERY} if same else {SETTING: EVERY, TRAINED_BETAS: [_short(n) for n in betas[EVERY]]}
+    todo = () if named is not None else (
+        f"make the scheduler of a checkpoint with {TRAINED_BETAS}: the {call.trained} betas of {call.name}"
+        f" ({call.where}), which no beta_schedule of diffusers has; the toy has those of {EVERY} steps",
+    )  # fmt: skip
+    return _Found(installed, {**installed.config, **kept}, {**installed.config, **small}, todo)
+
+
+def _short(number: float) -> float:
+    """Return a number with the digits that single precision has."""
+    return float(f"{number:.9g}")
 
 
 def _trace(way: _Way, ended: float) -> LoopTrace:

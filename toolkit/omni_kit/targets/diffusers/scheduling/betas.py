@@ -7,8 +7,11 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, get_args
 
+TRAINED_BETAS = "trained_betas"
+"""The argument of a scheduler for betas of any schedule."""
 _SCHEDULE, _START, _END, _COUNT = "beta_schedule", "beta_start", "beta_end", "num_train_timesteps"
 _CLOSE = 1e-4
+_LIKELY = 4
 _ELSEWHERE = {_START: 0.003, _END: 0.04}  # ends that nobody asks for, to see whether they count
 _PROBE = ((_SCHEDULE, "linear"), *_ELSEWHERE.items(), (_COUNT, 24))
 # What authors keep of a schedule -> what is left of the picture after so many steps of noise.
@@ -32,6 +35,25 @@ def schedules_of(name: str, tables: Sequence[Sequence[float]]) -> Iterator[dict[
             if found is not None and found not in seen:
                 seen.append(found)
                 yield found
+
+
+def betas_in(tables: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the betas that tables may be made of: those that most of them agree on first.
+
+    What a table holds is not known; that others are made of the same betas is evidence. Tables of one number more begin
+    with what is left before the first step.
+    """
+    found: list[tuple[list[float], list[int]]] = []
+    for place, table in enumerate(tables):
+        for kept in filter(_is_kept, (one(table) for one in _KEPT)):
+            betas = [1 - one / before for one, before in zip(kept, [1.0, *kept], strict=False)]
+            seen = next((places for known, places in found if _same(known, betas)), None)
+            if seen is None:
+                found.append((betas, [place]))
+            else:
+                seen.append(place)
+    ordered = sorted(found, key=lambda each: -len({*each[1]}))[:_LIKELY]
+    return [next((list(table) for table in tables if _same(table, betas)), betas) for betas, _ in ordered]
 
 
 def _is_kept(values: Sequence[float]) -> bool:

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import Any
 
-from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
+from omni_kit.targets.diffusers.scheduling.betas import (
+    TRAINED_BETAS,
+    betas_in,
+    plainest_first,
+    schedulers,
+    schedules_of,
+    told,
+)
 from omni_kit.targets.diffusers.scheduling.own_schedulers import (
     DPM_SOLVER,
     RUNGE_KUTTA,
@@ -132,32 +139,51 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
 
 
 def installed_along(
-    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, whole: bool = False, own: bool = False,
-    solves: bool = False,
-) -> Installed | None:  # fmt: skip
+    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, own: bool = False, solves: bool = False
+) -> Installed | None:
     """Return the first scheduler that goes where a loop went with each of `MODELS`, whatever else it receives.
 
     Args:
         known: by the number of steps, and the place of the model.
         shift: of the levels, where that is all that they are; None for others.
-        whole: each went all steps of its training; the scheduler is that of the first number of steps.
         own: it may be one that diffusers lacks, of which the port gets a copy.
         solves: they go between the steps of training, which none of diffusers' does.
     """
     first = next(iter(known))[0]
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
-        names = () if solves else _ALL_STEPS if whole else plainest_first()
-        theirs = _candidates(shift, known[first, 0], first, names)
-        more = _own(known[first, 0], first, solves) if own and not whole else ()
+        theirs = _candidates(shift, known[first, 0], first, () if solves else plainest_first())
+        more = _own(known[first, 0], first, solves) if own else ()
         for one in chain(theirs, more):
             went = []
             for (count, place), way in known.items():
-                config = {**one.config, TRAINED: count} if whole else one.config
-                went.append(_goes(replace(one, config=config), count, MODELS[place], way))
+                went.append(_goes(one, count, MODELS[place], way))
                 if went[-1] is None:
                     break
             else:
                 return replace(one, real=isinstance(way.calls[0][1], float), scales=any(went))
+    return None
+
+
+def installed_throughout(
+    known: Mapping[tuple[int, int], LoopTrace],
+) -> tuple[Installed, dict[int, list[float]], int] | None:
+    """Return the scheduler that goes where a loop went that goes all steps of its training, whatever their number; the
+    betas of each number; and their place among those that the loop's tables may be made of.
+    """
+    counts = dict.fromkeys(count for count, _ in known)
+    betas = {count: betas_in([one for one in known[count, 0].tables if len(one) == count]) for count in counts}
+    for name in _ALL_STEPS:
+        taken = inspect.signature(schedulers()[name].__init__).parameters
+        for place in range(min(map(len, betas.values()))):
+            for config in _choices(_STEPS, taken):
+                own = {count: {**config, TRAINED: count, TRAINED_BETAS: betas[count][place]} for count in counts}
+                went = (_goes(Installed(name, own[count], whole=True), count, MODELS[model], way)
+                        for (count, model), way in known.items())  # fmt: skip
+                if all(each is not None for each in went):
+                    given = {key: value for key, value in config.items() if value != taken[key].default}
+                    real = isinstance(known[next(iter(known))].calls[0][1], float)
+                    found = Installed(name, given, whole=True, real=real)
+                    return found, {count: each[place] for count, each in betas.items()}, place
     return None
 
 
@@ -240,8 +266,13 @@ def _goes(one: Installed, count: int, model: Callable[[float, float], float], wa
 
 
 def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
+    import torch
+
     cls = schedulers().get(one.name) or own_scheduler(one.name)
     scheduler = cls(**one.config)
+    if TRAINED_BETAS in one.config:  # single precision is less than the comparison needs where betas are small
+        kept = torch.cumprod(1 - torch.tensor(one.config[TRAINED_BETAS], dtype=torch.float64), 0)
+        scheduler.alphas_cumprod = kept
     by_levels = "sigmas" in inspect.signature(scheduler.set_timesteps).parameters
     if one.rises and by_levels and not one.by_count:
         scheduler.set_timesteps(sigmas=[1 - time for _, time in way.calls])
@@ -263,7 +294,7 @@ def walks(scheduler: Any, one: Installed, model: Callable[[float, float], float]
     if len(scheduler.timesteps) < len(way.calls) or not (way.begun is None or _close(begun, way.begun)):
         return None
     scaled = not _close(begun, 1.0)
-    x = torch.full((1, 1, 1, 1), NOISE * begun)
+    x = torch.full((1, 1, 1, 1), NOISE * begun, dtype=torch.float64 if TRAINED_BETAS in one.config else None)
     home = sys.modules[type(scheduler).__module__]
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
         place = -1

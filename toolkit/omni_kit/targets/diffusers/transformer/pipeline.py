@@ -492,7 +492,7 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
         seeming = [*dict.fromkeys(f"{name} ({where})" for name, where in islice(seeming_samplers(reference), _MOST))]
         left = f"write the denoising steps: in {files} files they could be read from no loop"
         left += f", and no scheduler of diffusers is known to go as {', '.join(seeming)}" if seeming else ""
-        names = dict.fromkeys(f"{one.name}.{one.function}" for one in authors_calls(reference))
+        names = dict.fromkeys(one.full_name for one in authors_calls(reference))
         if len(names) > 1 and not reference.loop:
             named = BETWEEN.join([*reference.given.split(BETWEEN), next(iter(names))])
             left += f". Of several samplers one can be named: --from {named}"

@@ -22,7 +22,6 @@ from omni_kit.targets.diffusers.porting.model_name import model_name, page_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
-from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
@@ -42,7 +41,7 @@ from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import CONDITIONS, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED, STEPS
+from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, EVERY, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
@@ -240,6 +239,8 @@ class _Planner:
         names = self.port.forward.names
         more = {one.argument: one.negative for one in self.pipeline.conditions}
         conditions: dict[str, object] = {CONDITIONS: more} if more else {}
+        if self.pipeline.process is not None and self.pipeline.process.every_step:
+            conditions[COUNT] = EVERY
         conditions |= {PROMPT_AXIS: self._prompt_axis} if self._prompt_axis is not None else {}
         stated = {STATED: self._recorded[STATED]} if STATED in self._recorded else {}
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
@@ -295,8 +296,9 @@ class _Planner:
         if stepping.made is not None:
             return {ALONE: True}
         process = self.pipeline.process
-        trained = {TRAINED: STEPS} if process is not None and process.every_step else {}
-        return {**stepping.installed.config, **trained} if stepping.name != FIRST else {"shift": self.pipeline.shift}
+        if process is not None and process.every_step:
+            return {**process.small}
+        return {**stepping.installed.config} if stepping.name != FIRST else {"shift": self.pipeline.shift}
 
     @cached_property
     def context(self) -> dict[str, object]:

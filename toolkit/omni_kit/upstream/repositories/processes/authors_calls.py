@@ -6,7 +6,7 @@ function that takes it. Its other arguments are recognised by name. Whether a ca
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -44,17 +44,24 @@ IS_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion
 _COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
 )
+_GIVEN_BETAS, _ALONG = re.compile(r"^(b|betas?)$"), re.compile(r"^(seq|time_?steps|time_?seq)$")
 _KEYWORDS = re.compile(r"^(model_kwargs|extra_args)$")
 _METHOD = re.compile(r"^(ode_|sampling_)?(method|solver|solver_type)$")
 _ADAPTIVE = (None, "dopri5", "dopri8", "bosh3", "adaptive_heun", "rk45")
 """Solvers that adapt their steps, or that a library takes by default."""
 _LEVELS = re.compile(r"^(t_span|time_grid|t_eval|ts|sigmas|t_steps|levels|timesteps)$")
 _GUIDED = re.compile(r"(cfg|guidance|cond)_?(scale|strength|rate|weight)|^(cfg|guidance|w)$")
+SHAPE = f"tuple({BEGUN}.shape)"
+"""The expression for the shape of latents."""
+_FEATURES, _LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
 _SIZES = (
     (re.compile(r"^(image|img|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
     (re.compile(r"^(batch|bsz?|(num|n)_samples|batch_size)$"), f"len({BEGUN})"),
-    (re.compile(r"^(in_|num_|n_|latent_)?(channels|chans?)$|^n_feats$"), f"{BEGUN}.shape[1]"),
-    (re.compile(r"shape$|^size$"), f"tuple({BEGUN}.shape)"),
+    (re.compile(r"^(in_|num_|n_|latent_)?(channels|chans?)$|^n_feats$"), _FEATURES),
+    (re.compile(r"^(feature|action|data|transition)_?(size|dim)$"), _FEATURES),
+    (re.compile(r"^(seq|sequence)_?len(gth)?$|^horizon$"), _LENGTH),
+    (re.compile(r"^(num_|n_)?frames$"), f"{BEGUN}.shape[-3]"),
+    (re.compile(r"shape$|^size$"), SHAPE),
     (re.compile(r"^(step_size|dt)$"), f"1 / {STEPS}"),
     (re.compile(r"len(gth)?s$"), f"torch.full((len({BEGUN}),), {BEGUN}.shape[-1])"),
     (re.compile(r"^prompt"), f"{BEGUN}[..., :0]"),
@@ -62,9 +69,13 @@ _SIZES = (
     (re.compile(r"device$"), f"{BEGUN}.device"),
     (re.compile(r"dtype$"), f"{BEGUN}.dtype"),
 )
+_FITS = re.compile(r"^(batch_size|((image|img)_)?size|(in_)?channels)$")
+"""Sizes that are passed though they have a default, as those of a small model differ."""
 _FALLS, _RISES = f"torch.linspace(1, 0, {STEPS} + 1)", f"torch.linspace(0, 1, {STEPS} + 1)"
-_ENTRY = re.compile(r"sampl|solve|generate|integrate|inference|denoise|^(__call__|forward)$|loop$")
-_OTHER = re.compile(r"train|loss|interpol|inpaint|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior")
+_ENTRY = re.compile(r"_steps$|sampl|solve|generate|integrate|inference|denoise|^(__call__|forward)$|loop$")
+_OTHER = re.compile(
+    r"train|loss|interpol|inpaint|infill|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior"
+)
 _SOLVERS = ("odeint",)
 _CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")  # what a model behind a preconditioning returns
 _MOST = 24
@@ -94,11 +105,15 @@ class AuthorsCall:
         less: their scale is one less than the usual one.
         levels: it is passed its levels, which its callers make.
         far: how many folders away the sampler is from the model's class.
+        inner: another sampler of its class calls it.
         trained: how many steps the authors train with, where the sampler goes all of them; else 0.
+        usual: it goes all of them by default, though a number of steps can be given.
         parts: what else it imports: module and name.
         wrapper: the class that holds the model while it samples; empty without one.
         wrappers: all such classes.
         adapts: the arguments by which the authors choose a solver that adapts its steps.
+        takes: the names of the function's arguments.
+        assumed: values of arguments that nothing says, and that have an effect.
     """
 
     where: str
@@ -112,15 +127,24 @@ class AuthorsCall:
     less: bool = False
     levels: bool = False
     far: int = 0
+    inner: bool = False
     trained: int = 0
+    usual: bool = False
     parts: tuple[tuple[str, str], ...] = ()
     wrapper: str = ""
     wrappers: tuple[str, ...] = ()
     adapts: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def is_named(self, function: str) -> bool:
-        """Return whether this is the sampler of that name, with or without its class."""
-        return function in (self.function, f"{self.name}.{self.function}")
+        """Return whether this is the sampler of that name, with or without its class and its module."""
+        return f".{self.full_name}".endswith(f".{function}")
+
+    @property
+    def full_name(self) -> str:
+        """Its module, its class and its function."""
+        return ".".join(dict.fromkeys((*self.module.split("."), self.name, self.function)))
 
     @property
     def todo(self) -> Iterator[str]:
@@ -132,6 +156,9 @@ class AuthorsCall:
         if len(self.wrappers) > 1:
             others = ", ".join(one for one in self.wrappers if one != self.wrapper)
             yield f"compare the preconditioning with the checkpoint's: {self.wrapper} is taken, and not {others}"
+        if self.assumed:
+            assumed = ", ".join(self.assumed)
+            yield f"set the scheduler as the authors make {self.name} ({self.where}): {assumed} is assumed"
         if self.adapts:
             yield f"compare with the authors' adaptive steps: {', '.join(self.adapts)} of {self.name} ({self.where})"
 
@@ -139,9 +166,10 @@ class AuthorsCall:
 def authors_calls(reference: Reference) -> list[AuthorsCall]:
     """Return the calls of the samplers nearest to a class, those with the fewest invented arguments first.
 
-    Samplers that run all training steps count only if there are no others.
+    Those that run all steps of training by default come before those that are passed another number, and those that
+    know no other number come after them.
     """
-    found: list[tuple[int, int, AuthorsCall]] = []
+    found: list[tuple[int, AuthorsCall]] = []
     sources = [*sources_of(reference)]
     wrappers = wrappers_of(reference, sources)
     for source in sources:
@@ -153,11 +181,32 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
                 calls = _of_function(source, node, wrappers)
             else:
                 continue
-            found += [(far, cost, replace(call, far=far)) for cost, call in calls if STEPS in call.called]
-        if len(found) > _MOST:
+            found += [(cost, replace(call, far=far)) for cost, call in calls if STEPS in call.called]
+        if len(found) > 2 * _MOST:
             break
-    usual = [each for each in found if not each[2].trained]
-    return [one for _, _, one in sorted(usual or found, key=lambda each: each[:2])][:_MOST]
+    order = sorted(found, key=lambda each: (each[1].far, each[1].inner, each[0]))
+    kinds = [[one for _, one in order if kind(one)][:_MOST] for kind in _KINDS]
+    return [one for kind in kinds for one in kind]
+
+
+_KINDS: tuple[Callable[[AuthorsCall], bool], ...] = (
+    lambda one: one.usual,
+    lambda one: not one.trained,
+    lambda one: bool(one.trained) and not one.usual,
+)
+
+
+def chosen(reference: Reference, functions: Sequence[str]) -> str:
+    """Return the one of several samplers that the authors' command line chooses by default, as `ddpm_steps` by
+    `--sample_type ddpm`; empty without such an option.
+    """
+    words = {one: {*one.split("_")} for one in functions}
+    for source in sources_of(reference) if len(words) > 1 else ():
+        for option, value in options_of(source).items() if "argument" in source.text else ():
+            named = [one for one in words if isinstance(value, str) and value in words[one]]
+            if len(named) == 1 and re.search(r"sampl|method|solver", option):
+                return named[0]
+    return ""
 
 
 def seeming_samplers(reference: Reference) -> Iterator[tuple[str, str]]:
@@ -202,7 +251,7 @@ def _loops(function: ast.FunctionDef, methods: Mapping[str, ast.FunctionDef], de
         if isinstance(node, ast.For | ast.While):
             return True
         name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
-        inner = methods.get(of_self(node.func)) if isinstance(node, ast.Call) else None
+        inner = methods.get(of_self(node)) if isinstance(node, ast.Attribute) else None
         if name in _SOLVERS or (inner is not None and inner is not function and deep
                                 and _loops(inner, methods, deep - 1)):  # fmt: skip
             return True
@@ -233,9 +282,15 @@ def _of_function(
     parts = dict(_objects(source, function))
     objects = {name: f"around({kind}, (), None)" for name, (_, kind) in parts.items()}
     cleans = bool(_CLEANS.search(ast.unparse(function))) and not objects
-    for told in _told(plain_arguments(function), required=_MODEL, parts=objects):
+    own = plain_arguments(function)
+    betas = next((one.arg for one, _ in own if _GIVEN_BETAS.match(one.arg)), "")
+    along = next((one.arg for one, _ in own if betas and _ALONG.match(one.arg)), "")
+    objects |= {betas: f"torch.linspace(0.0001, 0.02, {STEPS})", along: f"range({STEPS})"} if along else {}
+    for told in _told(own, required=_MODEL, parts=objects):
         made = [f"{function.name}({text})" for text in (told.text, told.guided)]
         call = replace(_call(source, function, function.name, made, told), parts=tuple(parts.values()))
+        if along:
+            call = replace(call, trained=TRAINED, assumed=(f"{betas} from 0.0001 to 0.02",))
         if not cleans:
             yield told.cost, call
         for one in wrappers if cleans else ():
@@ -264,7 +319,11 @@ def _of_class(
     made = [*_told(given, constructs=True, parts=known, values=values)]
     made += [one for one in _told(given, constructs=True, parts=known, values=values, whole=True) if one.trained]
     held = _held(methods)
+    named = {
+        entry.name: {of_self(node) for node in ast.walk(entry) if isinstance(node, ast.Attribute)} for entry in entries
+    }
     for entry in entries:
+        inner = any(entry.name in names for name, names in named.items() if name != entry.name)
         own = plain_arguments(entry)[1:]
         takes = any(_MODEL.match(one.arg) for one, _ in own)
         for told in _told(own, required=_MODEL if takes else None, way=_way(methods.values())):
@@ -275,15 +334,30 @@ def _of_class(
                     calls = [f"{cls.name}({first}){name}({second})" for first, second in pairs]
                     call = _call(source, entry, cls.name, calls, told, one)
                     imported = tuple(meant for _, meant in parts.values())
-                    yield one.cost + told.cost, replace(call, parts=imported, trained=one.trained)
-            if not takes and held and not any(one.model for one in made):
+                    call = replace(call, parts=imported, trained=one.trained, usual=one.usual, inner=inner)
+                    yield from ((one.cost + told.cost + more, each) for more, each in enumerate(_turned(call)))
+            for one in made if not takes and held and not any(one.model for one in made) else ():
+                if one.trained and STEPS in told.text:
+                    continue
                 scales, calls = _kept_scales(methods), []
                 for value, text in (("0.0", told.text), (SCALE, told.guided)):
                     kept = ", ".join(f"{each!r}: {value}" for each in scales)
-                    more = "".join(f", {one}" for one in (f"kept={{{kept}}}" if kept else "", made[0].text) if one)
+                    more = "".join(f", {each}" for each in (f"kept={{{kept}}}" if kept else "", one.text) if each)
                     object_ = f"around({cls.name}, {held!r}, {DENOISER}{more})"
                     calls.append(f"{object_}{name or '.' + entry.name}({text})")
-                yield 9 + told.cost, _call(source, entry, cls.name, calls, told)
+                call = _call(source, entry, cls.name, calls, told)
+                call = replace(call, trained=one.trained, usual=one.usual, inner=inner)
+                yield from ((9 + told.cost + more, each) for more, each in enumerate(_turned(call)))
+
+
+def _turned(call: AuthorsCall) -> Iterator[AuthorsCall]:
+    """Yield a call; and, where it is passed a length, with channels as the last axis of latents."""
+    yield call
+    if _LENGTH in call.called and re.search(r"len\w*=|horizon=", call.called):
+        turn = {_LENGTH: _FEATURES, _FEATURES: _LENGTH}
+        plain, guided = (re.sub("|".join(map(re.escape, turn)), lambda one: turn[one[0]], text)
+                         for text in (call.called, call.guided))  # fmt: skip
+        yield replace(call, called=plain, guided=guided)
 
 
 def _parts(
@@ -315,13 +389,19 @@ def _parts(
 
 
 def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]) -> dict[str, Any]:
-    """Return the values that the authors pass a constructor where they first call it, as literals or as options."""
+    """Return the values that the authors pass a constructor where they first call it: literals, options, or defaults of
+    the function that calls it.
+    """
     order = [one.arg for one, _ in given]
     for source in (one for one in sources if cls.name in one.text):
         calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _makes(source, one, cls)]
         options = options_of(source) if calls else {}
         for call in calls:
-            values = {name: options.get(node.attr, UNKNOWN) if isinstance(node, ast.Attribute) else literal(node)
+            usual = {one.arg: literal(default) for function in ast.walk(source.tree)
+                     if isinstance(function, ast.FunctionDef) and call in ast.walk(function)
+                     for one, default in plain_arguments(function) if default is not None}  # fmt: skip
+            values = {name: options.get(node.attr, UNKNOWN) if isinstance(node, ast.Attribute)
+                      else usual.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else literal(node)
                       for name, node in passed(call, order).items()}  # fmt: skip
             if known := {name: one for name, one in values.items() if isinstance(one, int | float | str)}:
                 return known
@@ -358,7 +438,7 @@ def _call(
     levels, adapts = any(one.levels for one in told), tuple(each for one in told for each in one.adapts)
     return AuthorsCall(
         where, module, name, node.name, plain, draws, guides, guided if guided != plain else "", levels=levels,
-        adapts=adapts,
+        adapts=adapts, takes=tuple(one.arg for one, _ in plain_arguments(node)),
     )  # fmt: skip
 
 
@@ -390,6 +470,7 @@ class _Told:
         guides: those that guide.
         adapts: those by which the authors choose a solver that adapts its steps; it is passed another.
         trained: how many steps of training there are by default, where it is passed the number of steps instead.
+        usual: and it goes all of them unless it is passed another number.
     """
 
     text: str
@@ -401,6 +482,7 @@ class _Told:
     guides: tuple[str, ...]
     adapts: tuple[str, ...] = ()
     trained: int = 0
+    usual: bool = False
 
 
 def _way(functions: Iterable[ast.FunctionDef]) -> str:
@@ -428,7 +510,7 @@ def _told(
         way: of its levels.
         parts: arguments whose values are known.
         values: those that the authors pass, for arguments without a default; if `whole`, for all others, too.
-        whole: the number of steps of training is that of steps, where nothing else is.
+        whole: the number of steps of training is that of steps, unless another number has a default.
     """
     names = [one.arg for one, _ in given]
     if required is not None and not any(required.match(name) for name in names):
@@ -436,6 +518,9 @@ def _told(
     counted = [one.arg for one, default in given if _COUNT.match(one.arg) and not isinstance(literal(default), bool)]
     counted = [name for name in counted if not IS_TRAINED.match(name)] or ([] if constructs else counted)
     said_by = values or {}
+    left = {one.arg for one, default in given if default is not None and literal(default) is None}
+    open_ = bool(counted) and whole and not {*counted} - left and not {*counted} & said_by.keys()
+    counted = [] if open_ else counted
     every = {one.arg: said_by.get(one.arg, literal(default) if default is not None else TRAINED)
              for one, default in given if IS_TRAINED.match(one.arg)} if whole and not counted else {}  # fmt: skip
     trained = next((value for value in every.values() if type(value) is int), 0)
@@ -460,7 +545,8 @@ def _told(
             elif name in bent:
                 said[name] = levels
             elif size := next((text for pattern, text in _SIZES if pattern.search(name)), ""):
-                if default is None or (isinstance(default, ast.Constant) and default.value is None and "shape" in name):
+                usual = literal(default) if default is not None else ...
+                if usual is ... or (usual is None and "shape" in name) or (type(usual) is int and _FITS.match(name)):
                     said[name] = size
             elif constructs and name in said_by and (default is None or whole):
                 said[name] = repr(said_by[name])
@@ -481,4 +567,5 @@ def _told(
         text, guided = (", ".join(f"{name}={value}" for name, value in each.items()) for each in (said, said | scaled))
         uses = set(said.values())
         model, noise = DENOISER in uses, BEGUN in uses
-        yield _Told(text, guided, cost, model, noise, bool(bent), guides, tuple(adapts), trained)
+        usual = open_ and bool(trained)
+        yield _Told(text, guided, cost, model, noise, bool(bent), guides, tuple(adapts), trained, usual)

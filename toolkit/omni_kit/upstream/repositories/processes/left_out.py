@@ -18,7 +18,7 @@ _IMPORTED = re.compile(r"\bimport (\w+)$")
 
 def left_out(reference: Reference, process: Process, passed: Collection[str]) -> tuple[list[str], dict[str, str]]:
     """Return the arguments with a default that the authors' sampling names; and file:line of those that only other code
-    of theirs names.
+    of theirs names, or for which this sampling passes None.
 
     Args:
         passed: what the process passes the model.
@@ -39,7 +39,8 @@ def left_out(reference: Reference, process: Process, passed: Collection[str]) ->
             if name not in usual or (value is not UNKNOWN and value == usual[name]):
                 continue
             samples = uses and (not called or bool(_SAMPLES.search(called)))
-            if samples and not isinstance(usual[name], bool):  # a switch is how, and not what for
+            decided = isinstance(usual[name], bool) or (usual[name] is None and name in process.empty)
+            if samples and not decided:  # a switch is how, and not what for
                 near.add(name)
             elif samples or _MODEL.search(called):
                 far.setdefault(name, source.where(node))

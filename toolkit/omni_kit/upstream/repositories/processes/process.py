@@ -25,7 +25,9 @@ class Process:
         real: as numbers with a fraction.
         scales: the scheduler scales what the model receives.
         shift: of the noise levels.
-        every_step: it goes all steps of training: a toy has as many as it samples with.
+        small: what the scheduler of a toy is made with, where it is something else: the steps of training are as many
+            as those that it samples with, if the sampler goes all of them.
+        empty: arguments of the model for which it passes None, whatever it is passed itself.
     """
 
     where: str
@@ -43,7 +45,13 @@ class Process:
     real: bool = False
     scales: bool = False
     shift: float = 1.0
-    every_step: bool = False
+    small: Mapping[str, object] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
+
+    @property
+    def every_step(self) -> bool:
+        """Return whether it goes all steps of training."""
+        return bool(self.small)
 
     @property
     def draws_noise(self) -> bool:
