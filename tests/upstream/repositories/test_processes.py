@@ -276,6 +276,41 @@ def test_arguments_that_a_call_leaves_out_are_named(told: str, near: list[str], 
     assert (by_sampling, [*elsewhere]) == (near, far)
 
 
+LABELLED = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width=4, classes={classes}):
+        super().__init__()
+        self.layer, self.classes = nn.Linear(width, width), None
+        self.classes = classes
+
+    def forward(self, x, t, context, y=None):
+        assert (y is None) == (self.classes is None)
+        if {test}:
+            x = x + y
+        return self.layer(x)
+"""
+
+
+@pytest.mark.parametrize(("classes", "test", "near"), [
+    ("None", "self.classes is not None", []),
+    ("False", "self.classes", []),
+    ("10", "self.classes is not None", ["y"]),
+    ("None", "y is not None", ["y"]),
+    ("None", "self.classes is None", ["y"]),
+])  # fmt: skip
+def test_an_argument_for_what_the_constructor_leaves_unset_is_not_left_out(
+    classes: str, test: str, near: list[str], tmp_path: Path
+) -> None:
+    one = found(tmp_path, 'from ddim import DDIMSampler\nsampler = DDIMSampler(net)\ntold["y"] = labels\n')
+    (tmp_path / "labelled.py").write_text(LABELLED.format(classes=classes, test=test), encoding="utf-8")
+    assert one is not None
+    reference = find_reference(f"{tmp_path / 'labelled.py'}::Net")
+    assert left_out(reference, one, ["x", "t", "context"]) == (near, {})
+
+
 def test_the_nearest_use_counts(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "ddim.py").write_text(DDIM, encoding="utf-8")

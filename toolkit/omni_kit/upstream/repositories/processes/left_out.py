@@ -25,8 +25,8 @@ def left_out(reference: Reference, process: Process, passed: Collection[str]) ->
     """
     found = reference.cls.method("forward")
     read = {one.id for one in ast.walk(found[1]) if isinstance(one, ast.Name)} if found is not None else set()
-    usual = {name: one.default for name, one in reference.forward.items()
-             if not one.required and name in read and name not in passed}  # fmt: skip
+    may = [name for name, one in reference.forward.items() if not one.required and name in read and name not in passed]
+    usual = {name: reference.forward[name].default for name in may if not _switched_off(reference, name)}
     tools = [one[1] for line in process.imports if (one := _IMPORTED.search(line))]
     near, far = set[str](), dict[str, str]()
     for source in sources_of(reference) if usual else ():
@@ -45,6 +45,37 @@ def left_out(reference: Reference, process: Process, passed: Collection[str]) ->
             elif samples or _MODEL.search(called):
                 far.setdefault(name, source.where(node))
     return [name for name in usual if name in near], {name: far[name] for name in usual if name in far.keys() - near}
+
+
+def _switched_off(reference: Reference, name: str) -> bool:
+    """Return whether forward reads an argument only where an attribute is set that the constructor leaves unset."""
+    forward, made = reference.cls.method("forward"), reference.cls.method("__init__")
+    if forward is None or made is None:
+        return False
+    usual = {one: argument.default for one, argument in reference.arguments.items() if not argument.required}
+    given = {**usual, **(reference.published.values if reference.published is not None else {})}
+    off = {one for one, value in given.items() if value in (None, False)}
+    kept = (one for one in ast.walk(made[1]) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name))
+    unset = {str(dotted(target)) for one in kept if getattr(one.value, "id", "") in off for target in one.targets}
+    return not any(_reads(one, name, unset) for one in forward[1].body)
+
+
+def _reads(node: ast.AST, name: str, unset: Collection[str]) -> bool:
+    """Return whether a statement reads a name other than in an assertion and where an attribute is set."""
+    if isinstance(node, ast.Assert):
+        return False
+    if isinstance(node, ast.If) and _set(node.test) in unset:
+        return any(_reads(one, name, unset) for one in node.orelse)
+    if isinstance(node, ast.Name):
+        return node.id == name
+    return any(_reads(one, name, unset) for one in ast.iter_child_nodes(node))
+
+
+def _set(test: ast.expr) -> str:
+    """Return the attribute that a test finds to be set: `self.classes`, or `self.classes is not None`."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and literal(test.comparators[0]) is None:
+        test = test.left
+    return dotted(test) or ""
 
 
 def _named(source: SourceFile) -> Iterator[tuple[str, ast.expr, str]]:
