@@ -50,7 +50,8 @@ _RECOMPUTES = re.compile(r"checkpoint(ing)?$|^(use|enable|with)_(\w+_)?checkpoin
 _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed", "tuple", "list", "set")
-_ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
+ANY_WIDTH = 512
+"""Width of what has no default: toys shrink it by its name."""
 # Of things that are counted, as joints, and for which toys have no rule: no two alike.
 _IS_COUNT = re.compile(r"^(n|num_)[a-z_]+s$")
 _FEWEST, _APART = 6, 4
@@ -68,7 +69,7 @@ _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
 _IS_SHARE = re.compile(r"(^|_)(dropout|drop_?path|drop|p_drop\w*|prob)$")  # what no toy drops
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _IS_NAME_OF_PLACE = re.compile(r"(_dir|_path|_file|_root|pretrained|checkpoint|ckpt)$")
-_TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
+_TYPES: Mapping[str, Any] = {"int": ANY_WIDTH, "bool": False, "float": 1.0}
 
 
 def toy_of(
@@ -105,7 +106,7 @@ def toy_of(
     given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
-    given |= {name: _ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
+    given |= {name: ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
     small = toy_denoiser(given)
     small |= {alias: None for name, alias in aliases.items() if given.get(alias, 0) is None and IS_AXES.search(alias)
               and _takes_null(name, code)}  # fmt: skip
@@ -115,7 +116,7 @@ def toy_of(
               and value > 0 and any(width % value for width in levels)}  # fmt: skip
     counts = itertools.count(_FEWEST, _APART)
     small |= {alias: next(counts) for name, alias in aliases.items() if _IS_COUNT.search(name)
-              and name not in published and given.get(alias) == small.get(alias) == _ANY_WIDTH}  # fmt: skip
+              and name not in published and given.get(alias) == small.get(alias) == ANY_WIDTH}  # fmt: skip
     small |= {
         name: small[other] for name, other in _alike(arguments, published, aliases) if {name, other} <= small.keys()
     }
@@ -152,6 +153,11 @@ def _alike(
     output = arguments.get(names.get(_OUTPUT, ""))
     if output is not None and output.required and output.name not in published:
         yield _OUTPUT, _INPUT
+    for name, one in arguments.items():
+        said, taken = _FEW_CHANNELS.match(name), name.replace("out", "in", 1)
+        known = _is_number(published.get(name))
+        if said is not None and said[2] == "out" and one.required and not known and taken in arguments:
+            yield aliases[name], aliases[taken]
 
 
 def _is_number(value: Any) -> bool:
@@ -379,7 +385,7 @@ def _value(one: Argument) -> Any:
     if one.required and one.annotation in ("", "float") and _IS_SHARE.search(one.name):
         return 0.0
     if one.required and one.annotation in ("", *_TYPES):
-        return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, _ANY_WIDTH))
+        return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, ANY_WIDTH))
     return UNKNOWN
 
 

@@ -468,6 +468,8 @@ class _Run:
             noise_first(begun, self.call["draws"]), LastClamp() as clamp,
         ):  # fmt: skip
             ended = latents_of(eval(self.call["called"], told), begun.shape)
+        if not self.calls:
+            raise ValueError("does not call its model")
         self.twice = denoiser.twice
         self.empty = sorted(denoiser.empty or ())
         ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended))}

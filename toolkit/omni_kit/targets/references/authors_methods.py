@@ -100,6 +100,8 @@ class Heard:
             Refused: it does what a pipeline cannot repeat.
         """
         self._drawn = self.gives
+        if (made := self.spec["scheduler"]) is not None:  # diffusers imports its schedulers as they are named
+            getattr(importlib.import_module(made["module"]), made["name"])
         bound = getattr(standing(used, self._missing), self.spec["method"]) if self.spec["owner"] else used
         function = inspect.unwrap(bound)
         with ExitStack() as stack:

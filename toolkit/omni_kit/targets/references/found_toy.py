@@ -7,6 +7,7 @@ from typing import Any
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
+from omni_kit.toys.batches.denoiser.arguments import TARGET
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 
@@ -15,8 +16,8 @@ _LONGEST = 60.0  # seconds of the processor: somebody waits for a plan, and a co
 
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a toy's values, the shapes of the first sample by the authors' names of forward's arguments, and those of
-    these arguments that it needs in spite of a default.
+    """Return a toy's values, the shapes of the first sample by the authors' names of forward's arguments, that of the
+    model's answer, and those of these arguments that it needs in spite of a default.
 
     Args:
         request: `toy`, the content of a toy_config.json; `reference`, the class as "PATH::Class".
@@ -34,4 +35,4 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         needed = needed_arguments(model, inputs)
     first = {name.removeprefix(_FIRST): list(one.shape) for name, one in inputs.items() if name.startswith(_FIRST)}
     values = {name: one for name, one in getattr(model, ARGUMENTS).items() if not name.startswith("_")}
-    return {"values": values, "shapes": first, "needed": needed}
+    return {"values": values, "shapes": first, "answer": first.get(TARGET, []), "needed": needed}

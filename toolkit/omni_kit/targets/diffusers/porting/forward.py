@@ -34,6 +34,8 @@ from omni_kit.upstream.repositories.timestep import STEP
 LATENTS, TIME, TEXT, MASK = "hidden_states", "timestep", "encoder_hidden_states", "encoder_attention_mask"
 LABELS = "class_labels"
 _IS_TEXT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cond|encoder|enc|emb)", re.IGNORECASE)
+_IS_PROMPT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cross|encoder)", re.IGNORECASE)
+"""Names that optional texts have; other conditions, `cond` or `emb`, may be of any kind, and are optional as such."""
 _IS_MASK = re.compile(r"mask")
 _IS_NO_TEXT = re.compile(
     r"(self_cond|mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)"
@@ -60,28 +62,33 @@ class Forward:
     todo: list[str] = field(default_factory=list)
 
 
-def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = False, step: str = "") -> dict[str, str]:
+def roles_of(
+    taken: Mapping[str, Argument], labels: str = "", worded: bool = False, step: str = "",
+    masks: Collection[str] = (),
+) -> dict[str, str]:  # fmt: skip
     """Map the authors' argument names to diffusers' names; arguments without one keep theirs.
 
     Args:
         step: the argument that is the time; without it, the first with the name of one.
         labels: the argument that is a class label; empty without one.
         worded: the model is made with the width of a prompt's embedding: `y` is one, too.
+        masks: arguments that are masks of latents, and so none of a prompt.
     """
     names = list(taken)
     step = step or next((name for name in names if STEP.match(name)), "")
     latents = next((name for name in names if name != step), "")
     others = sorted((n for n in names if n not in (step, latents, labels)), key=lambda name: not taken[name].required)
     text = TEXT if TEXT in others else ""
-    text = text or next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
+    text = text or next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)
+                         and (taken[name].required or _IS_PROMPT.search(name))), "")  # fmt: skip
     if not text and not labels:
         needed = [
             n for n in others if taken[n].required and "{" not in n
         ]  # an entry of a mapping is a size or the like
         plain = [n for n in needed if (worded or len(n) > 1) and not _IS_NO_TEXT.search(n)]
         text = plain[0] if len(plain) == 1 else ""
-    masks = [name for name in others if text and _IS_MASK.search(name)]
-    mask = MASK if MASK in masks else next(iter(masks), "")
+    of_text = [name for name in others if text and _IS_MASK.search(name) and name not in masks]
+    mask = MASK if MASK in of_text else next(iter(sorted(of_text, key=lambda name: not _IS_TEXT.search(name))), "")
     named = ((latents, LATENTS), (step, TIME), (labels, LABELS), (text, TEXT), (mask, MASK))
     return {old: new for old, new in named if old}
 
@@ -93,11 +100,12 @@ def port_forward(
     labels: str = "",
     worded: bool = False,
     step: str = "",
+    masks: Collection[str] = (),
 ) -> Forward:
     """Rewrites the forward of the model's class.
 
     Args:
-        labels, worded, step: as `roles_of` takes them.
+        labels, worded, step, masks: as `roles_of` takes them.
         blocks: the lists of modules that the model has -> the class of what they hold.
     """
     root = parts.root
@@ -108,7 +116,7 @@ def port_forward(
         done.todo.append("it inherits forward: copy it here, with return_dict and gradient checkpointing")
         return done
     locals_, fixed = _variables(own)
-    roles = roles_of(taken, labels, worded, step)
+    roles = roles_of(taken, labels, worded, step, masks)
     done.names = {old: new for old, new in roles.items() if old == new or new not in fixed}
     used = names_used(own)
     cleared = {name: _free(name, used) for name in locals_ & {*done.names.values()} - {*done.names}}

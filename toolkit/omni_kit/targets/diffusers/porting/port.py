@@ -30,6 +30,7 @@ from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
+from omni_kit.targets.diffusers.porting.latents_masks import masks_of_latents
 from omni_kit.targets.diffusers.porting.model_name import model_name
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
@@ -144,7 +145,9 @@ def port(
     labels = labels_of(reference)
     worded = any(map(TEXT_WIDTH.search, reference.arguments))
     told = labels.argument if labels is not None else ""
-    forward = port_forward(parts, reference.forward, blocks, told, worded, step_of(reference)[0])
+    defined = reference.cls.method("forward")
+    masks = masks_of_latents(defined[1], reference.forward) if defined is not None else ()
+    forward = port_forward(parts, reference.forward, blocks, told, worded, step_of(reference)[0], masks)
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None and labels is not None:  # a pipeline guides

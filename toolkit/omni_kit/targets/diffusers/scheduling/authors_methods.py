@@ -24,7 +24,8 @@ from omni_kit.upstream.repositories.processes.scheduled_methods import Scheduled
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
-_WORKER = "omni_kit.targets.references.authors_methods"
+METHODS = "omni_kit.targets.references.authors_methods"
+"""Module that runs the authors' methods."""
 _SERVER = "omni_kit.targets.references.found_toy"
 _TIMEOUT = 100.0
 _Found = Mapping[str, Any]
@@ -78,7 +79,7 @@ def method_along(reference: Reference, names: Mapping[str, str], text: str) -> S
         "counts": COUNTS, "methods": specs,
     }  # fmt: skip
     try:
-        found = run_worker(f"{_WORKER}:trace", request, timeout=_TIMEOUT, modules=[_SERVER])
+        found = run_worker(f"{METHODS}:trace", request, timeout=_TIMEOUT, modules=[_SERVER])
     except StepError as error:
         return Stood(why=(str(error),))
     why: list[str] = []
@@ -114,7 +115,7 @@ def _stood(
     todo = [f"{named} {one['scheduler']['name']} ({method.where})"] if same and not given["config"] else []
     todo += [f"keep latents where a mask is set, as {method.name} does ({method.where})"] if one["masked"] else []
     called = f"sampled(model, noise, steps, text, against, scale, {'conditions' if conditions else '{}'}, spec)"
-    imported = (f"from {_WORKER} import sampled",)
+    imported = (f"from {METHODS} import sampled",)
     process = Process(
         method.where, imported, called, stepping.name, stepping.reason, stepping.installed.config,
         rises=stepping.installed.rises, held=lines, todo=tuple(todo),

@@ -14,10 +14,12 @@ from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TIME
 from omni_kit.targets.diffusers.scheduling.betas import schedulers
 from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
+from omni_kit.targets.diffusers.scheduling.configured_scheduler import constructed_with, held_as
 from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed
 from omni_kit.upstream.repositories.names import Defined, definitions, resolve
 from omni_kit.upstream.repositories.published import documented
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.sampler_step.loop_rewriter import SCHEDULER
 from omni_kit.upstream.repositories.sampler_step.simulation import trace_of
 from omni_kit.upstream.repositories.sampler_step.slicing import FUNCTION, LEVELS, SlicedLoop, sliced
@@ -153,14 +155,20 @@ def scheduler_of(
     Raises:
         Unsupported: nothing says which.
     """
+    kept = held_as(source, function, written)
+    if isinstance(kept, ast.Call) and _scheduler(source, dotted(kept.func) or "") is not None:
+        if (own := _constructed(source, kept, reference.repository)) is None:
+            raise Unsupported(f"makes {written} with settings that nothing says")
+        return own.meant, own.given, source.where(kept)
     sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
     if (written_down := _documented(reference, source)) is not None:
         return written_down
-    for name in _annotated(source, function, written):
+    for name in _annotated(source, function, ast.unparse(kept) if kept is not None else written):
         if (meant := _scheduler(source, name)) is not None:
             return meant, {}, source.where(function)
-    told = (_made(sources, _LOADED[:1], True), _listed(sources), _next_to(source, sources))
-    found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:], False)]
+    repository = reference.repository
+    told = (_made(sources, _LOADED[:1], repository), _listed(sources), _next_to(source, sources))
+    found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:])]
     if not found:
         raise Unsupported(f"does not say which scheduler {written} is")
     nearest = min(found, key=lambda one: distance(reference, one.source.path))
@@ -191,20 +199,36 @@ class _Named:
     node: ast.AST
 
 
-def _made(sources: Sequence[SourceFile], loaded: Sequence[str], constructed: bool) -> Iterator[_Named]:
-    """Yield the schedulers that calls make: by one of these methods, or by the constructor."""
+def _made(
+    sources: Sequence[SourceFile], loaded: Sequence[str], repository: Repository | None = None
+) -> Iterator[_Named]:
+    """Yield the schedulers that calls make: by one of these methods, or by the constructor.
+
+    Args:
+        repository: its configs have what constructors receive; without it, no constructor counts.
+    """
     for one in sources:
         for call in (node for node in calls(one.tree) if "Scheduler" in (dotted(node.func) or "")):
             name = dotted(call.func) or ""
             method = next((each for each in _LOADED if name.endswith(each)), "")
-            if method not in loaded if method else not constructed:
+            if method not in loaded if method else repository is None:
                 continue
-            meant = _scheduler(one, name.removesuffix(method))
-            given = {str(each.arg): literal(each.value) for each in call.keywords} if not method else {}
-            if isinstance(meant, Defined):
-                given = {key: value for key, value in given.items() if value is not UNKNOWN}
-            if meant is not None and UNKNOWN not in given.values():
-                yield _Named(meant, given, one, call)
+            if method:
+                meant = _scheduler(one, name.removesuffix(method))
+                found = None if meant is None else _Named(meant, {}, one, call)
+            else:
+                found = None if repository is None else _constructed(one, call, repository)
+            if found is not None:
+                yield found
+
+
+def _constructed(source: SourceFile, call: ast.Call, repository: Repository) -> _Named | None:
+    """Return the scheduler that a call makes by the constructor; None if it makes none, or with unknown settings."""
+    meant = _scheduler(source, dotted(call.func) or "")
+    given = constructed_with(call, meant, repository)
+    if isinstance(meant, Defined):
+        given = {key: value for key, value in given.items() if value is not UNKNOWN}
+    return None if meant is None or UNKNOWN in given.values() else _Named(meant, given, source, call)
 
 
 def _listed(sources: Sequence[SourceFile]) -> Iterator[_Named]:

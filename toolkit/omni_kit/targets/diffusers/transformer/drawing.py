@@ -8,6 +8,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.source import dotted, parse_file, read_source
 from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS, imported_in_any_case, shared_unless
 from omni_kit.targets.diffusers.model_dir import ModelDir, find_model_dir
+from omni_kit.targets.diffusers.scheduling.authors_methods import METHODS
 from omni_kit.targets.diffusers.transformer.handler import LIBRARY, forbidden_to
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import Ability, Candidate
@@ -65,11 +66,13 @@ def find_drawing(path: Path) -> Drawing:
 
 def _by_diffusers(sampler: Path, reference: Reference) -> bool:
     """Return whether the authors' loop takes its steps with a scheduler of diffusers, or with one of theirs of that
-    kind.
+    kind; a method of theirs that is run with stand-ins always does.
     """
     library = reference.cls.source.library
     for node in ast.walk(ast.parse(sampler.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
+            if node.module == METHODS:
+                return True
             file = library.module_file(node.module)
             imported = [one.module for one in read_source(library, file).imports.values()] if file is not None else []
             if any(one.partition(".")[0] == LIBRARY for one in (node.module, *imported)):

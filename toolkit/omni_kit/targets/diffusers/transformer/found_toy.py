@@ -27,12 +27,14 @@ class FoundToy:
     Attributes:
         values: the arguments of its constructor; empty if none were found.
         shapes: authors' name of forward's argument -> its shape in the first sample.
+        answer: the shape of what it returns for that sample.
         needed: authors' names of arguments that forward has a default for, and does not run without.
         why: why none were found; empty if they were.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    answer: Sequence[int] = ()
     needed: Sequence[str] = ()
     why: str = ""
 

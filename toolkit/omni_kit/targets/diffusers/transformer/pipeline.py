@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -234,6 +234,15 @@ class PipelineFacts:
         named = {_of_latents(self.pictures or self.film): _of_latents(other.pictures or other.film)}
         return replace(other, todo=tuple(named.get(one, one) for one in self.todo))
 
+    def comparing(self, shapes: Collection[str]) -> "PipelineFacts":
+        """Return the facts with a to-do for the conditions that a small model, with inputs of these names, lacks."""
+        left = [one.name for one in self.conditions
+                if not any(re.match(rf"{re.escape(one.argument)}(\W|$)", name) for name in shapes)]  # fmt: skip
+        if not (shapes and left and self.proven):
+            return self
+        what = f"compare a run with {', '.join(left)}: the small model does without"
+        return replace(self, todo=(*self.todo, what))
+
     @property
     def proven(self) -> bool:
         """Return whether the authors' sampling is called, and compared with the pipeline."""
@@ -394,6 +403,8 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         listed=stood.listed,
     )
     facts = _with_defaults(reference, _of_images(reference, facts))
+    if not condition and ((cut is not None and cut.loop.guides) or (stood.process is not None and stood.guides)):
+        return facts.without_steps("they guide, and no argument of the model is known to be a prompt or labels")
     return _passing(reference, facts) if process is not None and process is not stood.process else facts
 
 

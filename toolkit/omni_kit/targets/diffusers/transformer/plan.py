@@ -22,7 +22,7 @@ from omni_kit.targets.diffusers.porting.model_name import model_name, page_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
-from omni_kit.targets.diffusers.toy import toy_of
+from omni_kit.targets.diffusers.toy import ANY_WIDTH, toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
 from omni_kit.targets.diffusers.transformer.found_toy import FoundToy, found_toy, imported
@@ -43,6 +43,7 @@ from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, EVERY, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.switched_on import switched_on
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
 
@@ -113,7 +114,8 @@ class _Planner:
 
     def confirmed(self) -> "_Planner":
         """Return the planner with the toy that the authors' class was found to take."""
-        found, facts = found_toy(self.reference, self.toy), self.pipeline
+        facts = self.pipeline
+        found = self._answering_latents(found_toy(self.reference, self.toy))
         if facts.packing is not None and found.values.get(facts.channels, 0) % facts.packing.side**2:
             facts = pipeline_facts(self.reference, self.port, packs=False)
         if axes := len(found.shapes.get(facts.latents_argument, ())):
@@ -123,11 +125,29 @@ class _Planner:
             facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
         if facts.proven and facts.by_class is None and (missing := facts.not_passed(found.needed)):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
+        facts = facts.comparing(found.shapes)
         other = replace(self, found=found)
         named = bool(self.request.class_name) or not axes
         ported = self.port if named else self.port.called(model_name(self.reference, self.prefix, axes))
         vars(other).update(port=ported if self.in_tree else imported(ported), pipeline=facts)
         return other
+
+    def _answering_latents(self, found: FoundToy) -> FoundToy:
+        """Return the toy with an output as wide as latents, where it has another width that nothing says: a model that
+        joins latents with a condition takes more channels than it returns.
+        """
+        process, published = self.pipeline.process, self.reference.published
+        latents = found.shapes.get(self.pipeline.latents_argument, ())
+        differing = [(one, other) for one, other in zip(latents, found.answer, strict=False) if one != other]
+        alike = len(latents) == len(found.answer) and len(differing) == 1
+        if not alike or (process is not None and process.learns_variance):
+            return found
+        said = published.values if published is not None else {}
+        names = [name for name, one in self.reference.arguments.items() if one.required and name.startswith("out")
+                 and type(said.get(name)) is not int and found.values.get(name) == differing[0][1]]  # fmt: skip
+        values = {**self.toy, **found.values, **dict.fromkeys(names, differing[0][0])}
+        again = found_toy(self.reference, values) if len(names) == 1 else found
+        return again if [*again.shapes.get(self.pipeline.latents_argument, ())] == [*again.answer] else found
 
     @property
     def in_tree(self) -> bool:
@@ -203,10 +223,12 @@ class _Planner:
         code = [one.node for one in self.reference.closure.definitions]
         kept = kept_as_tensors(self.reference)
         arguments = {name: one for name, one in self.reference.arguments.items() if name not in kept}
-        values, unknown = toy_of(arguments, found.values if found is not None else {}, code)
+        conditions = dict.fromkeys(switched_on(self.reference), ANY_WIDTH)
+        given = {**(found.values if found is not None else {}), **conditions}
+        values, unknown = toy_of(arguments, given, code)
         switches = self.port.labels.switches if self.port.labels is not None else {}
         values = {name: switches.get(name, one) for name, one in values.items()}
-        process, given = self.pipeline.process, found.values if found is not None else {}
+        process = self.pipeline.process
         learned = process is not None and process.learns_variance
         if learned and {_INPUT, _OUTPUT} <= values.keys() and arguments[_OUTPUT].required and _OUTPUT not in given:
             values[_OUTPUT] = 2 * values[_INPUT]  # the other half is the variance
