@@ -302,3 +302,10 @@ def test_what_code_does_with_an_argument_says_what_it_is(line: str, value: Any) 
 @pytest.mark.parametrize(("name", "value"), [("denoiser_dropout", 0.0), ("dropout_layers", 2)])
 def test_a_required_share_drops_nothing(name: str, value: Any) -> None:
     assert toy_of({name: Argument(name, UNKNOWN, True, "", "")}, {})[0] == {name: value}
+
+
+def test_hidden_channels_are_the_width_of_the_whole() -> None:
+    """Heads divide it, and their width is even."""
+    arguments = {name: Argument(name, UNKNOWN, True, "", "") for name in ("noise_channels", "hidden_channels")}
+    toy, _ = toy_of({**arguments, "n_heads": Argument("n_heads", 4, False, "", "")}, {}, [])
+    assert toy["hidden_channels"] % (2 * toy["n_heads"] * 2) == 0

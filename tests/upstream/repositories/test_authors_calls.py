@@ -341,3 +341,11 @@ def test_functions_that_seem_to_sample_are_named(rest: str, names: list[str], tm
     """One that makes its model is among them; a loop without a model is not."""
     (tmp_path / "net.py").write_text(NET + rest, encoding="utf-8")
     assert [name for name, _ in seeming_samplers(find_reference(f"{tmp_path / 'net.py'}::Net"))] == names
+
+
+def test_guidance_that_is_off_by_default_is_named(tmp_path: Path) -> None:
+    text = SOLVES.format(ends="0, 1").replace('device="cpu"', "cfg_kwargs=None, guidance_scale=None, scale=2.0")
+    (tmp_path / "net.py").write_text(NET + text)
+    (call,) = authors_calls(find_reference(f"{tmp_path}/net.py::Net"))
+    assert call.off == ("cfg_kwargs", "guidance_scale")
+    assert "compare the guidance that cfg_kwargs, guidance_scale of solve_ode switches on" in " ".join(call.todo)

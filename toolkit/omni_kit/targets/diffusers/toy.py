@@ -27,7 +27,7 @@ from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
 _WHOLE = re.compile(
-    r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
+    r"^(width|embed_?dim|hidden_?(dim|width|channels|features)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
 )
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")

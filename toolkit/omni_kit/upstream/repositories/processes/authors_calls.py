@@ -54,6 +54,7 @@ _GUIDED = re.compile(r"(cfg|guidance|cond)_?(scale|strength|rate|weight)|^(cfg|g
 SHAPE = f"tuple({BEGUN}.shape)"
 """The expression for the shape of latents."""
 _FEATURES, _LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
+_GUIDES = re.compile(r"(^|_)(cfg|guidance)(_|$)")
 _SIZES = (
     (re.compile(r"^(image|img|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
     (re.compile(r"^(batch|bsz?|(num|n)_samples|batch_size)$"), f"len({BEGUN})"),
@@ -112,6 +113,7 @@ class AuthorsCall:
         wrapper: the class that holds the model while it samples; empty without one.
         wrappers: all such classes.
         adapts: the arguments by which the authors choose a solver that adapts its steps.
+        off: the arguments by which they guide, and which are null by default.
         takes: the names of the function's arguments.
         assumed: values of arguments that nothing says, and that have an effect.
     """
@@ -134,6 +136,7 @@ class AuthorsCall:
     wrapper: str = ""
     wrappers: tuple[str, ...] = ()
     adapts: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
@@ -159,6 +162,8 @@ class AuthorsCall:
         if self.assumed:
             assumed = ", ".join(self.assumed)
             yield f"set the scheduler as the authors make {self.name} ({self.where}): {assumed} is assumed"
+        if self.off:
+            yield f"compare the guidance that {', '.join(self.off)} of {self.name} switches on ({self.where})"
         if self.adapts:
             yield f"compare with the authors' adaptive steps: {', '.join(self.adapts)} of {self.name} ({self.where})"
 
@@ -435,10 +440,11 @@ def _call(
     draws = not any(one.noise for one in told)
     where = source.where(node) if node in [*ast.walk(source.tree)] else f"{source.path}:{node.lineno}"
     plain, guided = called
+    off = tuple(dict.fromkeys(each for one in told for each in one.off))
     levels, adapts = any(one.levels for one in told), tuple(each for one in told for each in one.adapts)
     return AuthorsCall(
         where, module, name, node.name, plain, draws, guides, guided if guided != plain else "", levels=levels,
-        adapts=adapts, takes=tuple(one.arg for one, _ in plain_arguments(node)),
+        adapts=adapts, off=off, takes=tuple(one.arg for one, _ in plain_arguments(node)),
     )  # fmt: skip
 
 
@@ -469,6 +475,7 @@ class _Told:
         model, noise, levels: whether one of them is passed.
         guides: those that guide.
         adapts: those by which the authors choose a solver that adapts its steps; it is passed another.
+        off: those that guide, and are null by default.
         trained: how many steps of training there are by default, where it is passed the number of steps instead.
         usual: and it goes all of them unless it is passed another number.
     """
@@ -481,6 +488,7 @@ class _Told:
     levels: bool
     guides: tuple[str, ...]
     adapts: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
     trained: int = 0
     usual: bool = False
 
@@ -568,4 +576,6 @@ def _told(
         uses = set(said.values())
         model, noise = DENOISER in uses, BEGUN in uses
         usual = open_ and bool(trained)
-        yield _Told(text, guided, cost, model, noise, bool(bent), guides, tuple(adapts), trained, usual)
+        off = tuple(one.arg for one, default in given if default is not None and literal(default) is None
+                    and _GUIDES.search(one.arg) and one.arg not in said)  # fmt: skip
+        yield _Told(text, guided, cost, model, noise, bool(bent), guides, tuple(adapts), off, trained, usual)
