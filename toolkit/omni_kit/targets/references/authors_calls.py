@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -188,6 +189,11 @@ def around(
     for name, value in {**dict.fromkeys([held] if isinstance(held, str) else held, model), **(kept or {})}.items():
         setattr(made, name, value)
     return made.eval() if isinstance(made, nn.Module) else made
+
+
+def namespace(**settings: Any) -> SimpleNamespace:
+    """Return an object with these attributes."""
+    return SimpleNamespace(**settings)
 
 
 @contextmanager
@@ -454,8 +460,8 @@ class _Run:
             apart=self.apart,
             channels=begun.shape[1],
         )
-        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around, "scale": _SCALE,
-                **self.used}  # fmt: skip
+        told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around,
+                "namespace": namespace, "scale": _SCALE, **self.used}  # fmt: skip
 
         def drawn(*size: Any, **given: Any) -> torch.Tensor:
             return torch.full(tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size, DRAWN)

@@ -22,9 +22,11 @@ from omni_kit.upstream.repositories.processes.class_members import (
     every_method,
     plain_arguments,
 )
+from omni_kit.upstream.repositories.processes.settings_objects import settings_objects
 from omni_kit.upstream.repositories.processes.wrappers import Wrapper, wrappers_of
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of, of_self
 from omni_kit.upstream.repositories.sources import distance, sources_of
 
@@ -181,7 +183,7 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
         far = 0 if source is reference.cls.source else 1 + distance(reference, source.path)
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
-                calls = _of_class(source, node, sources)
+                calls = _of_class(source, node, sources, reference.repository)
             elif isinstance(node, ast.FunctionDef) and _is_entry(node) and _loops_by_names(source, node):
                 calls = _of_function(source, node, wrappers)
             else:
@@ -309,7 +311,7 @@ def _of_function(
 
 
 def _of_class(
-    source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
+    source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile], repository: Repository
 ) -> Iterator[tuple[int, AuthorsCall]]:
     methods = every_method(source, cls)
     entries = [one for one in methods.values() if _is_entry(one) and not _CLEANS.search(ast.unparse(one))
@@ -320,6 +322,7 @@ def _of_class(
     given = constructor_arguments(source, cls)
     parts = dict(_parts(source, cls, given, sources))
     known = {name: text for name, (text, _) in parts.items()}
+    known |= dict(settings_objects(repository, given, _inits(source, cls)))
     values = _passed(cls, given, sources)
     made = [*_told(given, constructs=True, parts=known, values=values)]
     made += [one for one in _told(given, constructs=True, parts=known, values=values, whole=True) if one.trained]
@@ -373,7 +376,7 @@ def _parts(
     An argument annotated with a class of the authors' gets the first object of such a class that is made of nothing,
     from the sampler's folder; one that guides, the authors' function of its name.
     """
-    inits = [made for each in (cls, *bases(source, cls)) if (made := methods_of(each).get(MADE)) is not None]
+    inits = _inits(source, cls)
     tests = [node.test for init in inits for node in ast.walk(init) if isinstance(node, ast.Assert)]
     wanted = {ast.unparse(test.left).removeprefix("self.") for test in tests if isinstance(test, ast.Compare)
               and isinstance(test.ops[0], ast.IsNot)}  # fmt: skip
@@ -391,6 +394,10 @@ def _parts(
                           if isinstance(node, ast.FunctionDef) and node.name.endswith(one.arg)), None)  # fmt: skip
             if found is not None:
                 yield one.arg, (found[1], found)
+
+
+def _inits(source: SourceFile, cls: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [made for each in (cls, *bases(source, cls)) if (made := methods_of(each).get(MADE)) is not None]
 
 
 def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]) -> dict[str, Any]:

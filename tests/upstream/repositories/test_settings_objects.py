@@ -1,0 +1,34 @@
+"""Objects with settings that a sampler's constructor reads."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from omni_kit.upstream.repositories.processes.settings_objects import settings_objects
+from omni_kit.upstream.repositories.reference import find_reference
+
+NET = "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x, t):\n        return x\n"
+INIT = """
+def __init__(self, feats, params):
+    self.solver = params.solver
+    self.least = params.least if hasattr(params, "least") else 0.1
+"""
+
+
+@pytest.mark.parametrize(("configs", "text"), [
+    (["solver: euler\nother: 1\n"], "namespace(solver='euler')"),
+    (["solver: euler\nleast: 1e-4\n"], "namespace(least=0.0001, solver='euler')"),
+    (["solver: euler\nleast: 0.5\n", "least: 0.2\n"], "namespace(least=0.5, solver='euler')"),
+    (["solver: euler\n", "solver: heun\n"], None),
+    (["least: 0.5\n"], None),
+])  # fmt: skip
+def test_attributes_are_those_of_configs_that_agree(configs: list[str], text: str | None, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    for number, one in enumerate(configs):
+        (tmp_path / f"{number}.yaml").write_text(f"flow:\n  {one.strip().replace(chr(10), chr(10) + '  ')}\n")
+    init = ast.parse(INIT).body[0]
+    assert isinstance(init, ast.FunctionDef)
+    given = [(one, None) for one in init.args.args[1:]]
+    repository = find_reference(f"{tmp_path}/net.py::Net").repository
+    assert dict(settings_objects(repository, given, [init])) == ({"params": text} if text is not None else {})
