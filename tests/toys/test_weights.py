@@ -134,3 +134,14 @@ def test_layers_are_unfrozen_and_tables_are_not() -> None:
     model.register_parameter("table", nn.Parameter(torch.ones(2), requires_grad=False))
     model.requires_grad_(False)
     assert [name for name, one in unfreeze(model).named_parameters() if not one.requires_grad] == ["table"]
+
+
+class Inflated(nn.Conv2d):
+    """A convolution under another name."""
+
+
+@pytest.mark.parametrize("kind", [nn.Conv2d, Inflated])
+def test_activations_keep_their_size_through_a_convolution(kind: type[nn.Conv2d]) -> None:
+    layer = kind(64, 64, 3, bias=False)
+    fill(layer)
+    assert 0.5 < float(layer(torch.randn(1, 64, 16, 16)).std()) < 1.5

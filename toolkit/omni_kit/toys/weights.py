@@ -78,7 +78,8 @@ def _values(name: str, tensor: torch.Tensor, owner: nn.Module | None, salt: int)
         return tensor.float().mean().round() + _SPREAD * ramp
     if isinstance(owner, nn.Embedding):
         return _EMBEDDING_SCALE * ramp
-    fan_in = math.prod(tensor.shape[1:]) if type(owner).__name__.startswith("Conv") else tensor.shape[-1]
+    convolves = any("Conv" in cls.__name__ for cls in type(owner).__mro__)
+    fan_in = math.prod(tensor.shape[1:]) if convolves else tensor.shape[-1]
     return ramp * math.sqrt(3.0 / max(fan_in, 1))  # a layer may take nothing
 
 
