@@ -309,3 +309,10 @@ def test_hidden_channels_are_the_width_of_the_whole() -> None:
     arguments = {name: Argument(name, UNKNOWN, True, "", "") for name in ("noise_channels", "hidden_channels")}
     toy, _ = toy_of({**arguments, "n_heads": Argument("n_heads", 4, False, "", "")}, {}, [])
     assert toy["hidden_channels"] % (2 * toy["n_heads"] * 2) == 0
+
+
+def test_widths_in_a_text_are_small_and_stay_a_text() -> None:
+    taken = {"resolution_channels": Argument("resolution_channels", "128,256,512", False, "str", "")}
+    toy, unknown = toy_of(taken, {})
+    assert toy == {"resolution_channels": "64,128,128"}
+    assert not unknown

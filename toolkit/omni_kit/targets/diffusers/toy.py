@@ -107,7 +107,8 @@ def toy_of(
     if given.get(_OUTPUT, 0) is None and not _tested(_OUTPUT, code):
         given[_OUTPUT] = given.get(_INPUT)
     given |= {name: ANY_WIDTH for name, value in given.items() if value is None and _is_needed(name, aliases, code)}
-    small = toy_denoiser(given)
+    texts = {alias: _numbers_in(value) for alias, value in given.items() if _is_text_of_numbers(value)}
+    small = toy_denoiser({**given, **texts})
     small |= {alias: None for name, alias in aliases.items() if given.get(alias, 0) is None and IS_AXES.search(alias)
               and _takes_null(name, code)}  # fmt: skip
     levels = [width for name, value in small.items() if name.endswith("channels") and isinstance(value, list | tuple)
@@ -132,6 +133,7 @@ def toy_of(
     }
     plain = {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}
     plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
+    plain = {name: ",".join(map(str, one)) if aliases[name] in texts else one for name, one in plain.items()}
     lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
     return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
 
@@ -407,8 +409,15 @@ def _fits(value: Any, one: Argument) -> bool:
 
 def _as_list(value: Any, one: Argument) -> Any:
     """Return a published value; numbers between commas, as command lines take them, are a list: `"32,16,8"`."""
-    listed = isinstance(value, str) and not isinstance(one.default, str) and _NUMBERS.fullmatch(value)
-    return [int(number) for number in value.split(",")] if listed else value
+    return _numbers_in(value) if _is_text_of_numbers(value) and not isinstance(one.default, str) else value
+
+
+def _is_text_of_numbers(value: Any) -> bool:
+    return isinstance(value, str) and _NUMBERS.fullmatch(value) is not None
+
+
+def _numbers_in(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
 
 
 def _plain(value: Any) -> Any:
