@@ -76,3 +76,10 @@ def test_the_name_of_a_time_comes_first_and_positions_are_none(tmp_path: Path) -
         code.replace("x, a, b=None", "x, position_ids, coords").replace("(b)", "(coords)")
     )
     assert step_of(find_reference(f"{tmp_path}/text.py::Net")) == ("", "")
+
+
+@pytest.mark.parametrize(("arguments", "name"), [("x, step", "step"), ("x, step, t", "t"), ("step, x", "")])
+def test_a_step_is_a_time_where_nothing_else_is(tmp_path: Path, arguments: str, name: str) -> None:
+    text = MODEL.replace("self, x, a, b=None", f"self, {arguments}").replace("{code}", "x = self.project(x)")
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
+    assert step_of(find_reference(f"{tmp_path}::Net"))[0] == name

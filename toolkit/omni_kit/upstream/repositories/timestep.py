@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.signatures import passed, positional, required, signature
 from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.reference import Reference
 
@@ -16,6 +17,7 @@ STEP = re.compile(
     r"|(diffusion|denois\w+)_?(steps?|times?))$"
 )
 
+_COUNTED = re.compile(r"^steps?$")  # a name that other things have, too
 # What is embedded as a time is, and is another thing: places, lengths and pitches.
 _IS_OTHER = re.compile(r"pos|ids?$|coord|grid|freq|rope|ind(ex|ices)|mask|len|pitch|f0")
 _EMBEDS = re.compile(r"time_?(step)?s?_?(emb|proj|mlp)|timestep|sinusoid|fourier|(noise|sigma)_?(level|emb)")
@@ -32,16 +34,22 @@ def step_of(reference: Reference) -> tuple[str, str]:
     """Return the argument that is the time, and how it is known; two empty texts where there is none.
 
     A name that authors give it comes first. Without one it is an argument after the first one of which the code
-    computes a logarithm, or sines and cosines, or that it passes to an embedding of times.
+    computes a logarithm, or sines and cosines, or that it passes to an embedding of times; else one that is a step by
+    its name.
     """
-    entries = ((name.rstrip("}").rpartition("{")[2], one) for name, one in reference.forward.items())
+    entries = [(name.rstrip("}").rpartition("{")[2], one) for name, one in reference.forward.items()]
     named = next((one for name, one in entries if STEP.match(name)), None)
     if named is not None:
-        return named.name, f"forward receives the timestep as '{named.name}' ({named.where})"
+        return named.name, _received(named)
     for name in [*reference.forward][1:]:
         if name.isidentifier() and not _IS_OTHER.search(name) and (how := _use(reference.cls, name)):
             return name, f"forward {how} '{name}' ({reference.forward[name].where})"
-    return "", ""
+    counted = next((one for name, one in entries[1:] if _COUNTED.match(name)), None)
+    return (counted.name, _received(counted)) if counted is not None else ("", "")
+
+
+def _received(one: Argument) -> str:
+    return f"forward receives the timestep as '{one.name}' ({one.where})"
 
 
 def _use(cls: ClassRef, name: str) -> str:
