@@ -76,8 +76,11 @@ class _Choice(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """Return the branch that runs: as the code says; else one that calls torch's kernel or a known one; else the
-        first.
+        first. Nothing runs where another forward needs a package that may not be there.
         """
+        if self.decided(node.test) is False and not node.orelse and all(map(_replaces_forward, node.body)):
+            self.done = True
+            return ast.Pass()
         branches = _branches(node)
         attending = [body for _, body in branches if _kernels(body)]
         apart = len({*map(_kernels, attending)}) == len(attending) > 1
@@ -87,7 +90,9 @@ class _Choice(ast.NodeTransformer):
         of_file = not any(getattr(one, "id", "") == "self" for test in tests for one in ast.walk(test))
         known = apart or (of_file and runs is not None and len(attending) > 1)  # a method may set an attribute later
         if not known or not flags or any(not _kernels(body) and not _refuses(body) for _, body in branches):
-            return self.generic_visit(node)
+            self.generic_visit(node)
+            node.orelse = [] if [*map(type, node.orelse)] == [ast.Pass] else node.orelse
+            return node
         self.done = True
         known_here = (one for one in attending if _packages(one) & stand_ins())
         body = runs or next((one for one in attending if SDPA in _text(one)), next(known_here, attending[0]))
@@ -102,6 +107,11 @@ class _Choice(ast.NodeTransformer):
             if said and _kernels(body):
                 return body
         return None
+
+
+def _replaces_forward(node: ast.stmt) -> bool:
+    """Return whether a statement makes another method forward: one that calls the kernel of a package."""
+    return isinstance(node, ast.Assign) and [*map(ast.unparse, node.targets)] == ["self.forward"]
 
 
 def _listed(node: ast.AST | list[ast.stmt] | None) -> list[ast.stmt]:

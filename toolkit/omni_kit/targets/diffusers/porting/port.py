@@ -29,7 +29,7 @@ from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_fo
 from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
-from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
+from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, guiding_methods, labels_of
 from omni_kit.targets.diffusers.porting.latents_masks import masks_of_latents
 from omni_kit.targets.diffusers.porting.model_name import model_name
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
@@ -55,6 +55,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_mark,
 )
 from omni_kit.targets.diffusers.porting.tidying import tidied
+from omni_kit.targets.diffusers.porting.unused_methods import without_unused_methods
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
@@ -134,6 +135,7 @@ def port(
     without_foreign_types(parts)
     without_casts(parts)
     tidied(parts, _methods(library))
+    without_unused_methods(parts, {one.name for one, _ in guiding_methods(reference)})
     without_initial_weights(parts)
     with_own_copies(parts)
     with_supported_precision(parts)
@@ -161,7 +163,7 @@ def port(
     _say_what_it_supports(parts.root, forward, _patterns(parts))
     for what in [*forward.todo, *own, *_unlooped(blocks, forward)]:
         _mark(parts.root, what)
-    for definition, what in [*left, *todo_joined, *attention.todo]:
+    for definition, what in dict.fromkeys([*left, *todo_joined, *attention.todo]):
         for part in parts.parts:
             if part.name == definition:
                 _mark(part, what)

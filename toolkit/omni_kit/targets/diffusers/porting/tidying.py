@@ -23,7 +23,7 @@ from omni_kit.upstream.repositories.traits import HALVES, IS_HALF, NEEDS_GPU
 
 _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
-    r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*custom_(fwd|bwd))$"
+    r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*(custom_(fwd|bwd)|register_to_config))$"
 )
 _OF_FIRST = re.compile(r"(^|\.)rank_zero_only$")
 _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
@@ -55,13 +55,14 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
     Args:
         taken: the methods that a model of diffusers has: the authors' own would hide them.
     """
+    wrapping = {part.name for part in parts.parts if isinstance(part.node, cst.FunctionDef) and _wraps(part.node)}
     for part in parts.parts:
         part.node = visited(
             part.node,
             _Silent(),
             WithoutUnreachable(),
             _Unwrapped(),
-            _Undecorated(),
+            _Undecorated(wrapping),
             _OnAnyDevice(),
             _InAnyPrecision(),
             _PlainlyAnnotated(),
@@ -175,25 +176,38 @@ class _Unwrapped(cst.CSTTransformer):
         return cst.Call(called, [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in given])
 
 
+def _wraps(node: cst.FunctionDef | cst.Lambda, above: Collection[str] = ()) -> bool:
+    """Return whether a function makes another one that calls what it received, as decorators that change arguments or
+    results do.
+    """
+    received = {one.name.value for one in node.params.params} | {*above}
+    inner = [one for one in walk(node.body) if isinstance(one, cst.FunctionDef | cst.Lambda)]
+    called = {chain(one.func) for function in inner for one in walk(function) if isinstance(one, cst.Call)}
+    return bool(called & received) or any(_wraps(function, received) for function in inner)
+
+
 class _Undecorated(cst.CSTTransformer):
     """Without decorators that compile, script or register."""
 
+    def __init__(self, wrapping: Collection[str]) -> None:
+        self.wrapping = wrapping
+
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
         """Of a function."""
-        return updated_node.with_changes(decorators=_decorators(updated_node.decorators))
+        return updated_node.with_changes(decorators=self._kept(updated_node.decorators))
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:  # noqa: N802
         """Of a class."""
-        return updated_node.with_changes(decorators=_decorators(updated_node.decorators))
+        return updated_node.with_changes(decorators=self._kept(updated_node.decorators))
+
+    def _kept(self, given: Collection[cst.Decorator]) -> list[cst.Decorator]:
+        names = ((_decorator(one.decorator), one) for one in given)
+        return [one for name, one in names if _KEPT.match(name) or name in self.wrapping]
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """Of a function that logs, on the first of several processes: `rank_zero_only(logger.info)`."""
         first = _OF_FIRST.search(chain(updated_node.func)) and len(updated_node.args) == 1
         return updated_node.args[0].value if first else updated_node
-
-
-def _decorators(given: Collection[cst.Decorator]) -> list[cst.Decorator]:
-    return [one for one in given if _KEPT.match(_decorator(one.decorator))]
 
 
 def _decorator(node: cst.BaseExpression) -> str:

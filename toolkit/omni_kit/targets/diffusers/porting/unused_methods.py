@@ -1,0 +1,97 @@
+"""Without the methods that the model's forward does not reach: saving, printing, the authors' own switches."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.parts import Part, Parts
+from omni_kit.targets.diffusers.porting.syntax import body_of, chain, names_used, own_attribute, walk, with_body
+
+# Bases whose own code calls no method of a class that it does not name here.
+_PLAIN = re.compile(r"(^|\.)(Module|ModelMixin|ConfigMixin|LightningModule|ABC|object)$")
+_CALLED_BY_TORCH = re.compile(
+    r"^(__\w+__|forward|extra_repr|train|eval|to|half|float|double|cuda|cpu|type|apply|_apply|requires_grad_|parameters"
+    r"|reset_parameters|_(load_from|save_to)_state_dict|(load_)?state_dict|get_extra_state|set_extra_state)$"
+)
+
+
+def without_unused_methods(parts: Parts, kept_names: Collection[str] = ()) -> None:
+    """Leave out methods that nothing of the model names.
+
+    A method of the model itself that assigns attributes stays: it sets what forward reads. So do methods whose names
+    the code computes.
+
+    Args:
+        kept_names: further methods of the model that stay.
+    """
+    classes = [part for part in parts.parts if part.cls is not None]
+    own = {part.name for part in classes}
+    computed = [name for part in classes for name in _computed_names(part)]
+    plain = [part for part in classes if part.cls is not None and _is_plain(part.cls, own)]
+    waiting = [one for part in plain for one in _methods(part) if not _stays(one, part is parts.root, computed)]
+    used = {*kept_names}
+    for part in parts.parts:
+        left = [one for one in _methods(part) if any(one is other for other in waiting)]
+        used |= _named_in(part, left)
+    while reached := [one for one in waiting if one.name.value in used]:
+        waiting = [one for one in waiting if one.name.value not in used]
+        for one in reached:
+            used |= _names(one)
+    for part in plain:
+        assert part.cls is not None
+        kept = [one for one in body_of(part.cls) if not any(one is other for other in waiting)]
+        if len(kept) < len(body_of(part.cls)):
+            part.node = with_body(part.cls, kept)
+
+
+def _methods(part: Part) -> Iterator[cst.FunctionDef]:
+    if part.cls is not None:
+        yield from (one for one in body_of(part.cls) if isinstance(one, cst.FunctionDef))
+
+
+def _is_plain(cls: cst.ClassDef, own: set[str]) -> bool:
+    """Return whether all bases are modules of torch without methods of their own that call others, or classes of the
+    file.
+    """
+    return all(_PLAIN.search(chain(one.value)) or chain(one.value) in own for one in cls.bases)
+
+
+def _stays(method: cst.FunctionDef, of_model: bool, computed: Sequence[str]) -> bool:
+    name = method.name.value
+    assigned = (target.target for one in walk(method) if isinstance(one, cst.Assign) for target in one.targets)
+    sets = of_model and any(own_attribute(one) for one in assigned)
+    return sets or bool(_CALLED_BY_TORCH.match(name)) or any(re.fullmatch(one, name) for one in computed)
+
+
+def _computed_names(part: Part) -> Iterator[str]:
+    """Yield patterns of the names of attributes that a class computes: `getattr(self, f"encode_{kind}")`."""
+    calls = (one for one in walk(part.node) if isinstance(one, cst.Call) and chain(one.func) == "getattr")
+    for call in (one for one in calls if len(one.args) > 1 and chain(one.args[0].value) == "self"):
+        match call.args[1].value:
+            case cst.SimpleString():
+                pass
+            case cst.FormattedString(parts=pieces):
+                yield "".join(re.escape(one.value) if isinstance(one, cst.FormattedStringText) else r"\w*"
+                              for one in pieces)  # fmt: skip
+            case _:
+                yield r"\w+"
+
+
+def _named_in(part: Part, left: list[cst.FunctionDef]) -> set[str]:
+    """Return the names in a part without these methods."""
+    if part.cls is None or not left:
+        return _names(part.node) | {name for one in part.before for name in _names(one)}
+    body = [one for one in body_of(part.cls) if not any(one is other for other in left)]
+    return {name for one in (*part.before, *body, *part.cls.bases, *part.cls.decorators) for name in _names(one)}
+
+
+def _names(node: cst.CSTNode) -> set[str]:
+    """Return every name in a piece of code, and every text that is one: `getattr(block, "attend")`.
+
+    The name of a method that it defines is not one.
+    """
+    words = {str(one.raw_value) for one in walk(node) if isinstance(one, cst.SimpleString)}
+    if not isinstance(node, cst.FunctionDef):
+        return names_used(node) | words
+    return {name for part in (node.params, node.body, *node.decorators) for name in names_used(part)} | words
