@@ -191,3 +191,10 @@ class Net(ModelMixin, ConfigMixin):
 
 def test_a_model_within_the_model_registers_its_config(tmp_path: Path) -> None:
     assert ported(tmp_path, INNER).text.count("@register_to_config") == 2
+
+
+@pytest.mark.parametrize(("call", "kept"), [("model.mask_of(x)", True), ("mask_of(x)", False)])
+def test_methods_that_other_files_call_stay(call: str, kept: bool, tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text(f"def sample(model, x):\n    return model(x, {call})\n", encoding="utf-8")
+    text = MODEL.replace("def helped", "def mask_of").replace("helped", "mask_of").replace("FORWARD", "self.part(x)")
+    assert ("def mask_of" in ported(tmp_path, text, name="Net").text) is kept

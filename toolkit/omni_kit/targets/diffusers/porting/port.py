@@ -55,7 +55,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_mark,
 )
 from omni_kit.targets.diffusers.porting.tidying import tidied
-from omni_kit.targets.diffusers.porting.unused_methods import without_unused_methods
+from omni_kit.targets.diffusers.porting.unused_methods import called_by_others, without_unused_methods
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
@@ -135,7 +135,7 @@ def port(
     without_foreign_types(parts)
     without_casts(parts)
     tidied(parts, _methods(library))
-    without_unused_methods(parts, {one.name for one, _ in guiding_methods(reference)})
+    without_unused_methods(parts, {one.name for one, _ in guiding_methods(reference)} | called_by_others(reference))
     without_initial_weights(parts)
     with_own_copies(parts)
     with_supported_precision(parts)

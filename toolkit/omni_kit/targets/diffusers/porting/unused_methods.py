@@ -1,12 +1,15 @@
 """Without the methods that the model's forward does not reach: saving, printing, the authors' own switches."""
 
+import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 
 import libcst as cst
 
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import body_of, chain, names_used, own_attribute, walk, with_body
+from omni_kit.upstream.repositories.reference import Reference
 
 # Bases whose own code calls no method of a class that it does not name here.
 _PLAIN = re.compile(r"(^|\.)(Module|ModelMixin|ConfigMixin|LightningModule|ABC|object)$")
@@ -43,6 +46,20 @@ def without_unused_methods(parts: Parts, kept_names: Collection[str] = ()) -> No
         kept = [one for one in body_of(part.cls) if not any(one is other for other in waiting)]
         if len(kept) < len(body_of(part.cls)):
             part.node = with_body(part.cls, kept)
+
+
+def called_by_others(reference: Reference) -> set[str]:
+    """Return the methods of the model that other files of its authors call, as those that sample do: names of several
+    words, as one word may be that of anything's method.
+    """
+    classes = [one for one in reference.cls.mro if isinstance(one, ClassRef)]
+    own = {one.source.path for one in classes}
+    names = {item.name for one in classes for item in one.node.body if isinstance(item, ast.FunctionDef)}
+    wanted = {name for name in names if "_" in name.strip("_")}
+    texts = (
+        file.read_text(encoding="utf-8", errors="ignore") for file in reference.repository.files if file not in own
+    )
+    return {name for text in texts for name in wanted if f".{name}(" in text} if wanted else set()
 
 
 def _methods(part: Part) -> Iterator[cst.FunctionDef]:
