@@ -1025,3 +1025,16 @@ def test_an_argument_with_a_default_may_be_needed() -> None:
     inputs = denoiser_inputs(model)
     assert "0.context" in inputs
     assert needed_arguments(model, inputs) == ["timestep"]
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [
+        ({"block_channels": [64, 128]}, 32),
+        ({"resolution_channels": "64,128,128,128,128"}, 64),
+        ({"channel_mult": [1, 1, 2, 2, 4, 4]}, 128),
+        ({"dims": [8] * 40}, 128),
+    ],
+)
+def test_latents_can_be_halved_between_all_levels(config: dict[str, Any], rows: int) -> None:
+    assert Sizes(0, config, (), coarse=True).latents[1] == rows

@@ -17,6 +17,7 @@ _CALLED_BY_TORCH = re.compile(
     r"^(__\w+__|forward|extra_repr|train|eval|to|half|float|double|cuda|cpu|type|apply|_apply|requires_grad_|parameters"
     r"|reset_parameters|_(load_from|save_to)_state_dict|(load_)?state_dict|get_extra_state|set_extra_state)$"
 )
+_STORES = re.compile(r"(^|_)(load|save|restore|print|summary)(_|$)")  # what diffusers has its own methods for
 
 
 def without_unused_methods(parts: Parts, kept_names: Collection[str] = ()) -> None:
@@ -49,13 +50,11 @@ def without_unused_methods(parts: Parts, kept_names: Collection[str] = ()) -> No
 
 
 def called_by_others(reference: Reference) -> set[str]:
-    """Return the methods of the model that other files of its authors call, as those that sample do: names of several
-    words, as one word may be that of anything's method.
-    """
+    """Return the methods of the model that other files of its authors call, as those that sample do."""
     classes = [one for one in reference.cls.mro if isinstance(one, ClassRef)]
     own = {one.source.path for one in classes}
     names = {item.name for one in classes for item in one.node.body if isinstance(item, ast.FunctionDef)}
-    wanted = {name for name in names if "_" in name.strip("_")}
+    wanted = {name for name in names if not _STORES.search(name) and not _CALLED_BY_TORCH.match(name)}
     texts = (
         file.read_text(encoding="utf-8", errors="ignore") for file in reference.repository.files if file not in own
     )

@@ -37,7 +37,7 @@ class Layout:
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
-        coarse: rows and columns, or the length of a row, divide by 8.
+        coarse: rows and columns, or the length of a row, divide by 8 or more.
         rows: every other argument has as many rows, too: as there are frames where those are the batch, or two.
     """
 

@@ -19,7 +19,8 @@ _GRIDS = ((3, 4, 2), (2, 5, 3))
 PICTURES = (((1, 4, 6),), ((1, 5, 3), (1, 2, 4)))  # the second sample has a picture as its condition
 _SIDES = (4, 5)  # where a model takes squares alone
 _TEXT = (9, 12)  # odd with an even grid, and even with an odd one: each stream is shared unevenly without the other
-_HALVED = 8  # what a U-Net's sizes divide by
+_HALVED, _MOST_HALVED = 8, 32  # what a U-Net's sizes divide by: of few levels, and of many
+_IS_LEVELS = re.compile(r"(channels|mults?|multipliers?|widths|dims|features)$")
 _LONG_FILM, _LONG_TEXT = 8, 256  # frames and words of a sample as people train them
 _LONGER = 2  # how much longer a second text is than the first, and a third than the second
 ARGUMENTS = "omni_kit_arguments"  # where a model without a config of its own holds what it was made of
@@ -46,7 +47,7 @@ class Sizes:
         film: latents have frames.
         square: they have as many rows as columns.
         fixed: they have the size that the config says, of which a model may have positions.
-        coarse: rows and columns, or the length of a row, divide by 8, as a U-Net halves them on its way down.
+        coarse: rows and columns, or the length of a row, divide by 8 or more, as a U-Net halves them on its way down.
         row: the latents are a row, such as the frames of a sound.
         noisy: their shape; empty before it is chosen.
         length: about how many patches the sample has; 0 for one as small as a toy's.
@@ -89,7 +90,14 @@ class Sizes:
     def tokens(self) -> int:
         """Return the number of patches."""
         fixed = self.fixed and not self.film and self._own_length("latent")
-        return fixed or math.prod(self.grid) * (_HALVED if self.coarse and self.row else 1)
+        return fixed or math.prod(self.grid) * (self._halved if self.coarse and self.row else 1)
+
+    @property
+    def _halved(self) -> int:
+        """Return what sizes divide by that are halved between all levels, of which a list has the widths."""
+        levels = [len(value.split(",") if isinstance(value, str) else value) for name, value in self.config.items()
+                  if _IS_LEVELS.search(name) and isinstance(value, list | tuple | str)]  # fmt: skip
+        return min(max(_HALVED, 1 << max([1, *levels]) - 1), _MOST_HALVED)
 
     @property
     def latents(self) -> tuple[int, int, int]:
@@ -97,7 +105,7 @@ class Sizes:
         frames, rows, columns = self.grid
         step_frames, step_rows, step_columns = patch_of(self.config)
         if self.coarse:
-            step_rows, step_columns = _HALVED * step_rows, _HALVED * step_columns
+            step_rows, step_columns = self._halved * step_rows, self._halved * step_columns
         return frames * step_frames if self.film else 1, rows * step_rows, columns * step_columns
 
     def text(self, name: str) -> int:
