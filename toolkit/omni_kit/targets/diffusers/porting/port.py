@@ -36,6 +36,7 @@ from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
+from omni_kit.targets.diffusers.porting.placement_arguments import without_placements
 from omni_kit.targets.diffusers.porting.places import Place, places_of
 from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
@@ -136,6 +137,7 @@ def port(
     without_casts(parts)
     tidied(parts, _methods(library))
     without_unused_methods(parts, {one.name for one, _ in guiding_methods(reference)} | called_by_others(reference))
+    without_placements(parts)
     without_initial_weights(parts)
     with_own_copies(parts)
     with_supported_precision(parts)
