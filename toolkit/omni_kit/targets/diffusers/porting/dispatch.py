@@ -1,12 +1,10 @@
 """torch's kernel of attention becomes the library's dispatch, which is told the backend."""
 
+from itertools import pairwise
+
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import (
-    chain,
-    code,
-    expression,
-)
+from omni_kit.targets.diffusers.porting.syntax import chain, code, expression, visited, walk
 from omni_kit.upstream.repositories.attention import SDPA
 
 BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
@@ -57,9 +55,62 @@ class NotTwice(cst.CSTTransformer):
             return inner.func.value
         return updated_node
 
+    def leave_IndentedBlock(  # noqa: N802
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        """Return a block in which no statement turns what only the next one takes, and turns back."""
+        body = list(updated_node.body)
+        for at, (one, other) in enumerate(pairwise(body)):
+            name = _turned_variable(one)
+            if name and _ends(other, name):
+                body[at] = visited(one, _Straight())
+                body[at + 1] = visited(other, _Straight(name))
+        return updated_node.with_changes(body=body)
+
+
+class _Straight(cst.CSTTransformer):
+    """Without the turn of a variable; without the outermost one of a statement's value where no variable is named."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:  # noqa: N802
+        """Return the assignment."""
+        value = updated_node.value
+        if self.name or not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
+            return updated_node
+        return updated_node.with_changes(value=value.func.value)
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """Return the variable itself."""
+        turned = isinstance(updated_node.func, cst.Attribute) and code(updated_node) == f"{self.name}.{_HEADS_FIRST}"
+        return cst.Name(self.name) if self.name and turned else updated_node
+
+
+def _turned_variable(one: cst.BaseStatement) -> str:
+    """Return the variable to which a statement assigns the turned result of the dispatch; empty for any other."""
+    small = one.body[0] if isinstance(one, cst.SimpleStatementLine) and len(one.body) == 1 else None
+    if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Call):
+        return ""
+    inner = small.value.func.value if isinstance(small.value.func, cst.Attribute) else None
+    dispatched = isinstance(inner, cst.Call) and chain(inner.func) == DISPATCH
+    return chain(small.targets[0].target) if dispatched and _turns(small.value) else ""
+
+
+def _ends(one: cst.BaseStatement, name: str) -> bool:
+    """Return whether a statement turns a variable, and nothing reads it as it was any more."""
+    small = one.body[0] if isinstance(one, cst.SimpleStatementLine) and len(one.body) == 1 else None
+    assigned = isinstance(small, cst.Assign) and [chain(target.target) for target in small.targets] == [name]
+    if "." in name or not (assigned or isinstance(small, cst.Return)):
+        return False
+    nodes = [*walk(small.value)] if isinstance(small, cst.Assign | cst.Return) and small.value is not None else []
+    read = sum(isinstance(node, cst.Name) and node.value == name for node in nodes)
+    return read == 1 and any(isinstance(node, cst.Call) and code(node) == f"{name}.{_HEADS_FIRST}" for node in nodes)
+
 
 def _turns(call: cst.Call) -> bool:
-    return isinstance(call.func, cst.Attribute) and code(call).endswith(f".{_HEADS_FIRST}")
+    given = ", ".join(code(one.value) for one in call.args)
+    return isinstance(call.func, cst.Attribute) and f"{call.func.attr.value}({given})" == _HEADS_FIRST
 
 
 def _turned(argument: cst.Arg) -> cst.Arg:
