@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.errors import Refusal
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.upstream.repositories.reference import Reference, find_reference
@@ -111,3 +112,26 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("step", "known"), [("timesteps", True), ("other", False)])
 def test_a_time_is_found_in_a_mapping(step: str, known: bool, tmp_path: Path) -> None:
     assert bool(step_of(found_in(tmp_path, MAPPED.format(step=step)))[0]) == known
+
+
+POSITIONAL = """from torch import nn
+
+class Inner(nn.Module):
+    def __init__(self, args, width, **kwargs):
+        super().__init__()
+        self.layer = nn.Linear(width, args.out)
+
+    def forward(self, x, t):
+        return self.layer(x)
+
+
+class Net(Inner):
+    def __init__(self, *args, **kwargs):
+        self.rate = args[0].rate
+        super().__init__(*args, **kwargs)
+"""
+
+
+def test_arguments_that_a_constructor_reads_by_place_alone_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="reads arguments without names"):
+        ported(tmp_path, POSITIONAL)

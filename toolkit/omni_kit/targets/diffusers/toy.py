@@ -92,7 +92,7 @@ def toy_of(
         elif one.required and value is UNKNOWN and one.annotation == "str":
             given[aliases[name]] = ""  # words that the code compares it with are tried
             unknown += [] if _IS_NAME_OF_PLACE.search(name) else [name]
-        elif value is UNKNOWN or one.placement:
+        elif value is UNKNOWN or one.placement or one.unset_placement:
             unknown += [name] if one.required and not one.placement else []
         else:
             given[aliases[name]] = value

@@ -43,6 +43,11 @@ class Argument:
         return said if self.default is UNKNOWN and said in ("device", "dtype") else ""
 
     @property
+    def unset_placement(self) -> bool:
+        """Return whether it is a device or a dtype that torch chooses by default."""
+        return self.name in ("device", "dtype") and self.default is None
+
+    @property
     def names(self) -> list[str]:
         """The names in the annotation: A and B of `A | B | None`."""
         nodes = ast.walk(ast.parse(self.annotation, mode="eval")) if self.annotation else ()

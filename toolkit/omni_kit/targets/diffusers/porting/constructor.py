@@ -7,6 +7,7 @@ from typing import Any
 
 import libcst as cst
 
+from omni_kit.errors import Refusal
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import field_read
 from omni_kit.targets.diffusers.porting.parts import Parts
@@ -285,7 +286,11 @@ class _WithoutSections(cst.CSTTransformer):
 def _spelled_out(
     init: cst.FunctionDef, body: list[cst.BaseStatement], reference: Reference
 ) -> tuple[cst.FunctionDef, list[cst.BaseStatement]]:
-    """Without `**kwargs`: what the authors' own config has for the classes within is named, and passed on by name."""
+    """Without `**kwargs`: what the authors' own config has for the classes within is named, and passed on by name.
+
+    Raises:
+        Refusal: it reads `*args`, and one that is passed on has that name.
+    """
     named = [_parameter(one) for one in reference.handed_on.values()]
     given = init.params
     if isinstance(given.star_arg, cst.Param) and not any(
@@ -293,6 +298,9 @@ def _spelled_out(
     ):  # `*args` that nothing reads
         star = cst.ParamStar() if given.kwonly_params else cst.MaybeSentinel.DEFAULT
         given = given.with_changes(star_arg=star)
+    elif isinstance(given.star_arg, cst.Param) and given.star_arg.name.value in reference.handed_on:
+        what = f"the constructor of {reference.class_name} reads arguments without names: {reference.where}"
+        raise Refusal(what, "name them in a copy of the authors' files, and pass the class there")
     plain = not given.kwonly_params and isinstance(given.star_arg, cst.MaybeSentinel)
     ordered = sorted([*given.params, *named], key=lambda one: one.default is not None)
     more = {"params": ordered} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
@@ -342,7 +350,7 @@ def _fixed(reference: Reference) -> frozenset[str]:
     if reference.settings is not None:
         return reference.settings.made_inside
     odd = (one.name for one in reference.arguments.values()
-           if one.default is UNKNOWN and (one.placement or not one.required))  # fmt: skip
+           if one.unset_placement or (one.default is UNKNOWN and (one.placement or not one.required)))  # fmt: skip
     return frozenset(odd) | kept_as_tensors(reference)
 
 
