@@ -519,9 +519,13 @@ def test_flags_of_packages_that_may_not_be_there_come_along(line: str, call: str
     assert kept in found.text  # a blank line is ruff's
 
 
-def test_a_models_own_words_are_not_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [True, False])
+def test_a_models_own_words_are_not_taken(read: bool, tmp_path: Path) -> None:
     text = attention(SPLIT, ASKED).replace("self.blocks = nn", "self.dtype = torch.float32\n        self.blocks = nn")
-    assert "self.dtype_ = torch.float32" in ported(tmp_path, text).text
+    text = text.replace("x = block(x)", "x = block(x.to(self.dtype))") if read else text
+    assert ("self.dtype_ = torch.float32" in (found := ported(tmp_path, text)).text) is read
+    assert bool(found.todo) is read
+    assert "self.dtype =" not in found.text
 
 
 HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))\n"

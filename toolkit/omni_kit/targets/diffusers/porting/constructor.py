@@ -67,6 +67,7 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
             held = {name for function, name in namespace.readers if function == part.definition.name}
             part.node = visited(part.node, _WithoutSections(held, namespace.sections)) if held else part.node
     node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
+    node = visited(node, _WithoutUnread({*taken} & (_assigned(node) - _read(node))))
     stolen = sorted(_assigned(node) & set(taken))
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
@@ -77,6 +78,30 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     todo += [f"{name} names a class that is imported when the model is made: write that class into this file"
              for name in named_classes(reference.cls)]  # fmt: skip
     return todo + [f"its own '{name}' would shadow a model's: renamed {name}_ here" for name in stolen]
+
+
+def _read(node: cst.ClassDef) -> set[str]:
+    """Return the attributes of `self` that a class reads."""
+    assigns = [one for one in walk(node) if isinstance(one, cst.Assign)]
+    targets = {id(target.target) for one in assigns for target in one.targets}
+    return {own_attribute(one) for one in walk(node) if id(one) not in targets}
+
+
+class _WithoutUnread(cst.CSTTransformer):
+    """Without assignments to attributes that nothing reads."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        """Leave out `self.device = device`."""
+        one = original_node.body[0]
+        plain = isinstance(one, cst.Assign) and len(one.targets) == len(original_node.body) == 1
+        unread = isinstance(one, cst.Assign) and plain and own_attribute(one.targets[0].target) in self.names
+        calls = any(isinstance(part, cst.Call) for part in walk(one))
+        return cst.RemoveFromParent() if unread and not calls else updated_node
 
 
 def without_modules_of_arguments(parts: Parts, reference: Reference) -> dict[str, str]:
