@@ -364,6 +364,15 @@ def test_blocks_of_a_list_that_is_collected_first_are_checkpointed(tmp_path: Pat
     assert '_no_split_modules = ["TinyBlock"]' in found.text
 
 
+def test_blocks_that_another_method_goes_through_are_checkpointed(tmp_path: Path) -> None:
+    inner = "    def forward(self, x, t):\n        return self.through(x, t)\n\n    def through(self, x, t):"
+    found = ported(
+        tmp_path, COLLECTED.replace("    def forward(self, x, t):\n        print", f"{inner}\n        print")
+    )
+    assert "x = self._gradient_checkpointing_func(layer, x, t)" in found.text
+    assert '_no_split_modules = ["TinyBlock"]' in found.text
+
+
 def test_blocks_of_a_list_that_only_foreign_modules_join_are_none(tmp_path: Path) -> None:
     text = COLLECTED.replace("append(Block(dim))", "append(nn.Identity())").replace("append(Down(", "append(nn.Linear(")
     assert "_gradient_checkpointing_func" not in ported(tmp_path, text).text

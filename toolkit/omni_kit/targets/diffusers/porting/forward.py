@@ -126,8 +126,9 @@ def port_forward(
     node = visited(own, Renamed(done.names), looped)
     answers = _Answers(node)
     changed = _answering(node, answers)
+    cls = with_body(root.cls, [looped.within(one) for one in body_of(root.cls)])
     done.blocks, done.todo = looped.found, done.todo + answers.todo + looped.todo
-    root.node = cls = with_method(root.cls, "forward", lambda _: changed)
+    root.node = cls = with_method(cls, "forward", lambda _: changed)
     if "return_dict" not in {one.name.value for one in parameters(own)} and not _returns_mapping(own):
         calls = PlainAnswers(done.names, bool(answers.todo), answers.plain)
         others = [visited(one, calls) if one is not changed else one for one in body_of(cls)]
@@ -306,6 +307,13 @@ class _Loops(cst.CSTTransformer):
         self.found: dict[str, str] = {}
         self.todo: list[str] = []
         self.variables: dict[str, str] = {}
+
+    def within(self, one: cst.BaseStatement) -> cst.BaseStatement:
+        """Return another method of the model with its loops, as forward may leave them to one."""
+        if not isinstance(one, cst.FunctionDef) or one.name.value in ("forward", "__init__"):
+            return one
+        self.variables = {}
+        return visited(one, self)
 
     def visit_For(self, node: cst.For) -> None:  # noqa: N802
         names = [one.value for one in walk(node.target) if isinstance(one, cst.Name)]
