@@ -83,7 +83,7 @@ def toy_name(in_tree: bool) -> str:
 
 
 def model_classes(file: Path) -> list[str]:
-    """Return the classes of a file that are models of diffusers.
+    """Return the classes of a file that are models of diffusers; those that others are made of come last.
 
     Raises:
         BadInput: it cannot be read.
@@ -95,4 +95,6 @@ def model_classes(file: Path) -> list[str]:
     if not _MENTIONED.search(text):
         return []
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    return [one.name for one in classes if _MIXIN in {(dotted(base) or "").rpartition(".")[2] for base in one.bases}]
+    found = [one.name for one in classes if _MIXIN in {(dotted(base) or "").rpartition(".")[2] for base in one.bases}]
+    called = {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)} if len(found) > 1 else set()
+    return sorted(found, key=called.__contains__)

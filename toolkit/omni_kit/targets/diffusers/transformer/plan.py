@@ -14,7 +14,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
-from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
+from omni_kit.targets.diffusers.model_dir import model_classes, sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.in_checkout import Placed
 from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_in_tree, blocks_of
 from omni_kit.targets.diffusers.porting.forward import TEXT
@@ -187,9 +187,8 @@ class _Planner:
     def _recorded_class(self) -> str:
         """The name of the class of an integration that is there already; empty without one."""
         file = self.request.into / self._model_file
-        text = file.read_text(encoding="utf-8") if self.request.again and file.is_file() else ""
-        found = re.search(r"^class (\w+)\((?=[^)]*\bModelMixin\b)", text, re.MULTILINE)
-        return found[1] if found is not None else ""
+        found = model_classes(file) if self.request.again and file.is_file() else []
+        return found[0] if found else ""
 
     @cached_property
     def pipeline(self) -> PipelineFacts:
