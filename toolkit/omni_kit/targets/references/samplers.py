@@ -58,24 +58,25 @@ class SamplerBuilder(RepositoryBuilder):
 
     @contextmanager
     def rounded_tables(self) -> Iterator[None]:
-        """Round cumulative products to float32, the precision of diffusers' schedulers, every second one down.
+        """Round cumulative products to float32, the precision of diffusers' schedulers.
 
-        Authors often keep these products in float64. Near 1, `1 - product` and the quotient of two products lose four
-        digits in float32, and a correct port shows that difference.
+        Authors often keep these products in float64. Near 1, `1 - product` loses four digits in float32, and a
+        correct port shows that difference. Of products that are float32 already every second one is rounded down:
+        rounded alike, quotients of two would stay as they are.
         """
         exact = np.cumprod, torch.cumprod
 
         def rounded(*args: Any, **more: Any) -> Any:
             products = exact[0](*args, **more)
             found = products.astype(np.float32)
-            flat = found.reshape(-1)[::2]
+            flat = found.reshape(-1)[:: 2 if products.dtype == np.float32 else 1]
             flat[...] = np.nextafter(flat, np.float32(0))
             return found.astype(products.dtype)
 
         def rounded_tensor(*args: Any, **more: Any) -> torch.Tensor:
             products = exact[1](*args, **more)
-            found = products.float()
-            flat = found.view(-1)[::2]
+            found = products.to(torch.float32, copy=True)
+            flat = found.view(-1)[:: 2 if products.dtype == torch.float32 else 1]
             flat.copy_(torch.nextafter(flat, torch.zeros(())))
             return found.to(products.dtype)
 

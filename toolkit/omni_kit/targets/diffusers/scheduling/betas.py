@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 from typing import Any, get_args
 
 TRAINED_BETAS = "trained_betas"
@@ -12,6 +12,7 @@ TRAINED_BETAS = "trained_betas"
 _SCHEDULE, _START, _END, _COUNT = "beta_schedule", "beta_start", "beta_end", "num_train_timesteps"
 _CLOSE = 1e-4
 _LIKELY = 4
+_DIGITS = (3, 5)
 _ELSEWHERE = {_START: 0.003, _END: 0.04}  # ends that nobody asks for, to see whether they count
 _PROBE = ((_SCHEDULE, "linear"), *_ELSEWHERE.items(), (_COUNT, 24))
 # What authors keep of a schedule -> what is left of the picture after so many steps of noise.
@@ -70,8 +71,8 @@ def _alike(name: str) -> str:
 @cache
 def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
     """Return the arguments with which a scheduler has these numbers; None if no schedule has them."""
-    ends = {_START: _short(1 - kept[0]), _END: _short(1 - kept[-1] / kept[-2])}
-    for schedule in told(_SCHEDULE):
+    for schedule, digits in product(told(_SCHEDULE), _DIGITS):
+        ends = {_START: _short(1 - kept[0], digits), _END: _short(1 - kept[-1] / kept[-2], digits)}
         said = {_SCHEDULE: schedule, _COUNT: len(kept)}
         own = _numbers(name, tuple({**said, **ends}.items()))
         if _same(own, kept):
@@ -80,9 +81,9 @@ def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
     return None
 
 
-def _short(number: float) -> float:
+def _short(number: float, digits: int) -> float:
     """Return a number as somebody wrote it: roots and products leave traces in its last digits."""
-    return float(f"{number:.5g}")
+    return float(f"{number:.{digits}g}")
 
 
 def _same(own: Sequence[float], kept: Sequence[float]) -> bool:

@@ -22,11 +22,11 @@ from omni_kit.upstream.repositories.processes.class_members import (
     every_method,
     plain_arguments,
 )
+from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED, schedule_arguments
 from omni_kit.upstream.repositories.processes.settings_objects import settings_objects
 from omni_kit.upstream.repositories.processes.wrappers import Wrapper, wrappers_of
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of, of_self
 from omni_kit.upstream.repositories.sources import distance, sources_of
 
@@ -41,8 +41,6 @@ _MODEL = re.compile(
     r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
 )
 _NOISE = re.compile(r"^((init|initial|start|prior)_?)?(noise|latents?)$|^[xyz](_?([tT01]|init))?$|^img$|^samples?$")
-IS_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^diffusion_steps$|^T$")
-"""Names of the number of steps of training."""
 _COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
 )
@@ -59,8 +57,8 @@ _FEATURES, _LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
 _GUIDES = re.compile(r"(^|_)(cfg|guidance)(_|$)")
 _SIZES = (
     (re.compile(r"^(image|img|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
-    (re.compile(r"^(batch|bsz?|(num|n)_samples|batch_size)$"), f"len({BEGUN})"),
-    (re.compile(r"^(in_|num_|n_|latent_)?(channels|chans?)$|^n_feats$"), _FEATURES),
+    (re.compile(r"^(batch|bsz?|(num|n)_samples?|batch_size)$"), f"len({BEGUN})"),
+    (re.compile(r"^(in_|num_|n_|latent_|im(a)?ge?_)?(channels|chans?)$|^n_feats$"), _FEATURES),
     (re.compile(r"^(feature|action|data|transition)_?(size|dim)$"), _FEATURES),
     (re.compile(r"^(seq|sequence)_?len(gth)?$|^horizon$"), _LENGTH),
     (re.compile(r"^(num_|n_)?frames$"), f"{BEGUN}.shape[-3]"),
@@ -183,7 +181,7 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
         far = 0 if source is reference.cls.source else 1 + distance(reference, source.path)
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
-                calls = _of_class(source, node, sources, reference.repository)
+                calls = _of_class(reference, source, node, sources)
             elif isinstance(node, ast.FunctionDef) and _is_entry(node) and _loops_by_names(source, node):
                 calls = _of_function(source, node, wrappers)
             else:
@@ -311,7 +309,7 @@ def _of_function(
 
 
 def _of_class(
-    source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile], repository: Repository
+    reference: Reference, source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
 ) -> Iterator[tuple[int, AuthorsCall]]:
     methods = every_method(source, cls)
     entries = [one for one in methods.values() if _is_entry(one) and not _CLEANS.search(ast.unparse(one))
@@ -321,11 +319,15 @@ def _of_class(
         return
     given = constructor_arguments(source, cls)
     parts = dict(_parts(source, cls, given, sources))
-    known = {name: text for name, (text, _) in parts.items()}
-    known |= dict(settings_objects(repository, given, _inits(source, cls)))
-    values = _passed(cls, given, sources)
+    scheduled = schedule_arguments(reference, sources, given, STEPS)
+    known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
+    known |= dict(settings_objects(reference.repository, given, _inits(source, cls)))
+    values = {**scheduled.values, **_passed(cls, given, sources)}
     made = [*_told(given, constructs=True, parts=known, values=values)]
     made += [one for one in _told(given, constructs=True, parts=known, values=values, whole=True) if one.trained]
+    if scheduled.made:
+        made = [replace(one, trained=TRAINED) for one in made]
+    assumed = tuple(one for one in scheduled.assumed if re.split("=| ", one)[0] not in values.keys() - scheduled.values)
     held = _held(methods)
     named = {
         entry.name: {of_self(node) for node in ast.walk(entry) if isinstance(node, ast.Attribute)} for entry in entries
@@ -343,6 +345,7 @@ def _of_class(
                     call = _call(source, entry, cls.name, calls, told, one)
                     imported = tuple(meant for _, meant in parts.values())
                     call = replace(call, parts=imported, trained=one.trained, usual=one.usual, inner=inner)
+                    call = replace(call, assumed=assumed)
                     yield from ((one.cost + told.cost + more, each) for more, each in enumerate(_turned(call)))
             for one in made if not takes and held and not any(one.model for one in made) else ():
                 if one.trained and STEPS in told.text:
@@ -415,7 +418,7 @@ def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceF
             values = {name: options.get(node.attr, UNKNOWN) if isinstance(node, ast.Attribute)
                       else usual.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else literal(node)
                       for name, node in passed(call, order).items()}  # fmt: skip
-            if known := {name: one for name, one in values.items() if isinstance(one, int | float | str)}:
+            if known := {name: one for name, one in values.items() if isinstance(one, int | float | str | tuple)}:
                 return known
     return {}
 
@@ -545,7 +548,10 @@ def _told(
     way = way or (_FALLS if bent == ["sigmas"] else "")
     for levels in ([way] if way else []) if bent else [""]:
         said, cost, adapts = dict[str, str](), 0, list[str]()
-        noises = [name for name in names if _NOISE.match(name)] if not constructs else []
+        noises = [] if constructs else [
+            one.arg for one, default in given
+            if _NOISE.match(one.arg) and not (one.arg == "y" and default is not None)  # an optional y is a label
+        ]  # fmt: skip
         for one, default in given:
             name = one.arg
             if parts and name in parts:
@@ -561,8 +567,10 @@ def _told(
                 said[name] = levels
             elif size := next((text for pattern, text in _SIZES if pattern.search(name)), ""):
                 usual = literal(default) if default is not None else ...
-                if usual is ... or (usual is None and "shape" in name) or (type(usual) is int and _FITS.match(name)):
-                    said[name] = size
+                fits = isinstance(usual, int | tuple) and _FITS.match(name)
+                if usual is ... or (usual is None and "shape" in name) or fits:
+                    pair = isinstance(said_by.get(name, usual), tuple) and size == _LENGTH
+                    said[name] = f"tuple({BEGUN}.shape[2:])" if pair else size
             elif constructs and name in said_by and (default is None or whole):
                 said[name] = repr(said_by[name])
             elif _KEYWORDS.search(name) and (default is None or literal(default) is None):
