@@ -438,6 +438,7 @@ def test_float64_is_for_devices_that_have_it(call: str, written: str, tmp_path: 
     ('rearrange(x, "b c (h p) -> b h (p c)", p=2)', "x.unflatten(2, (-1, 2)).permute(0, 2, 3, 1).flatten(2, 3)"),
     ('repeat(x, "b l d -> b n l d", n=3)', "x.unsqueeze(1).expand(-1, 3, -1, -1)"),
     ('rearrange(x, "b l d -> (b l) d")', "x.flatten(0, 1)"),
+    ('rearrange(x, "b ... -> b (...)")', "x.flatten(1)"),
 ]))  # fmt: skip
 def test_einops_is_written_out(call: str, written: str, tmp_path: Path) -> None:
     import torch
@@ -1933,3 +1934,69 @@ def test_a_parameter_of_values_keeps_them(tmp_path: Path, made: str, zeros: bool
     text = ported(tmp_path, DATA.replace("torch.zeros(dim))", f"{made})")).text
     assert ("nn.Parameter(torch.zeros(" in text) is zeros
     assert zeros or f"nn.Parameter({made})" in text
+
+
+UNET = """
+class Attends(nn.Module):
+    def forward(self, q, k, v):
+        w = torch.bmm(q, k.transpose(1, 2))
+        w = torch.softmax(w, -1)
+        assert list(w.shape)
+        return torch.bmm(w, v)
+
+
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.attention = Attends()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        return x + self.attention(*self.qkv(self.norm(x)).chunk(3, -1))
+
+
+class Other(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        {other}
+
+    def forward(self, x):
+        return x
+
+
+class Staged(nn.Sequential):
+    def forward(self, x):
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, depth=2):
+        super().__init__()
+        self.stages = nn.ModuleList([Staged(nn.Linear(dim, dim))])
+        for _ in range(depth):
+            layers = [Other(dim)]
+            layers.append(Block(dim))
+            self.stages.append(Staged(*layers))
+        self.middle = Staged(Other(dim), Block(dim))
+
+    def forward(self, x, t):
+        for stage in self.stages:
+            x = stage(x)
+        return self.middle(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "moved"), [("self.kept = nn.Identity()", True), ("self.norm = nn.Identity()", False)]
+)
+def test_modules_of_a_sequential_of_the_authors_are_renamed_where_none_has_another_name(
+    other: str, moved: bool, tmp_path: Path
+) -> None:
+    rows = {row.pattern: row.names for row in ported(tmp_path, UNET.format(other=other)).rows}
+    assert rows[r"stages\.(\d+)\.(\d+)\.attention\.(.+)"] == (r"stages.\1.\2.attn.\3",)
+    assert rows[r"middle\.(\d+)\.attention\.(.+)"] == (r"middle.\1.attn.\2",)
+    assert (r"stages\.(\d+)\.(\d+)\.norm\.(.+)" in rows) is moved
+    assert (r"middle\.(\d+)\.norm\.(.+)" in rows) is moved

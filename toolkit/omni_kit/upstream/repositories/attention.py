@@ -9,6 +9,7 @@ from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute
 
 SDPA = "scaled_dot_product_attention"
+WRITTEN = f"torch.nn.functional.{SDPA}"
 _MODULE = "MultiheadAttention"
 _KERNELS = ("flash_attn", "memory_efficient_attention", "sageattn", "flex_attention")
 _PRODUCTS = ("einsum", "matmul", "bmm", "baddbmm")
@@ -56,7 +57,9 @@ def functions_in(one: Defined) -> list[ast.FunctionDef]:
 def _in(one: Defined, function: ast.FunctionDef, uses: Collection[str]) -> Iterator[Attending]:
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     for call in calls:
-        name = absolute(one.source, call.func) if dotted(call.func) not in uses else ""  # else it is defined here
+        written = dotted(call.func) or ""
+        name = absolute(one.source, call.func) if written not in uses else ""  # else it is defined here
+        name = name or (written if written == WRITTEN else "")  # in the place of what authors wrote out
         if name.endswith(SDPA):
             yield Attending(one, function, SDPA, call)
         elif name.endswith(_MODULE) or any(kernel in name for kernel in _KERNELS):

@@ -218,7 +218,9 @@ def _with_processor(
             assert one.cls is not None
             one.node = with_layers(one.cls, projections)
             done.projections[one.name] = projections
-        done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
+        own = layers(init) if init is not None else None  # one without layers is passed queries, keys and values
+        unsure = projections.unsure if own is None or (own and not {"to_q", "to_k", "to_v"} <= own.keys()) else []
+        done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in unsure]
     assert part.cls is not None
     functions = _written_functions(part, closure, helpers)
     processor, holder = _apart(part.cls, name, functions)

@@ -10,6 +10,7 @@ from omni_kit.upstream.repositories.attention import SDPA
 BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
 DISPATCH = "dispatch_attention_fn"
 _HEADS_FIRST = "transpose(1, 2)"
+_SINGLE = {f".unsqueeze(1).{_HEADS_FIRST}": ".unsqueeze(2)", f".{_HEADS_FIRST}.squeeze(1)": ".squeeze(2)"}
 
 
 class Dispatched(cst.CSTTransformer):
@@ -45,14 +46,19 @@ class Dispatched(cst.CSTTransformer):
 
 
 class NotTwice(cst.CSTTransformer):
-    """`x.transpose(1, 2).transpose(1, 2)` is x."""
+    """`x.transpose(1, 2).transpose(1, 2)` is x; the axis of a single head is put where the dispatch has it."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """Return the outer of the two."""
+        """Return the outer of the two, or one that does what both do."""
         inner = updated_node.func.value if isinstance(updated_node.func, cst.Attribute) else None
         if inner is not None and _turns(updated_node) and isinstance(inner, cst.Call) and _turns(inner):
             assert isinstance(inner.func, cst.Attribute)
             return inner.func.value
+        if inner is not None and isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute):
+            whole = code(updated_node)
+            for two, one in _SINGLE.items():
+                if whole.endswith(two):
+                    return expression(f"{whole.removesuffix(two)}{one}")
         return updated_node
 
     def leave_IndentedBlock(  # noqa: N802

@@ -8,17 +8,20 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
+from omni_kit.upstream.repositories.attention import WRITTEN
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 
-_SDPA = "torch.nn.functional.scaled_dot_product_attention"
 # How queries get heads in front of tokens: only then are the axes those that the kernel takes.
 _HEADED = re.compile(
     r"transpose\(1, 2\)|permute\(2, 0, 3, 1, 4\)|permute\(0, 2, 1, 3\)|->\s*(\w+ )?b\w* (h|heads?|nh) \w+ \w+['\"]"
 )
 # How heads are put among the samples of a batch, where kernels take one axis less.
 _TOGETHER = re.compile(r"(reshape|view)\(\(?\w+ \* \w+,|flatten\(0, 1\)|\(b\w* (h|heads?|nh)\)")
-_LAST = ({-1, -2}, {2, 3})
+_LAST = {4: ({-1, -2}, {2, 3}), 3: ({-1, -2}, {1, 2})}
+_KEYS = {4: ("-1", "3"), 3: ("-1", "2")}
+_TOKENS = 3
+_MASK = "__mask__"  # a call of it is the bias of a mask that may be None
 
 
 def as_calls(closure: Closure) -> Closure:
@@ -38,7 +41,8 @@ def as_calls(closure: Closure) -> Closure:
         every[one]: {name: every.get(other, other) for name, other in names.items()}
         for one, names in closure.uses.items()
     }
-    foreign = {every[one]: names | ({_SDPA: _SDPA} if one in changed else {}) for one, names in closure.foreign.items()}
+    more = {WRITTEN: WRITTEN}
+    foreign = {every[one]: names | (more if one in changed else {}) for one, names in closure.foreign.items()}
     return Closure(list(every.values()), uses, foreign)
 
 
@@ -49,6 +53,8 @@ class _Scores:
     Attributes:
         bias: what is added to the scaled products; None without one.
         dropout: the share of weights that is left out; None if none is.
+        axes: of the products: four with heads, three without.
+        turned: the weights have keys before queries.
     """
 
     query: ast.expr
@@ -56,6 +62,8 @@ class _Scores:
     scale: ast.expr
     bias: ast.expr | None = None
     dropout: ast.expr | None = None
+    axes: int = 4
+    turned: bool = False
 
     @property
     def more(self) -> list[ast.keyword]:
@@ -75,32 +83,96 @@ def _dropouts(node: ast.stmt) -> dict[str, ast.expr]:
 def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
     """Rewrites the attention of a function, where its form is known; whether it did."""
     text = ast.unparse(function)
-    if not (_HEADED.search(text) or "einsum" in text) or _TOGETHER.search(text):
-        return False
-    body = function.body
+    headed, together = _HEADED.search(text), _TOGETHER.search(text)
+    body = _with_masks(function.body)
     for place, statement in enumerate(body):
         name = _target(statement)
         if not name or not isinstance(statement, ast.Assign):
             continue
         weights, between, end = statement.value, list[ast.stmt](), place + 1
-        while (end < len(body) and _softmaxed(weights) is None) or (end < len(body) and _target(body[end]) == name):
+        while end < len(body):
             if _target(body[end]) == name:
                 weights = _Put(name, weights).visit(copy.deepcopy(_value(body[end])))
+            elif isinstance(body[end], ast.Assert):
+                pass  # of what it computes, which is not there any more
             elif _named(name, body[end]) or _stored(body[end]) & {*_read(weights)}:
                 break
             else:
                 between.append(body[end])
             end += 1
-        scores, rest = _scores(weights, dropouts), body[end:]
+        scores, gone, rest = *_scores_in(weights, body, place, dropouts), body[end:]
         if scores is None or [_named(name, one) for one in rest[:1]] != [1] or any(_named(name, o) for o in rest[1:]):
             continue
         put = _Attended(name, scores)
         used = put.visit(copy.deepcopy(rest[0]))
-        if put.done and (_HEADED.search(text) or put.by_letters):
-            function.body = [*body[:place], *between, used, *rest[1:]]
+        if put.done and (scores.axes == _TOKENS or (headed and not together) or (put.by_letters and not together)):
+            function.body = [*(one for one in body[:place] if one not in gone), *between, used, *rest[1:]]
             ast.fix_missing_locations(function)
             return True
-    return _attends_at_once(function, dropouts)
+    return not together and bool(headed or "einsum" in text) and _attends_at_once(function, dropouts)
+
+
+def _with_masks(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return `x = products; if mask is not None: x.masked_fill_(~mask, -inf)` as `x = products + mask`, with a marker
+    around the mask.
+    """
+    found = list(body)
+    for place, one in enumerate(body[1:], 1):
+        before, (mask, name) = body[place - 1], _filled(one)
+        if mask and isinstance(one, ast.If) and _target(before) == name and isinstance(before, ast.Assign):
+            made = [other for other in one.body[:-1] if not _makes_value(other, one.body)]
+            kept = [ast.If(one.test, made, [])] if made else []
+            if not any(_named(name, other) or _stored(other) & _read(before.value) for other in kept):
+                marked = ast.Call(ast.Name(_MASK, ast.Load()), [ast.Name(mask, ast.Load())], [])
+                summed = ast.Assign(before.targets, ast.BinOp(before.value, ast.Add(), marked))
+                found[place - 1 : place + 1] = [*kept, summed] if kept else [ast.Pass(), summed]
+    return [one for one in found if not isinstance(one, ast.Pass)]
+
+
+def _makes_value(node: ast.stmt, body: list[ast.stmt]) -> bool:
+    """Return whether a statement makes what the last one fills in, and nothing else."""
+    name = _target(node)
+    value = next((one.args[1] for one in ast.walk(body[-1]) if isinstance(one, ast.Call) and len(one.args) > 1), None)
+    return value is not None and ast.unparse(value) == name and sum(_named(name, one) for one in body) == 2
+
+
+def _filled(node: ast.stmt) -> tuple[str, str]:
+    """Return the mask that a statement fills products with where it is given, and their name; empty for others."""
+    if not isinstance(node, ast.If) or node.orelse:
+        return "", ""
+    last = node.body[-1]
+    call = last.value if isinstance(last, ast.Expr | ast.Assign) else None
+    if not isinstance(call, ast.Call) or not _is(call, "masked_fill", "masked_fill_") or not call.args:
+        return "", ""
+    products = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    where = call.args[0]
+    mask = ast.unparse(where.operand) if isinstance(where, ast.UnaryOp) and isinstance(where.op, ast.Invert) else ""
+    given = ast.unparse(node.test) in (f"{mask} is not None", f"exists({mask})")
+    stored = (
+        isinstance(last, ast.Expr) == call.func.attr.endswith("_") if isinstance(call.func, ast.Attribute) else False
+    )
+    own = isinstance(last, ast.Expr) or _target(last) == products
+    return (mask, products) if mask.isidentifier() and given and stored and own else ("", "")
+
+
+def _scores_in(
+    weights: ast.expr, body: list[ast.stmt], end: int, dropouts: Mapping[str, ast.expr]
+) -> tuple[_Scores | None, list[ast.stmt]]:
+    """Return the scores of weights, in terms of what their variables are made of where that is needed, and the
+    statements whose variables nothing else reads.
+    """
+    scores, gone = _scores(weights, dropouts), list[ast.stmt]()
+    for place in reversed(range(end if _softmaxed(weights) is not None else 0)):
+        one, name = body[place], _target(body[place])
+        here = name and isinstance(one, ast.Assign) and name in _read(weights)
+        if scores is not None or not here or sum(_named(name, other) for other in body) - 1 != _named(name, weights):
+            continue
+        value = _value(one)
+        kept = (other for other in body[place + 1 : end] if other not in gone)
+        if not any(_stored(other) & _read(value) for other in kept):
+            weights, gone = _Put(name, value).visit(copy.deepcopy(weights)), [*gone, one]
+            scores = _scores(weights, dropouts)
+    return scores, gone
 
 
 def _attends_at_once(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
@@ -179,51 +251,91 @@ class _Attended(ast.NodeTransformer):
         """`torch.matmul(weights, values)`."""
         self.generic_visit(node)
         if (letters := _letters(node)) is not None:
-            return self._summed(node, *letters)
-        product = _is(node, "matmul", "bmm") and len(node.args) == 2
-        return self._call(node, *node.args) if product else node
+            return self._summed(node, *letters) if len(letters[0]) == self.scores.axes else node
+        if not _is(node, "matmul", "bmm") or len(node.args) != 2:
+            return node
+        one, other = node.args
+        if self.scores.axes == _TOKENS and _is(node, "bmm"):
+            return self._of_tokens(node, one, other)
+        return self._call(node, one, other) if not self.scores.turned else node
+
+    def _of_tokens(self, node: ast.Call, one: ast.expr, other: ast.expr) -> ast.AST:
+        """Return `torch.bmm(weights, values)`, or `torch.bmm(values, weights)` with keys before queries in these."""
+        inner = _turned(other, _TOKENS)
+        weights = other if inner is None else inner
+        if self.scores.turned == (inner is None) and self._are_weights(weights):
+            return _turn(_without_head(self._call(node, weights, _turn(one))))
+        if not self.scores.turned and self._are_weights(one):
+            return _without_head(self._call(node, one, other))
+        return node
 
     def _summed(self, node: ast.Call, weights: str, values: str, out: str) -> ast.AST:
-        """Return weights [batch, heads, queries, keys] times values, with heads in front of tokens or behind them."""
-        last = "".join(set(values) - set(weights))
-        forms = {f"{weights[:2]}{weights[3]}{last}": False, f"{weights[0]}{weights[3]}{weights[1]}{last}": True}
-        answers = {f"{weights[:3]}{last}": False, f"{weights[0]}{weights[2]}{weights[1]}{last}": True}
-        if len(last) != 1 or values not in forms or out not in answers:
+        """Return weights [..., queries, keys] times values, wherever heads and tokens stand."""
+        width, rows, columns = "".join(set(values) - set(weights)), weights[-2], weights[-1]
+        kept, given = f"{weights[:-2]}{columns}{width}", f"{weights[:-2]}{rows}{width}"
+        if self.scores.turned or len(width) != 1 or sorted(kept) != sorted(values) or sorted(given) != sorted(out):
             return node
-        found = self._call(node, node.args[1], _heads_first(node.args[2], forms[values]))
+        found = self._call(node, node.args[1], _arranged(node.args[2], values, kept))
         self.by_letters = self.done
-        return _heads_first(found, answers[out]) if self.done and isinstance(found, ast.expr) else found
+        if not self.done or not isinstance(found, ast.expr):
+            return node
+        return _arranged(_without_head(found) if self.scores.axes == _TOKENS else found, given, out)
 
-    def _call(self, node: ast.AST, left: ast.expr, right: ast.expr) -> ast.AST:
-        if left is not self.weights and (not isinstance(left, ast.Name) or left.id != self.name):
+    def _are_weights(self, node: ast.expr) -> bool:
+        return node is self.weights or (isinstance(node, ast.Name) and node.id == self.name)
+
+    def _call(self, node: ast.expr, left: ast.expr, right: ast.expr) -> ast.expr:
+        if not self._are_weights(left):
             return node
         self.done = True
         given = [self.scores.query, self.scores.key, right]
-        return ast.Call(ast.parse(_SDPA, mode="eval").body, given, self.scores.more)
+        if self.scores.axes == _TOKENS:
+            given = [_one_head(one) for one in given]
+        return ast.Call(ast.parse(WRITTEN, mode="eval").body, given, self.scores.more)
 
 
-def _heads_first(node: ast.expr, turned: bool) -> ast.expr:
-    """Return a tensor with heads and tokens the other way round, where that is needed."""
-    return ast.parse(f"({ast.unparse(node)}).transpose(1, 2)", mode="eval").body if turned else node
+def _arranged(node: ast.expr, given: str, wanted: str) -> ast.expr:
+    """Return a tensor whose axes have these letters with its axes in another order."""
+    order = [given.index(one) for one in wanted]
+    moved = [at for at, one in enumerate(order) if at != one]
+    if not moved:
+        return node
+    text = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute({', '.join(map(str, order))})"
+    return ast.parse(f"({ast.unparse(node)}).{text}", mode="eval").body
+
+
+def _turn(node: ast.expr) -> ast.expr:
+    return ast.parse(f"({ast.unparse(node)}).transpose(1, 2)", mode="eval").body
+
+
+def _one_head(node: ast.expr) -> ast.expr:
+    """Return [samples, tokens, width] with an axis for heads, which are none or stand among the samples."""
+    return ast.parse(f"({ast.unparse(node)}).unsqueeze(1)", mode="eval").body
+
+
+def _without_head(node: ast.expr) -> ast.expr:
+    return ast.parse(f"({ast.unparse(node)}).squeeze(1)", mode="eval").body
 
 
 def _letters(node: ast.Call) -> tuple[str, str, str] | None:
-    """Return the axes of both operands and of the result of a sum of products over four axes each."""
+    """Return the axes of both operands and of the result of a sum of products over four axes each, or three."""
     if not _is(node, "einsum") or len(node.args) != 3 or not isinstance(node.args[0], ast.Constant):
         return None
     given, _, out = str(node.args[0].value).replace(" ", "").partition("->")
     one, _, other = given.partition(",")
-    return (one, other, out) if [len(one), len(other), len(out)] == [4, 4, 4] else None
+    return (one, other, out) if [len(one), len(other), len(out)] in ([4, 4, 4], [3, 3, 3]) else None
+
+
+def _uncast(node: ast.expr) -> ast.expr:
+    casts = ("to", "type_as", "type", "float")
+    while isinstance(node, ast.Call) and _is(node, *casts) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return node
 
 
 def _softmaxed(weights: ast.expr) -> ast.Call | None:
     """Return the softmax in an expression for weights, casts of what it gives left out."""
-    while (
-        isinstance(weights, ast.Call)
-        and _is(weights, "to", "type_as", "type", "float")
-        and isinstance(weights.func, ast.Attribute)
-    ):
-        weights = weights.func.value
+    weights = _uncast(weights)
     return weights if isinstance(weights, ast.Call) and _is(weights, "softmax") else None
 
 
@@ -232,19 +344,29 @@ def _scores(weights: ast.expr, dropouts: Mapping[str, ast.expr]) -> _Scores | No
     if isinstance(weights, ast.Call) and (share := dropouts.get(ast.unparse(weights.func))) is not None:
         found = _scores(weights.args[0], {}) if len(weights.args) == 1 else None
         return replace(found, dropout=share) if found is not None else None
+    if (before := _turned(weights, _TOKENS)) is not None and _softmaxed(before) is not None:
+        found = _scores(before, dropouts)
+        return replace(found, turned=True) if found is not None and found.axes == _TOKENS else None
     softmax = _softmaxed(weights)
-    if softmax is None or not _over_keys(softmax):
+    if softmax is None:
         return None
-    own = isinstance(softmax.func, ast.Attribute) and not _is_module(softmax.func.value)
+    own = isinstance(softmax.func, ast.Attribute) and not any(_read(one) for one in softmax.args[:1])
     inner = softmax.func.value if own and isinstance(softmax.func, ast.Attribute) else softmax.args[0]
-    if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add):
-        found = _scaled(inner.left)
-        return replace(found, bias=inner.right) if found is not None else None
-    return _scaled(inner)
+    bias = inner.right if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add) else None
+    found = _scaled(inner.left if bias is not None and isinstance(inner, ast.BinOp) else inner)
+    if found is None or not _over_keys(softmax, found.axes):
+        return None
+    if isinstance(bias, ast.Call) and _is(bias, _MASK):
+        text = "{0}" if found.axes != _TOKENS else "None if {0} is None else {0}.unsqueeze(1)"
+        bias = ast.parse(text.format(ast.unparse(bias.args[0])), mode="eval").body
+    elif bias is not None and found.axes == _TOKENS:
+        return None
+    return replace(found, bias=bias)
 
 
 def _scaled(inner: ast.expr) -> _Scores | None:
     """Queries, keys and the scale of scaled products."""
+    inner = _uncast(inner)
     scale: ast.expr = ast.Constant(1.0)
     if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult | ast.Div):
         product, factor = inner.left, inner.right
@@ -253,57 +375,60 @@ def _scaled(inner: ast.expr) -> _Scores | None:
         scale = factor if isinstance(inner.op, ast.Mult) else ast.BinOp(ast.Constant(1.0), ast.Div(), factor)
         inner = product
     found = _product(inner)
-    return _Scores(*found, scale) if found is not None else None
+    return _Scores(found[0], found[1], scale, axes=found[2]) if found is not None else None
 
 
-def _product(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
-    """Queries and keys of `q @ k.transpose(-2, -1)`."""
+def _product(node: ast.expr) -> tuple[ast.expr, ast.expr, int] | None:
+    """Queries and keys of `q @ k.transpose(-2, -1)`, and the number of axes."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         left, right = node.left, node.right
     elif isinstance(node, ast.Call) and _is(node, "matmul") and len(node.args) == 2:
         left, right = node.args
+    elif isinstance(node, ast.Call) and _is(node, "bmm") and len(node.args) == 2:
+        one, other = node.args
+        key = _turned(other, _TOKENS)
+        return one, key if key is not None else _turn(other), _TOKENS
     elif isinstance(node, ast.Call) and (letters := _letters(node)) is not None:
-        return _products(node, *letters)
+        found = _products(node, *letters)
+        return (*found, len(letters[0])) if found is not None else None
     else:
         return None
-    key = _turned(right)
-    return (left, key) if key is not None else None
+    key = _turned(right, 4)
+    return (left, key, 4) if key is not None else None
 
 
 def _products(node: ast.Call, one: str, other: str, out: str) -> tuple[ast.expr, ast.expr] | None:
-    """Queries and keys of a sum over their last axis, with heads in front of tokens or behind them."""
-    batch, heads, rows, columns = tuple(out)
+    """Queries and keys of a sum over their width, wherever heads and tokens stand."""
+    first, rows, columns = out[:-2], out[-2], out[-1]
+    width = set(one) - set(out)
     forms = []
     for letters, tokens, given in ((one, rows, node.args[1]), (other, columns, node.args[2])):
-        first = letters[:3] == batch + heads + tokens
-        if (not first and letters[:3] != batch + tokens + heads) or letters[3] in out or one[3] != other[3]:
+        wanted = f"{first}{tokens}{''.join(width)}"
+        if len(width) != 1 or sorted(letters) != sorted(wanted) or letters[0] != out[0]:
             return None
-        forms.append(_heads_first(given, not first))
+        forms.append(_arranged(given, letters, wanted))
     return forms[0], forms[1]
 
 
-def _turned(node: ast.expr) -> ast.expr | None:
-    """`k` of `k.transpose(-2, -1)`, `k.mT` and the like."""
+def _turned(node: ast.expr, axes: int) -> ast.expr | None:
+    """`k` of `k.transpose(-2, -1)`, `k.mT` and the like, for tensors with so many axes."""
     if isinstance(node, ast.Attribute) and node.attr == "mT":
         return node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is(node, "transpose", "swapaxes"):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         try:
-            axes = {ast.literal_eval(one) for one in node.args}
+            told = [ast.literal_eval(one) for one in node.args]
         except ValueError:
             return None
-        return node.func.value if axes in _LAST else None
+        swapped = _is(node, "transpose", "swapaxes") and {*told} in _LAST[axes]
+        return node.func.value if swapped or (_is(node, "permute") and told == [0, 2, 1] and axes == _TOKENS) else None
     return None
 
 
-def _over_keys(call: ast.Call) -> bool:
+def _over_keys(call: ast.Call, axes: int) -> bool:
     told = [*call.args, *(word.value for word in call.keywords if word.arg == "dim")]
     known = all(word.arg in ("dim", "dtype") for word in call.keywords)  # kernels weigh in float32, too
-    return bool(told) and ast.unparse(told[-1]) in ("-1", "3") and known
+    return bool(told) and ast.unparse(told[-1]) in _KEYS[axes] and known
 
 
 def _is(call: ast.Call, *names: str) -> bool:
     return getattr(call.func, "attr", getattr(call.func, "id", "")) in names
-
-
-def _is_module(node: ast.expr) -> bool:
-    return ast.unparse(node) in ("torch", "F", "nn.functional", "torch.nn.functional")

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -80,11 +80,12 @@ class _Class:
         return next((one for one in self.methods() if one.name == name), None)
 
 
-def named(parts: Parts, blocks: Mapping[str, str]) -> Names:
+def named(parts: Parts, blocks: Mapping[str, str], alternatives: Mapping[str, Collection[str]]) -> Names:
     """Return the names that modules get.
 
     Args:
         blocks: the lists of modules that the model's forward goes through -> the class of what they hold.
+        alternatives: class -> those that the authors make in its place.
     """
     classes = {part.name: _read(part.node) for part in parts.parts if part.cls is not None}
     processors = {one: _processed(part.before) for part in parts.parts for one in [part.name] if part.before}
@@ -97,7 +98,11 @@ def named(parts: Parts, blocks: Mapping[str, str]) -> Names:
     functions = {tree.name: tree for part in parts.parts if part.cls is None
                  for tree in ast.parse(code(part.node)).body if isinstance(tree, ast.FunctionDef)}  # fmt: skip
     wanted[parts.root.name] = _of_model(classes[parts.root.name], classes, functions, blocks)
-    return _safe({name: names for name, names in wanted.items() if names}, classes, parts)
+    safe = _safe({name: names for name, names in wanted.items() if names}, classes, parts)
+    return {cls: {old: new for old, new in names.items()
+                  if all(safe.get(one, {}).get(old) == new for one in alternatives.get(cls, ())
+                         if one in classes and old in {*classes[one].made, *classes[one].others})}
+            for cls, names in safe.items()}  # fmt: skip
 
 
 def renamed(parts: Parts, names: Names) -> None:

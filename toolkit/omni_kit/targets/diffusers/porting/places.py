@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_kit.targets.diffusers.porting.naming import Names
@@ -13,6 +13,7 @@ _DEEPEST = 12
 _NUMBER = r"\.(\d+)"
 _NAME = r"\.(\w+)"
 _Held = dict[tuple[str, str], list[str]]
+_Module = tuple[str, str]  # a class, and the part of a path that containers around it give
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,23 @@ def _held_by(parts: Parts, others: Mapping[str, str]) -> dict[str, _Held]:
     known |= {name: [cls] for name, cls in others.items()}
     for part in parts.parts:  # each after what it needs
         known |= {part.definition.name: made} if (made := _makes(part.definition.node, known)) else {}
-    held = {part.name: _held(part.definition.node, known) for part in parts.parts if part.cls is not None}
+    lists = _containers(parts)
+    held = {part.name: _held(part.definition.node, known, lists) for part in parts.parts if part.cls is not None}
     for part in parts.parts:  # what a base makes, a class has, too
         for base in getattr(part.definition.node, "bases", []):
             above = next(iter(known.get(getattr(base, "id", ""), [])), "")
             held[part.name] = held.get(above, {}) | held[part.name]
     return held
+
+
+def _containers(parts: Parts) -> set[str]:
+    """Return the authors' names of classes of the file that number their modules as a container of torch's does."""
+    found: set[str] = set()
+    for part in parts.parts:  # each after its bases
+        bases = {_last(base) for base in getattr(part.definition.node, "bases", [])}
+        if bases & {*_CONTAINERS, *found} - {"ModuleDict"}:
+            found.add(part.definition.name)
+    return found
 
 
 def _walked(
@@ -104,49 +116,69 @@ def _makes(node: ast.stmt, known: Mapping[str, list[str]]) -> list[str]:
     return []
 
 
-def _held(node: ast.stmt, names: Mapping[str, list[str]]) -> _Held:
+def _held(node: ast.stmt, names: Mapping[str, list[str]], lists: Collection[str]) -> _Held:
     """Return the attributes of a class that hold modules of the file, with what stands between, and the classes."""
     found: _Held = {}
-    local = _local(node, names)
+    local = _local(node, names, lists)
     for one in ast.walk(node):
-        if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None:
-            target = one.targets[0] if isinstance(one, ast.Assign) else one.target
-            if (attribute := _own(target)) and (classes := _made(one.value, names, local)):
-                found.setdefault((attribute, _inside(one.value)), []).extend(classes)
-        elif isinstance(one, ast.Call) and (attribute := _appended(one)) and (classes := _made(one.args[-1], names)):
-            found.setdefault((attribute, _NUMBER), []).extend(classes)
+        attribute, value, before = "", None, ""
+        if isinstance(one, ast.Assign | ast.AnnAssign):
+            attribute, value = _own(one.targets[0] if isinstance(one, ast.Assign) else one.target), one.value
+        elif isinstance(one, ast.Call) and (attribute := _own(grown) if (grown := _grown(one)) is not None else ""):
+            value, before = one.args[-1], _NUMBER
+        if attribute and value is not None:
+            for cls, inside in _modules(value, names, lists, local):
+                found.setdefault((attribute, before + inside), []).append(cls)
     return {name: list(dict.fromkeys(classes)) for name, classes in found.items()}
 
 
-def _appended(call: ast.Call) -> str:
-    """Return the attribute that a call appends something to; empty for other calls."""
+def _grown(call: ast.Call) -> ast.expr | None:
+    """Return the list that a call appends something to; None for other calls."""
     grows = isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "insert", "extend")
-    return _own(call.func.value) if grows and call.args and isinstance(call.func, ast.Attribute) else ""
+    return call.func.value if grows and call.args and isinstance(call.func, ast.Attribute) else None
 
 
-def _inside(value: ast.expr) -> str:
-    """Return the part of a path between an attribute and a module in its container."""
-    kinds = [_last(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
-    within = [kind for kind in kinds if kind in _CONTAINERS]
-    return "".join(_NAME if kind == "ModuleDict" else _NUMBER for kind in within)
+def _modules(
+    value: ast.AST, names: Mapping[str, list[str]], lists: Collection[str], local: Mapping[str, list[_Module]],
+    inside: str = "",
+) -> Iterator[_Module]:  # fmt: skip
+    """Yield the classes of which a value makes modules, each with the part of its path that containers in it give."""
+    if isinstance(value, ast.Call):
+        kind = _last(value.func)
+        yield from ((cls, inside) for cls in names.get(kind, []))
+        inside += _NAME if kind == "ModuleDict" else _NUMBER if kind in _CONTAINERS or kind in lists else ""
+        given = [one.value for one in value.args if isinstance(one, ast.Starred)]
+        given += value.args if kind == "ModuleList" else []
+        spread = {one.id for one in given if isinstance(one, ast.Name)}  # lists that give their modules to this one
+        for name in spread:
+            yield from ((cls, inside + more.removeprefix(_NUMBER)) for cls, more in local.get(name, []))
+        local = {name: modules for name, modules in local.items() if name not in spread}
+    elif isinstance(value, ast.Name):
+        yield from ((cls, inside + more) for cls, more in local.get(value.id, []))
+    for one in ast.iter_child_nodes(value):
+        yield from _modules(one, names, lists, local, inside)
 
 
-def _made(value: ast.expr, names: Mapping[str, list[str]], local: Mapping[str, list[str]] | None = None) -> list[str]:
-    """Return the classes of which a value makes modules, or which a local variable in it holds."""
+def _made(value: ast.expr, names: Mapping[str, list[str]]) -> list[str]:
+    """Return the classes of which a value makes modules."""
     called = [_last(one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
-    found = [cls for name in called for cls in names.get(name, [])]
-    read = [one.id for one in ast.walk(value) if isinstance(one, ast.Name)] if local else []
-    return found + [cls for name in read for cls in (local or {}).get(name, [])]
+    return [cls for name in called for cls in names.get(name, [])]
 
 
-def _local(node: ast.stmt, names: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def _local(node: ast.stmt, names: Mapping[str, list[str]], lists: Collection[str]) -> dict[str, list[_Module]]:
     """Return the local variables that hold modules, which an attribute gets later."""
     init = next((one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
-    plain = [one for one in ast.walk(init) if isinstance(one, ast.Assign)] if init is not None else []
-    made = {
-        target.id: _made(one.value, names) for one in plain for target in one.targets if isinstance(target, ast.Name)
-    }
-    return {name: classes for name, classes in made.items() if classes}
+    found: dict[str, list[_Module]] = {}
+    for one in ast.walk(init) if init is not None else ():
+        if isinstance(one, ast.Assign):
+            variables, value = [target.id for target in one.targets if isinstance(target, ast.Name)], one.value
+        elif isinstance(one, ast.Call) and isinstance(grown := _grown(one), ast.Name):
+            variables, value = [grown.id], one.args[-1]
+        else:
+            continue
+        for name in variables:
+            found.setdefault(name, []).extend(_modules(value, names, lists, {}))
+    return {name: modules for name, modules in found.items() if modules}
 
 
 def _own(node: ast.expr) -> str:

@@ -37,7 +37,7 @@ from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
 from omni_kit.targets.diffusers.porting.placement_arguments import without_placements
-from omni_kit.targets.diffusers.porting.places import Place, places_of
+from omni_kit.targets.diffusers.porting.places import Place, alternatives, places_of
 from omni_kit.targets.diffusers.porting.plain_types import without_foreign_types
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
 from omni_kit.targets.diffusers.porting.renaming import Row, rows_of
@@ -192,7 +192,7 @@ class _Inside:
 
 def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[str, str]) -> tuple[Names, _Inside]:
     """Give modules diffusers' names, where it is known of each at which places of the model it stands."""
-    names = named(parts, forward.blocks)
+    names = named(parts, forward.blocks, alternatives(parts))
     places = places_of(parts, others, names)
     if any(name not in places for name in (*attention.projections, *others.values())):
         return {}, _Inside(places_of(parts, others, {}), {})

@@ -112,6 +112,9 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
     if not isinstance(plain[1], cst.SimpleString) or isinstance(plain[0], cst.List | cst.Tuple):
         raise Unsupported("not a constant pattern, or several tensors")
     sides = [side.strip() for side in str(ast.literal_eval(plain[1].value)).split("->")]
+    flat = re.fullmatch(r"((?:\w+ )+)\.\.\.->\1\(\.\.\.\)", "->".join(sides))
+    if flat is not None and name == "rearrange":
+        return expression(f"{_whole(plain[0])}.flatten({len(flat[1].split())})")
     others = "before" if all(side.startswith(_OTHERS) for side in sides) else ""
     others = others or ("behind" if all(side.endswith(_OTHERS) for side in sides) else "")
     cut = {"before": str.removeprefix, "behind": str.removesuffix}
@@ -129,9 +132,13 @@ def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
         steps.widen(names)
     steps.order(names)
     steps.join(right)
-    base = code(plain[0])
-    whole = base if chain(plain[0]) or isinstance(plain[0], cst.Call | cst.Subscript | cst.Attribute) else f"({base})"
-    return expression(whole + "".join(steps.done))
+    return expression(_whole(plain[0]) + "".join(steps.done))
+
+
+def _whole(node: cst.BaseExpression) -> str:
+    """Return an expression of which a method can be called."""
+    plain = chain(node) or isinstance(node, cst.Call | cst.Subscript | cst.Attribute)
+    return code(node) if plain else f"({code(node)})"
 
 
 def _many(call: cst.Call, name: str) -> cst.BaseExpression:

@@ -1,0 +1,95 @@
+"""Attention that authors wrote out: the call that replaces it computes the same."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
+from omni_kit.upstream.repositories.closure import Closure, closure_of
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.reference import find_reference
+
+FILE = """import math
+import torch
+import torch as th
+import torch.nn.functional as F
+from torch import einsum, nn
+
+class Net(nn.Module):
+    def forward(self, q, k, v, mask=None):
+        return attend(q, k, v, mask)
+
+def exists(one):
+    return one is not None
+
+def attend(q, k, v, mask=None):
+    {}
+"""
+CALL = "scaled_dot_product_attention"
+WIDTH_LAST, WIDTH_FIRST, HEADS = (3, 5, 4), (3, 4, 5), (3, 2, 4, 5)
+
+
+def closure_in(tmp_path: Path, text: str) -> Closure:
+    file = tmp_path / "net.py"
+    file.write_text(FILE.format(text.replace("\n", "\n    ")), encoding="utf-8")
+    found = resolve(find_reference(f"{file}::Net").cls.source, "attend")
+    assert isinstance(found, Defined)
+    return closure_of(found)
+
+
+def function_of(closure: Closure) -> tuple[str, Callable[..., Any]]:
+    text = "\n".join(ast.unparse(one.node) for one in closure.definitions)
+    names: dict[str, Any] = {}
+    exec(
+        f"import math, torch\nimport torch as th\nimport torch.nn.functional as F\nfrom torch import einsum\n{text}",
+        names,
+    )
+    return text, names["attend"]
+
+
+@pytest.mark.parametrize(("shape", "text"), [
+    (WIDTH_FIRST, 's = 1 / math.sqrt(2)\nw = torch.einsum("bct,bcs->bts", q * s, k * s)\n'
+     'w = th.softmax(w.float(), dim=-1).type(w.dtype)\nreturn torch.einsum("bts,bcs->bct", w, v)'),
+    (WIDTH_LAST, "sim = einsum('b i d, b j d -> b i j', q, k) * 0.5\nw = sim.softmax(dim=-1)\n"
+     "return einsum('b i j, b j d -> b i d', w, v)"),
+    (WIDTH_LAST, "sim = einsum('b i d, b j d -> b i j', q, k) * 0.5\nif exists(mask):\n    mask = mask[:, None]\n"
+     "    far = -torch.finfo(sim.dtype).max\n    sim.masked_fill_(~mask, far)\nw = sim.softmax(dim=-1)\n"
+     "return einsum('b i j, b j d -> b i d', w, v)"),
+    (WIDTH_LAST, "sim = einsum('b i d, b j d -> b i j', q, k)\nif mask is not None:\n"
+     "    mask = mask[:, None]\n    sim = sim.masked_fill(~mask, -1e9)\nw = sim.softmax(dim=-1)\n"
+     "return einsum('b i j, b j d -> b i d', w, v)"),
+    (WIDTH_FIRST, "q = q.permute(0, 2, 1)\nw = torch.bmm(q, k)\nw = w * 0.5\nw = F.softmax(w, dim=2)\n"
+     "v = v.reshape(3, 4, 5)\nw = w.permute(0, 2, 1)\nreturn torch.bmm(v, w)"),
+    (WIDTH_LAST, "w = torch.bmm(q, k.transpose(1, 2)) * 0.5\nw = F.softmax(w, dim=-1)\nv = v + 1\n"
+     "return torch.bmm(w, v)"),
+    (HEADS, "sim = einsum('b h d i, b h d j -> b h i j', q * 0.5, k)\nw = sim.softmax(dim=-1)\n"
+     "return einsum('b h i j, b h d j -> b h i d', w, v)"),
+    (HEADS, "w = einsum('b i h d, b j h d -> b h i j', q, k).softmax(-1)\n"
+     "return einsum('b h i j, b j h d -> b i h d', w, v)"),
+])  # fmt: skip
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_call_computes_what_the_authors_do(shape: tuple[int, ...], text: str, masked: bool, tmp_path: Path) -> None:
+    closure = closure_in(tmp_path, text)
+    found, changed = function_of(as_calls(closure))
+    assert CALL in found
+    q, k, v = (torch.randn(shape) for _ in range(3))
+    mask = torch.tensor([[True, True, False, True, True]] * 3) if masked else None
+    expected = function_of(closure)[1](q.clone(), k.clone(), v.clone(), mask)
+    assert torch.allclose(changed(q.clone(), k.clone(), v.clone(), mask), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("text", [
+    "w = torch.einsum('bct,bcs->bts', q, k).softmax(1)\nreturn torch.einsum('bts,bcs->bct', w, v)",
+    "w = torch.einsum('bct,bcs->bts', q, k).softmax(-1)\nreturn torch.einsum('bts,bct->bcs', w, v)",
+    "w = torch.bmm(q, k).softmax(-1)\nreturn torch.bmm(v, w)",
+    "w = torch.bmm(q, k)\nw = w.permute(0, 2, 1)\nw = w.softmax(-1)\nreturn torch.bmm(w, v)",
+    "s = einsum('b i d, b j d -> b i j', q, k)\nw = s.softmax(-1)\nreturn einsum('b i j, b j d -> b i d', w, v) + s",
+    "s = einsum('b i d, b j d -> b i j', q, k)\nif mask is not None:\n    s.masked_fill_(mask, -1e9)\n"
+    "w = s.softmax(-1)\nreturn einsum('b i j, b j d -> b i d', w, v)",
+])  # fmt: skip
+def test_other_forms_stay(text: str, tmp_path: Path) -> None:
+    assert CALL not in function_of(as_calls(closure_in(tmp_path, text)))[0]
