@@ -67,7 +67,7 @@ class SamplerBuilder(RepositoryBuilder):
         exact = np.cumprod, torch.cumprod
 
         def rounded(*args: Any, **more: Any) -> Any:
-            products = exact[0](*args, **more)
+            products = np.asarray(exact[0](*args, **more))  # numpy returns a tensor for one
             found = products.astype(np.float32)
             flat = found.reshape(-1)[:: 2 if products.dtype == np.float32 else 1]
             flat[...] = np.nextafter(flat, np.float32(0))
