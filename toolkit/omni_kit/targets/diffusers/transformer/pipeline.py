@@ -271,6 +271,9 @@ class PipelineFacts:
         if found is not None and self.sigmas is not None:
             reason = f"it uses the sigmas that it receives: those of {found.function}, which is copied"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
+        if self.raises:
+            reason = "a placeholder: the pipeline raises until its denoising steps are written"
+            return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, "")
         if found is None or found.shift is None:
             return Decision(
                 "scheduler", "FlowMatchEulerDiscreteScheduler", "not verified: the schedule could not be analysed", ""
@@ -403,6 +406,8 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
         listed=stood.listed,
     )
     facts = _with_defaults(reference, _of_images(reference, facts))
+    if facts.proven and process is None and not stepping.reason and shift is None and sigmas is None:
+        facts = facts.without_steps("its noise levels, and which way its time runs, could not be analysed")
     if not condition and ((cut is not None and cut.loop.guides) or (stood.process is not None and stood.guides)):
         return facts.without_steps("they guide, and no argument of the model is known to be a prompt or labels")
     return _passing(reference, facts) if process is not None and process is not stood.process else facts
