@@ -171,12 +171,12 @@ def _trace(way: Mapping[str, Any], tables: Sequence[Sequence[float]]) -> LoopTra
 def _given(reference: Reference, method: ScheduledMethod) -> dict[str, Any] | None:
     """Return the scheduler that a method is given, where something says which one."""
     try:
-        made, config, _ = scheduler_of(reference, method.source, method.made, method.scheduler)
+        chosen = scheduler_of(reference, method.source, method.made, method.scheduler)
     except Unsupported:
         return None
-    if isinstance(made, Defined):
-        return {"module": made.source.module, "name": made.name, "config": config}
-    return {"module": "diffusers", "name": made, "config": config}
+    if isinstance(made := chosen.meant, Defined):
+        return {"module": made.source.module, "name": made.name, "config": chosen.given}
+    return {"module": "diffusers", "name": made, "config": chosen.given}
 
 
 def _takes_more(reference: Reference) -> bool:

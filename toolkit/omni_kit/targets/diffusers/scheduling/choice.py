@@ -33,6 +33,7 @@ class Stepping:
         shift: of the levels that are gone along, where the loop alone shows it.
         copied: the authors' own scheduler, where it is one of diffusers' kind; its class is copied.
         told: arguments of its `set_timesteps` other than the number of steps.
+        todo: what the authors' code leaves open.
     """
 
     installed: Installed = USUAL
@@ -42,6 +43,7 @@ class Stepping:
     shift: float | None = None
     copied: Defined | None = None
     told: Mapping[str, Any] = field(default_factory=dict)
+    todo: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -107,7 +108,8 @@ def _scheduled(
     Raises:
         Unsupported: it is none, or the loop does more than to ask the model and it.
     """
-    made, config, where = scheduler_of(reference, sampling.source, sampling.made, loop.scheduler)
+    chosen = scheduler_of(reference, sampling.source, sampling.made, loop.scheduler)
+    made, config, where = chosen.meant, chosen.given, chosen.where
     if config.get(_DYNAMIC):
         raise Unsupported("shifts its schedule by the size of latents")
     divided = Divided(loop.sampling, order, latents, time)
@@ -130,7 +132,8 @@ def _scheduled(
         return Stepping(found, reason=f"{reason}; its class is copied", shift=1.0, copied=made), imported
     scales = all(hasattr(schedulers()[made](**config), one) for one in ("init_noise_sigma", "scale_model_input"))
     found = Installed(made, config, whole, real, scales, rises, by_count=not loop.sigmas)
-    return Stepping(found, reason=reason, shift=config.get("shift", 1.0)), f"{SCHEDULER} = {made}({given})"
+    stepping = Stepping(found, reason=reason, shift=config.get("shift", 1.0), todo=chosen.todo)
+    return stepping, f"{SCHEDULER} = {made}({given})"
 
 
 def _model(x: float, t: float) -> float:
@@ -146,11 +149,35 @@ def _goes(sign: float, asked: Sequence[tuple[float, float]], ended: float) -> bo
     return abs(x - ended) < _CLOSE * max(1.0, abs(ended))
 
 
-def scheduler_of(
-    reference: Reference, source: SourceFile, function: ast.FunctionDef, written: str
-) -> tuple[str | Defined, dict[str, Any], str]:
-    """Return a class of diffusers by name, or one of the authors' own; its literal settings, and the place that says
-    so.
+@dataclass(frozen=True)
+class _Named:
+    """A scheduler, its settings, and the place that says so."""
+
+    meant: str | Defined
+    given: dict[str, Any]
+    source: SourceFile
+    node: ast.AST
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The scheduler that authors sample with.
+
+    Attributes:
+        meant: a class of diffusers by name, or one of the authors' own.
+        given: its literal settings.
+        where: the place that says so, as file:line.
+        todo: what nothing says.
+    """
+
+    meant: str | Defined
+    given: dict[str, Any]
+    where: str
+    todo: tuple[str, ...] = ()
+
+
+def scheduler_of(reference: Reference, source: SourceFile, function: ast.FunctionDef, written: str) -> Chosen:
+    """Return the scheduler that a function of the authors' uses by this name.
 
     Raises:
         Unsupported: nothing says which.
@@ -159,20 +186,38 @@ def scheduler_of(
     if isinstance(kept, ast.Call) and _scheduler(source, dotted(kept.func) or "") is not None:
         if (own := _constructed(source, kept, reference.repository)) is None:
             raise Unsupported(f"makes {written} with settings that nothing says")
-        return own.meant, own.given, source.where(kept)
+        return Chosen(own.meant, own.given, source.where(kept))
     sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
     if (written_down := _documented(reference, source)) is not None:
-        return written_down
+        return Chosen(*written_down)
+    loaded = [*_made(sources, _LOADED[:1])]
     for name in _annotated(source, function, ast.unparse(kept) if kept is not None else written):
         if (meant := _scheduler(source, name)) is not None:
-            return meant, {}, source.where(function)
+            same = next((one for one in loaded if one.meant == meant), None)
+            return _of_checkpoint(same, loaded) if same is not None else Chosen(meant, {}, source.where(function))
     repository = reference.repository
     told = (_made(sources, _LOADED[:1], repository), _listed(sources), _next_to(source, sources))
     found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:])]
     if not found:
         raise Unsupported(f"does not say which scheduler {written} is")
     nearest = min(found, key=lambda one: distance(reference, one.source.path))
-    return nearest.meant, nearest.given, nearest.source.where(nearest.node)
+    made = any(nearest.node is one.node for one in loaded)
+    return (
+        _of_checkpoint(nearest, loaded)
+        if made
+        else Chosen(nearest.meant, nearest.given, nearest.source.where(nearest.node))
+    )
+
+
+def _of_checkpoint(one: _Named, loaded: Sequence[_Named]) -> Chosen:
+    """Return a scheduler that authors load: the settings that they do not pass are those of a checkpoint."""
+    where = one.source.where(one.node)
+    if not isinstance(one.meant, str):
+        return Chosen(one.meant, one.given, where)
+    todo = [f"set the scheduler's settings as the authors' checkpoint does: {where} loads them, these are defaults"]
+    others = {str(other.meant) for other in loaded if other.source is one.source} - {one.meant}
+    todo += [f"choose the scheduler as the authors do: {where} also uses {', '.join(sorted(others))}"] if others else []
+    return Chosen(one.meant, one.given, where, tuple(todo))
 
 
 def _documented(reference: Reference, source: SourceFile) -> tuple[str, dict[str, Any], str] | None:
@@ -187,16 +232,6 @@ def _documented(reference: Reference, source: SourceFile) -> tuple[str, dict[str
             found.append((kind, given, reference.repository.show(file)))
     known = {name.rpartition(".")[2] for name in source.imports}
     return max(found, key=lambda one: (one[0] in known, sum(one[:2] == other[:2] for other in found)), default=None)
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A scheduler, its settings, and the place that says so."""
-
-    meant: str | Defined
-    given: dict[str, Any]
-    source: SourceFile
-    node: ast.AST
 
 
 def _made(
@@ -215,11 +250,20 @@ def _made(
                 continue
             if method:
                 meant = _scheduler(one, name.removesuffix(method))
-                found = None if meant is None else _Named(meant, {}, one, call)
+                found = None if meant is None else _Named(meant, _passed(call, meant), one, call)
             else:
                 found = None if repository is None else _constructed(one, call, repository)
             if found is not None:
                 yield found
+
+
+def _passed(call: ast.Call, meant: str | Defined) -> dict[str, Any]:
+    """Return the settings that a call passes over those of a checkpoint."""
+    if not isinstance(meant, str):
+        return {}
+    settings = inspect.signature(schedulers()[meant].__init__).parameters
+    given = {str(one.arg): literal(one.value) for one in call.keywords if one.arg in settings}
+    return {name: value for name, value in given.items() if value is not UNKNOWN}
 
 
 def _constructed(source: SourceFile, call: ast.Call, repository: Repository) -> _Named | None:

@@ -544,7 +544,7 @@ def _todo(
 ) -> list[str]:  # fmt: skip
     todo = [_EMBEDDING] if text else []
     todo.append(_of_latents(pictures))
-    todo += process.todo if process is not None else ()
+    todo += [*(process.todo if process is not None else ()), *stepping.todo]
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
