@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, read_source
-from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
+from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve, searching
 
 TRY = "try:\n    import flash_attn\n    from flash_attn import flash_attn_func\nexcept ImportError{handler}\n"
 USE = "\n\ndef attend(q, k, v):\n    {use}return flash_attn_func(q, k, v)\n"
@@ -112,3 +113,20 @@ def test_what_a_file_imports_without_a_package_comes_before_what_needs_it(
     (tmp_path / "fused.py").write_text("class Norm:\n    pass\n")
     found = resolve(written(tmp_path, EITHER.format(package=package, other=other)), "Norm")
     assert (found.name if isinstance(found, Defined) else found) == meant
+
+
+@pytest.mark.parametrize("line", ["from .newer import sample", "from .newer import *", "from . import newer"])
+def test_a_file_that_cannot_be_read_matters_only_to_what_needs_it(line: str, tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "pkg" / "newer.py").write_text("def sample[T](x: T): ...\ndef =", encoding="utf-8")
+    (tmp_path / "pkg" / "net.py").write_text(f"{line}\n", encoding="utf-8")
+    library = Library("pkg", tmp_path / "pkg")
+    source = read_source(library, tmp_path / "pkg" / "net.py")
+    name = "newer.sample" if line.endswith("newer") else "sample"
+    with pytest.raises(BadInput):
+        resolve(source, name)
+    with searching():
+        assert not isinstance(resolve(source, name), Defined)
+    with pytest.raises(BadInput):
+        resolve(source, name)

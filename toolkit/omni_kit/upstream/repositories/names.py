@@ -5,10 +5,13 @@ import copy
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+from omni_kit.errors import BadInput
 from omni_kit.pysource.eval import Domain, Unsupported, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
@@ -97,13 +100,44 @@ def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tupl
     return found if plain or isinstance(found, str) else None
 
 
+_searching: ContextVar[bool] = ContextVar("searching", default=False)
+
+
+@contextmanager
+def searching() -> Iterator[None]:
+    """Take names of files that cannot be read, such as those for another Python, for names of nothing.
+
+    What a class needs must be read; what only may tell more about it need not be.
+    """
+    token = _searching.set(True)
+    try:
+        yield
+    finally:
+        _searching.reset(token)
+
+
+def _read(source: SourceFile, file: Path) -> SourceFile | None:
+    """Return a file of the authors; None for one that cannot be read while that does not matter.
+
+    Raises:
+        BadInput: it cannot be read, and does matter.
+    """
+    try:
+        return read_source(source.library, file)
+    except BadInput:
+        if _searching.get():
+            return None
+        raise
+
+
 def _imported(
     source: SourceFile, imported: Imported, head: str, rest: str, seen: frozenset[tuple[str, str]]
 ) -> Defined | str | None:
     if imported.name is not None:
         if (file := source.library.module_file(imported.module)) is not None and file != source.path:
             inner = f"{imported.name}.{rest}" if rest else imported.name
-            if (found := resolve(read_source(source.library, file), inner, seen)) is not None:
+            read = _read(source, file)
+            if read is not None and (found := resolve(read, inner, seen)) is not None:
                 return found
         return _in_module(source, f"{imported.module}.{imported.name}", rest, seen)
     if not rest:
@@ -124,8 +158,8 @@ def _in_module(source: SourceFile, module: str, rest: str, seen: frozenset[tuple
     parts = rest.split(".") if rest else []
     for cut in range(len(parts) - 1, -1, -1):
         file = source.library.module_file(".".join([module, *parts[:cut]]))
-        if file is not None:
-            return resolve(read_source(source.library, file), ".".join(parts[cut:]), seen)
+        if file is not None and (read := _read(source, file)) is not None:
+            return resolve(read, ".".join(parts[cut:]), seen)
     return f"{module}.{rest}" if rest else module
 
 
@@ -135,7 +169,8 @@ def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) ->
         if isinstance(node, ast.ImportFrom) and node.names[0].name == STAR:
             module = absolute_module(source.package, node)
             file = source.library.module_file(module)
-            if file is not None and (found := resolve(read_source(source.library, file), name, seen)) is not None:
+            read = _read(source, file) if file is not None else None
+            if read is not None and (found := resolve(read, name, seen)) is not None:
                 return found
             if file is None and name in getattr(sys.modules.get(module), "__all__", ()):
                 return f"{module}.{name}"

@@ -32,7 +32,7 @@ from omni_kit.targets.diffusers.transformer.packing import Packed, packed, scrip
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.given_images import given_images
-from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.names import Defined, searching
 from omni_kit.upstream.repositories.packing import packing_of
 from omni_kit.upstream.repositories.processes.authors_calls import TRAINED as ALL_STEPS
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
@@ -282,6 +282,7 @@ class PipelineFacts:
         return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
 
 
+@searching()
 def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) -> PipelineFacts:
     """Collect the facts for the pipeline of a class.
 
