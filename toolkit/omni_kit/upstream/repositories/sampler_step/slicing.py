@@ -66,6 +66,14 @@ _GUIDANCE = "guidance"
 _MOST = 40
 
 
+_KEEPS = frozenset({
+    "to", "float", "double", "half", "bfloat16", "type", "type_as", "cuda", "cpu", "clone", "contiguous", "detach",
+    "view", "reshape", "permute", "transpose", "flatten", "unflatten", "unsqueeze", "squeeze", "repeat", "repeat_interleave",
+    "expand", "chunk", "dim", "size", "requires_grad_",
+})  # fmt: skip
+"""Methods of a tensor after which it has the same values."""
+
+
 @dataclass(frozen=True)
 class SlicedLoop:
     """A loop as a function of its own.
@@ -590,7 +598,7 @@ class _Slicer:
             product = value if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) else None
             sides = [product.left, product.right] if product is not None else [value]
             factors = [one for one in sides if not self._is_noise(one, moved)]
-            if len(factors) == len(sides):
+            if len(factors) == len(sides) or not _keeps_values(node.value, moved):
                 raise Unsupported(f"begins with {ast.unparse(node)}")
             for one in factors:
                 scaled = ast.BinOp(ast.Name(moved, ast.Load()), ast.Mult(), one)
@@ -655,3 +663,9 @@ class _Slicer:
         if resolve(self.sampling.source, name) is None and not hasattr(builtins, name):
             raise Unsupported(f"reads {name}, which is made outside of it")
         return None
+
+
+def _keeps_values(node: ast.expr, name: str) -> bool:
+    """Return whether an expression calls only methods of a variable that keep the values: their shape may change."""
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+    return all(one.attr in _KEEPS for one in calls if isinstance(one.value, ast.Name) and one.value.id == name)
