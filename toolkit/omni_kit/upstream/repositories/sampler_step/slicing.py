@@ -68,8 +68,8 @@ _MOST = 40
 
 _KEEPS = frozenset({
     "to", "float", "double", "half", "bfloat16", "type", "type_as", "cuda", "cpu", "clone", "contiguous", "detach",
-    "view", "reshape", "permute", "transpose", "flatten", "unflatten", "unsqueeze", "squeeze", "repeat", "repeat_interleave",
-    "expand", "chunk", "dim", "size", "requires_grad_",
+    "view", "reshape", "permute", "transpose", "flatten", "unflatten", "unsqueeze", "squeeze", "repeat",
+    "repeat_interleave", "expand", "chunk", "dim", "size", "requires_grad_",
 })  # fmt: skip
 """Methods of a tensor after which it has the same values."""
 
