@@ -57,7 +57,7 @@ class Denoiser(nn.Module):
         values: how many values the model returns, of which the first is the prediction.
         model: what attributes are read from; without one any attribute is there, and equals anything.
         apart: what is added to the first and to the second of two answers.
-        channels: number of channels of latents, if there is no model that has it.
+        channels: number of channels of latents; read where `model` is None.
 
     Attributes:
         twice: it was asked for two answers.

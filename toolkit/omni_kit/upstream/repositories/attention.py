@@ -59,7 +59,7 @@ def _in(one: Defined, function: ast.FunctionDef, uses: Collection[str]) -> Itera
     for call in calls:
         written = dotted(call.func) or ""
         name = absolute(one.source, call.func) if written not in uses else ""  # else it is defined here
-        name = name or (written if written == WRITTEN else "")  # in the place of what authors wrote out
+        name = name or (written if written == WRITTEN else "")  # no import of theirs: it replaces their own products
         if name.endswith(SDPA):
             yield Attending(one, function, SDPA, call)
         elif name.endswith(_MODULE) or any(kernel in name for kernel in _KERNELS):

@@ -4,7 +4,7 @@ import ast
 import re
 
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.sources import sources_of
+from omni_kit.upstream.repositories.sources import source_at
 
 _IMAGES = re.compile(r"^((input|cond|condition|ref|reference|source)_)?(images?|imgs?|pictures?)$")
 _SAID = re.compile(r"^((negative|input|raw)_)?(prompts?|texts?|captions?|y|labels?|class_labels|classes)(_\d+)?$")
@@ -16,9 +16,7 @@ def given_images(reference: Reference, where: str) -> bool:
     Args:
         where: the sampler, as file:line.
     """
-    file = where.rpartition(":")[0]
-    source = next((one for one in sources_of(reference) if reference.repository.show(one.path) == file), None)
-    if source is None:
+    if (source := source_at(reference, where)) is None:
         return False
     made = [one.args for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef)]
     named = [one.arg for args in made for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)]

@@ -21,6 +21,12 @@ def sources_of(reference: Reference) -> Iterator[SourceFile]:
             continue
 
 
+def source_at(reference: Reference, where: str) -> SourceFile | None:
+    """Return the file of a place, `file:line`; None if it is not one of the authors' that can be parsed."""
+    file = where.rpartition(":")[0]
+    return next((one for one in sources_of(reference) if reference.repository.show(one.path) == file), None)
+
+
 def distance(reference: Reference, file: Path) -> int:
     """Return how many folders separate the class's file from another one."""
     own, other = reference.cls.source.path.parent.parts, file.parent.parts

@@ -20,8 +20,9 @@ def switched_on(reference: Reference) -> list[str]:
     """Return the constructor's widths of optional conditions that are off by default, where calls of the class work one
     out and none passes that it is off: `Unet(cond_dim=cond_dim)`, of `cond_dim=None` and `forward(x, t, cond=None)`.
     """
+    optional = {name for name, one in reference.forward.items() if not one.required}
     widths = [name for name, one in reference.arguments.items()
-              if one.default in _OFF and _IS_WIDTH.sub("", name) in _optional(reference) - {name}]  # fmt: skip
+              if one.default in _OFF and _IS_WIDTH.sub("", name) in optional - {name}]  # fmt: skip
     if not widths:
         return []
     order, given = [*reference.arguments], dict[str, set[bool]]()
@@ -30,10 +31,6 @@ def switched_on(reference: Reference) -> list[str]:
             for name, node in passed(call, order).items():
                 given.setdefault(name, set()).add(literal(node) is UNKNOWN or literal(node) not in _OFF)
     return [name for name in widths if given.get(name) == {True}]
-
-
-def _optional(reference: Reference) -> set[str]:
-    return {name for name, one in reference.forward.items() if not one.required}
 
 
 def _calls(source: SourceFile, reference: Reference) -> Iterator[ast.Call]:

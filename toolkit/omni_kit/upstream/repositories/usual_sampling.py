@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_kit.pysource.reads import literal
-from omni_kit.pysource.source import SourceFile
+from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.sources import distance, sources_of
+from omni_kit.upstream.repositories.sources import distance, source_at, sources_of
 
 _STEPS = re.compile(
     r"^(num_?|n_?|nb_)?((inference|infer|sampling|sample|sampler|diffusion|denoising|denoise|ddim|ode|euler)_?)?"
@@ -25,7 +25,7 @@ _SIDE = re.compile(r"^((image|img|output)_?)?(size|resolution)$")
 _SIZES = {"height": _HEIGHT, "width": _WIDTH, "side": _SIDE}
 _FRAMES = re.compile(r"^(num_?|n_)?(video_)?frames?$|^video_length$")
 _MOST_STEPS = 1000  # of a training, which a sampler may repeat
-_PIXELS = range(64, 4097, 8)
+_MOST_SCALE, _PIXELS = 64, range(64, 4097, 8)
 _ADDS = "add_argument"
 
 
@@ -53,11 +53,8 @@ def usual_sampling(reference: Reference, where: str) -> UsualSampling:
     Args:
         where: the sampler, as file:line.
     """
-    file, _, line = where.rpartition(":")
-    sources = [*sources_of(reference)]
-    own = next((one for one in sources if reference.repository.show(one.path) == file), None)
     found: dict[str, int | float] = {}
-    for name, value in _defaults(reference, sources, own, int(line) if line.isdigit() else 0):
+    for name, value in _defaults(reference, where):
         if isinstance(value, int | float) and not isinstance(value, bool):
             for meant in _meant(name, value):
                 found.setdefault(meant, value)
@@ -73,7 +70,7 @@ def _meant(name: str, value: float) -> Iterator[str]:
     """Yield what a setting may be, by its name and its value."""
     if _STEPS.match(name) and 1 < value < _MOST_STEPS and value == int(value):
         yield "steps"
-    if _SCALE.match(name) and 1 < value < _PIXELS.start:
+    if _SCALE.match(name) and 1 < value < _MOST_SCALE:
         yield "scale"
     if value in _PIXELS:
         yield from (meant for meant, one in _SIZES.items() if one.match(name))
@@ -81,28 +78,18 @@ def _meant(name: str, value: float) -> Iterator[str]:
         yield "frames"
 
 
-def _defaults(
-    reference: Reference, sources: list[SourceFile], own: SourceFile | None, line: int
-) -> Iterator[tuple[str, object]]:
+def _defaults(reference: Reference, where: str) -> Iterator[tuple[str, object]]:
     """Yield names and values: of the sampler, of what stands around it, and of command lines, the nearest first."""
-    if own is not None:
+    if (own := source_at(reference, where)) is not None:
+        line = int(where.rpartition(":")[2])
         made = [one for one in ast.walk(own.tree) if isinstance(one, ast.FunctionDef)]
         around = [one for one in made if _first(one) <= line <= (one.end_lineno or 0)]
         for function in sorted(around, key=_first, reverse=True):
-            yield from _of(function)
-    for source in sorted(sources, key=lambda one: (one is not own, distance(reference, one.path))):
+            yield from ((name, literal(one)) for name, one in defaults(signature(function)).items())
+    for source in sorted(sources_of(reference), key=lambda one: (one is not own, distance(reference, one.path))):
         if _ADDS in source.text:
             yield from options_of(source).items()
 
 
 def _first(function: ast.FunctionDef) -> int:
     return min([function.lineno, *(one.lineno for one in function.decorator_list)])
-
-
-def _of(function: ast.FunctionDef) -> Iterator[tuple[str, object]]:
-    args = function.args
-    places = [*args.posonlyargs, *args.args]
-    pairs = zip(places[len(places) - len(args.defaults) :], args.defaults, strict=True)
-    for one, default in (*pairs, *zip(args.kwonlyargs, args.kw_defaults, strict=True)):
-        if default is not None:
-            yield one.arg, literal(default)
