@@ -105,7 +105,7 @@ def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> boo
             continue
         put = _Attended(name, scores)
         used = put.visit(copy.deepcopy(rest[0]))
-        if put.done and (scores.axes == _TOKENS or (headed and not together) or (put.by_letters and not together)):
+        if put.done and (scores.axes == _TOKENS or (not together and (headed or put.by_letters))):
             function.body = [*(one for one in body[:place] if one not in gone), *between, used, *rest[1:]]
             ast.fix_missing_locations(function)
             return True
@@ -116,17 +116,19 @@ def _with_masks(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return `x = products; if mask is not None: x.masked_fill_(~mask, -inf)` as `x = products + mask`, with a marker
     around the mask.
     """
-    found = list(body)
-    for place, one in enumerate(body[1:], 1):
-        before, (mask, name) = body[place - 1], _filled(one)
-        if mask and isinstance(one, ast.If) and _target(before) == name and isinstance(before, ast.Assign):
+    found: list[ast.stmt] = []
+    for one in body:
+        before, (mask, name) = found[-1] if found else None, _filled(one)
+        if mask and isinstance(one, ast.If) and isinstance(before, ast.Assign) and _target(before) == name:
             made = [other for other in one.body[:-1] if not _makes_value(other, one.body)]
             kept = [ast.If(one.test, made, [])] if made else []
             if not any(_named(name, other) or _stored(other) & _read(before.value) for other in kept):
                 marked = ast.Call(ast.Name(_MASK, ast.Load()), [ast.Name(mask, ast.Load())], [])
                 summed = ast.Assign(before.targets, ast.BinOp(before.value, ast.Add(), marked))
-                found[place - 1 : place + 1] = [*kept, summed] if kept else [ast.Pass(), summed]
-    return [one for one in found if not isinstance(one, ast.Pass)]
+                found[-1:] = [*kept, summed]
+                continue
+        found.append(one)
+    return found
 
 
 def _makes_value(node: ast.stmt, body: list[ast.stmt]) -> bool:
@@ -290,8 +292,13 @@ class _Attended(ast.NodeTransformer):
         self.done = True
         given = [self.scores.query, self.scores.key, right]
         if self.scores.axes == _TOKENS:
-            given = [_one_head(one) for one in given]
+            given = [_then(one, "unsqueeze(1)") for one in given]  # heads are none, or stand among the samples
         return ast.Call(ast.parse(WRITTEN, mode="eval").body, given, self.scores.more)
+
+
+def _then(node: ast.expr, method: str) -> ast.expr:
+    """Return the call of a method of a tensor."""
+    return ast.parse(f"({ast.unparse(node)}).{method}", mode="eval").body
 
 
 def _arranged(node: ast.expr, given: str, wanted: str) -> ast.expr:
@@ -300,21 +307,15 @@ def _arranged(node: ast.expr, given: str, wanted: str) -> ast.expr:
     moved = [at for at, one in enumerate(order) if at != one]
     if not moved:
         return node
-    text = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute({', '.join(map(str, order))})"
-    return ast.parse(f"({ast.unparse(node)}).{text}", mode="eval").body
+    return _then(node, f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(order)}")
 
 
 def _turn(node: ast.expr) -> ast.expr:
-    return ast.parse(f"({ast.unparse(node)}).transpose(1, 2)", mode="eval").body
-
-
-def _one_head(node: ast.expr) -> ast.expr:
-    """Return [samples, tokens, width] with an axis for heads, which are none or stand among the samples."""
-    return ast.parse(f"({ast.unparse(node)}).unsqueeze(1)", mode="eval").body
+    return _then(node, "transpose(1, 2)")
 
 
 def _without_head(node: ast.expr) -> ast.expr:
-    return ast.parse(f"({ast.unparse(node)}).squeeze(1)", mode="eval").body
+    return _then(node, "squeeze(1)")
 
 
 def _letters(node: ast.Call) -> tuple[str, str, str] | None:
