@@ -12,7 +12,7 @@ from typing import Any
 from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
-from omni_kit.targets.diffusers.scheduling.betas import TRAINED_BETAS, betas_in, schedulers, schedules_of
+from omni_kit.targets.diffusers.scheduling.betas import TRAINED_BETAS, betas_in, schedulers, schedules_of, short
 from omni_kit.targets.diffusers.scheduling.library_scheduler import (
     COUNTS,
     FIRST,
@@ -40,6 +40,7 @@ _WORKER = "omni_kit.targets.references.authors_calls"
 _SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker does, and is there already
 _TIMEOUT = 120.0
 _MOST = 6
+_SINGLE = 9  # digits of single precision
 _SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
@@ -210,17 +211,16 @@ def _throughout(
     kept = {name: value for name, value in (named or {SETTING: call.trained}).items() if value != usual[name]}
     again = next(schedules_of(installed.name, [betas[EVERY]]), None)
     same = named is not None and again == {**named, SETTING: EVERY}
-    small = {**kept, SETTING: EVERY} if same else {SETTING: EVERY, TRAINED_BETAS: [_short(n) for n in betas[EVERY]]}
+    small = (
+        {**kept, SETTING: EVERY}
+        if same
+        else {SETTING: EVERY, TRAINED_BETAS: [short(one, _SINGLE) for one in betas[EVERY]]}
+    )
     todo = () if named is not None else (
         f"make the scheduler of a checkpoint with {TRAINED_BETAS}: the {call.trained} betas of {call.name}"
         f" ({call.where}), which no beta_schedule of diffusers has; the toy has those of {EVERY} steps",
     )  # fmt: skip
     return _Found(installed, {**installed.config, **kept}, {**installed.config, **small}, todo)
-
-
-def _short(number: float) -> float:
-    """Return a number with the digits that single precision has."""
-    return float(f"{number:.9g}")
 
 
 def _trace(way: _Way, ended: float) -> LoopTrace:

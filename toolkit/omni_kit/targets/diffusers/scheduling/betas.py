@@ -72,7 +72,7 @@ def _alike(name: str) -> str:
 def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
     """Return the arguments with which a scheduler has these numbers; None if no schedule has them."""
     for schedule, digits in product(told(_SCHEDULE), _DIGITS):
-        ends = {_START: _short(1 - kept[0], digits), _END: _short(1 - kept[-1] / kept[-2], digits)}
+        ends = {_START: short(1 - kept[0], digits), _END: short(1 - kept[-1] / kept[-2], digits)}
         said = {_SCHEDULE: schedule, _COUNT: len(kept)}
         own = _numbers(name, tuple({**said, **ends}.items()))
         if _same(own, kept):
@@ -81,7 +81,7 @@ def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
     return None
 
 
-def _short(number: float, digits: int) -> float:
+def short(number: float, digits: int) -> float:
     """Return a number as somebody wrote it: roots and products leave traces in its last digits."""
     return float(f"{number:.{digits}g}")
 

@@ -151,12 +151,13 @@ def _goes(sign: float, asked: Sequence[tuple[float, float]], ended: float) -> bo
 
 @dataclass(frozen=True)
 class _Named:
-    """A scheduler, its settings, and the place that says so."""
+    """A scheduler, its settings, the place that says so, and whether it is loaded from a checkpoint."""
 
     meant: str | Defined
     given: dict[str, Any]
     source: SourceFile
     node: ast.AST
+    loaded: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,33 +187,28 @@ def scheduler_of(reference: Reference, source: SourceFile, function: ast.Functio
     if isinstance(kept, ast.Call) and _scheduler(source, dotted(kept.func) or "") is not None:
         if (own := _constructed(source, kept, reference.repository)) is None:
             raise Unsupported(f"makes {written} with settings that nothing says")
-        return Chosen(own.meant, own.given, source.where(kept))
+        return _chosen(own, ())
     sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
     if (written_down := _documented(reference, source)) is not None:
         return Chosen(*written_down)
-    loaded = [*_made(sources, _LOADED[:1])]
+    made = [*_made(sources, _LOADED[:1], reference.repository)]
+    loaded = [one for one in made if one.loaded]
     for name in _annotated(source, function, ast.unparse(kept) if kept is not None else written):
         if (meant := _scheduler(source, name)) is not None:
             same = next((one for one in loaded if one.meant == meant), None)
-            return _of_checkpoint(same, loaded) if same is not None else Chosen(meant, {}, source.where(function))
-    repository = reference.repository
-    told = (_made(sources, _LOADED[:1], repository), _listed(sources), _next_to(source, sources))
+            return _chosen(same, loaded) if same is not None else Chosen(meant, {}, source.where(function))
+    told = (iter(made), _listed(sources), _next_to(source, sources))
     found = [one for way in told if (one := next(way, None)) is not None] or [*_made(sources, _LOADED[1:])]
     if not found:
         raise Unsupported(f"does not say which scheduler {written} is")
     nearest = min(found, key=lambda one: distance(reference, one.source.path))
-    made = any(nearest.node is one.node for one in loaded)
-    return (
-        _of_checkpoint(nearest, loaded)
-        if made
-        else Chosen(nearest.meant, nearest.given, nearest.source.where(nearest.node))
-    )
+    return _chosen(nearest, loaded)
 
 
-def _of_checkpoint(one: _Named, loaded: Sequence[_Named]) -> Chosen:
-    """Return a scheduler that authors load: the settings that they do not pass are those of a checkpoint."""
+def _chosen(one: _Named, loaded: Sequence[_Named]) -> Chosen:
+    """Return a scheduler; of one that authors load, the settings that they do not pass are those of a checkpoint."""
     where = one.source.where(one.node)
-    if not isinstance(one.meant, str):
+    if not one.loaded or not isinstance(one.meant, str):
         return Chosen(one.meant, one.given, where)
     todo = [f"set the scheduler's settings as the authors' checkpoint does: {where} loads them, these are defaults"]
     others = {str(other.meant) for other in loaded if other.source is one.source} - {one.meant}
@@ -250,7 +246,7 @@ def _made(
                 continue
             if method:
                 meant = _scheduler(one, name.removesuffix(method))
-                found = None if meant is None else _Named(meant, _passed(call, meant), one, call)
+                found = None if meant is None else _Named(meant, _passed(call, meant), one, call, method == _LOADED[0])
             else:
                 found = None if repository is None else _constructed(one, call, repository)
             if found is not None:

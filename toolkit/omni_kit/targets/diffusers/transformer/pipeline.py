@@ -218,8 +218,7 @@ class PipelineFacts:
 
     def without_steps(self, why: str) -> "PipelineFacts":
         """Return the facts for a pipeline that raises where its steps belong; `why` ends the to-do."""
-        where = self.process.where if self.process is not None else self.sampling.where if self.sampling else ""
-        left = f"write the denoising steps of {where}: {why}"
+        left = f"write the denoising steps of {self.sampled_at}: {why}"
         return replace(
             self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
             variance=False, packing=None, guided=None, guides=bool(self.condition), embedded="",
@@ -244,6 +243,12 @@ class PipelineFacts:
         return replace(self, todo=(*self.todo, what))
 
     @property
+    def sampled_at(self) -> str:
+        """Return the place of the authors' sampling, as file:line; empty if none was found."""
+        sampler = self.process if self.process is not None else self.sampling
+        return sampler.where if sampler is not None else ""
+
+    @property
     def proven(self) -> bool:
         """Return whether the authors' sampling is called, and compared with the pipeline."""
         called = self.process is not None or (self.sampling is not None and bool(self.sampling.roles))
@@ -262,22 +267,16 @@ class PipelineFacts:
     def decision(self) -> Decision:
         """Return the decision on the scheduler, with its reason."""
         if self.stepping.reason:
-            where = self.sampling.where if self.sampling is not None else ""
-            where = self.process.where if self.process is not None else where
             copied = f"a copy of {self.stepping.copied.name}" if self.stepping.copied is not None else ""
             choice = copied or self.stepping.name or "a new class"
-            return Decision("scheduler", choice, self.stepping.reason, where)
+            return Decision("scheduler", choice, self.stepping.reason, self.sampled_at)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
             reason = f"it uses the sigmas that it receives: those of {found.function}, which is copied"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
-        if self.raises:
+        if self.raises or found is None or found.shift is None:  # without a reason or a shift, pipelines raise
             reason = "a placeholder: the pipeline raises until its denoising steps are written"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, "")
-        if found is None or found.shift is None:
-            return Decision(
-                "scheduler", "FlowMatchEulerDiscreteScheduler", "not verified: the schedule could not be analysed", ""
-            )
         reason = f"the numbers of {found.function} are those of shift={found.shift:g}"
         return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
 
@@ -416,10 +415,9 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
 
 def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
     """Return facts with the number of steps, the scale of guidance and the sizes that the authors sample with."""
-    sampler = facts.process if facts.process is not None else facts.sampling
-    if sampler is None:
+    if not facts.sampled_at:
         return facts
-    found, process = usual_sampling(reference, sampler.where), facts.process
+    found, process = usual_sampling(reference, facts.sampled_at), facts.process
     if process is not None and process.every_step:
         trained = process.config.get(TRAINED, ALL_STEPS)
         found = replace(found, steps=trained if isinstance(trained, int) else None)
@@ -430,14 +428,11 @@ def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
 
 def _of_images(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
     """Return facts with images instead of prompts, where the authors' sampling receives those."""
-    sampler = facts.process if facts.process is not None else facts.sampling
-    if not facts.text or facts.mask or facts.packing is not None or facts.raises or sampler is None:
+    embeds = facts.text and not facts.mask and facts.packing is None and not facts.raises
+    if not embeds or not given_images(reference, facts.sampled_at):
         return facts
-    if not given_images(reference, sampler.where):
-        return facts
-    return replace(
-        facts, imaged=True, todo=tuple(_EMBEDDING_IMAGES if one == _EMBEDDING else one for one in facts.todo)
-    )
+    todo = tuple(_EMBEDDING_IMAGES if one == _EMBEDDING else one for one in facts.todo)
+    return replace(facts, imaged=True, todo=todo)
 
 
 def _passing(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
