@@ -67,7 +67,18 @@ def test_methods_that_nothing_reaches_are_left_out(
     assert ("no_such_package" in text) is ("store" in kept)
 
 
-DECORATED = """
+OF_PART = """
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.part = Part(width)
+
+    def forward(self, x, t):
+        return self.part(x)
+"""
+DECORATED = (
+    """
 def registered(cls):
     return cls
 
@@ -96,15 +107,9 @@ class Part(nn.Module):
     def forward(self, x):
         return self.layer(x)
 
-
-class Net(nn.Module):
-    def __init__(self, width=8):
-        super().__init__()
-        self.part = Part(width)
-
-    def forward(self, x, t):
-        return self.part(x)
 """
+    + OF_PART
+)
 
 
 @pytest.mark.parametrize(("decorator", "kept"), [("doubled", True), ("scaled(3)", True), ("torch.compile", False)])
@@ -115,7 +120,8 @@ def test_decorators_of_the_authors_that_change_a_method_are_kept(decorator: str,
     assert "registered" not in text
 
 
-OTHER_FORWARD = """
+OTHER_FORWARD = (
+    """
 try:
     import no_such_kernels
 
@@ -140,15 +146,9 @@ class Part(nn.Module):
     def forward(self, x):
         return self.layer(x)
 
-
-class Net(nn.Module):
-    def __init__(self, width=8):
-        super().__init__()
-        self.part = Part(width)
-
-    def forward(self, x, t):
-        return self.part(x)
 """
+    + OF_PART
+)
 
 
 def test_a_forward_for_a_package_that_may_not_be_there_is_left_out(tmp_path: Path) -> None:
