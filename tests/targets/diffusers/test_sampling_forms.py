@@ -355,6 +355,26 @@ def test_a_loop_that_leaves_an_argument_of_the_model_out_is_not_taken(
     assert (cut_of(reference, samplings_of(reference), names, "context") is not None) is stands
 
 
+@pytest.mark.parametrize(("needed", "passed"), [((), {}), (("sizes",), {"sizes": False})])
+def test_what_the_model_runs_with_none_of_is_passed_for_all_that_its_default_is_none(
+    needed: tuple[str, ...], passed: dict[str, bool], tmp_path: Path
+) -> None:
+    net = DOVE.replace("t, context):", "t, context, sizes=None):")
+    loop = COUNTED_UP.replace("n_timesteps, size=8):", "n_timesteps, size=8, sizes=None):")
+    for old, new in (
+        ("span, context):", "span, context, sizes=None):"),
+        ("context=context)", "context=context, sizes=sizes)"),
+        ("t.repeat(len(x)), context)", "t.repeat(len(x)), context, sizes=sizes)"),
+    ):
+        assert old in loop
+        loop = loop.replace(old, new)
+    (tmp_path / "net.py").write_text(net + loop, encoding="utf-8")
+    reference = find_reference(f"{tmp_path / 'net.py'}::Dove")
+    cut = cut_of(reference, samplings_of(reference), {"x": LATENTS, "t": TIME, "context": TEXT}, "context", needed)
+    assert cut is not None
+    assert cut.loop.conditions == passed
+
+
 @pytest.mark.sweep
 def test_an_interval_of_guidance_that_holds_every_step_is_guidance(tmp_path: Path, sides: Sides) -> None:
     file, _ = written("crow", tmp_path, INTERVAL)

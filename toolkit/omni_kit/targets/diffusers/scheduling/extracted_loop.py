@@ -3,7 +3,7 @@
 import ast
 import builtins
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,12 +65,15 @@ class CutLoop:
         return replace(self.loop.sampling, script=self.script)
 
 
-def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str) -> CutLoop | None:
+def cut_of(
+    reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str, needed: Collection[str] = ()
+) -> CutLoop | None:
     """Return the first loop that stands by itself; None if none does.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
         text: the argument for a prompt or labels.
+        needed: arguments that the model runs with none of, for all that forward says.
     """
     order = list(
         dict.fromkeys(name.partition("{")[0] for name in reference.forward)
@@ -78,7 +81,7 @@ def cut_of(reference: Reference, found: Sequence[Sampling], names: Mapping[str, 
     if text and text.partition("{")[0] not in order:
         return None
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
-    required = [name for name, one in reference.forward.items() if one.required and name in order]
+    required = [name for name, one in reference.forward.items() if name in order and (one.required or name in needed)]
     for one in found:
         with suppress(Unsupported):
             loop = sliced(one, order, latents, time, text, mask, required, _takes_more(reference))

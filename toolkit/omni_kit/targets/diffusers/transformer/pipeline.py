@@ -282,11 +282,14 @@ class PipelineFacts:
 
 
 @searching()
-def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) -> PipelineFacts:
+def pipeline_facts(
+    reference: Reference, ported: Port, *, packs: bool = True, needed: Collection[str] = ()
+) -> PipelineFacts:
     """Collect the facts for the pipeline of a class.
 
     Args:
         packs: it makes tokens of latents where the authors do; if not, it is passed tokens.
+        needed: arguments that the class runs with none of, for all that its forward says.
     """
     names = ported.forward.names
     by_class = class_facts(reference, ported.labels, ported.guided, names) if ported.labels is not None else None
@@ -299,7 +302,7 @@ def pipeline_facts(reference: Reference, ported: Port, *, packs: bool = True) ->
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
-    cut = cut_of(reference, found, names, condition) if unread else None
+    cut = cut_of(reference, found, names, condition, needed) if unread else None
     if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants or cut.loop.derived):
         cut = None  # a pipeline for labels passes the model nothing else
     if cut is not None and by_class is not None and cut.loop.guides:

@@ -116,14 +116,16 @@ class _Planner:
         """Return the planner with the toy that the authors' class was found to take."""
         facts = self.pipeline
         found = self._answering_latents(found_toy(self.reference, self.toy))
-        if facts.packing is not None and found.values.get(facts.channels, 0) % facts.packing.side**2:
-            facts = pipeline_facts(self.reference, self.port, packs=False)
+        whole = facts.packing is None or not found.values.get(facts.channels, 0) % facts.packing.side**2
+        missing = facts.not_passed(found.needed) if facts.proven and facts.by_class is None else []
+        if missing or not whole:
+            facts = pipeline_facts(self.reference, self.port, packs=whole, needed=missing)
         if axes := len(found.shapes.get(facts.latents_argument, ())):
             facts = facts.with_axes(axes)
         prompted = facts.proven and facts.by_class is None and facts.condition
         if prompted and found.shapes and facts.condition not in found.shapes:
             facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
-        if facts.proven and facts.by_class is None and (missing := facts.not_passed(found.needed)):
+        elif missing := facts.not_passed(missing):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         facts = facts.comparing(found.shapes)
         other = replace(self, found=found)

@@ -393,7 +393,7 @@ class _Slicer:
         if value is UNKNOWN and isinstance(values[0], ast.Name):
             bound = [literal(node.value) for node in self._bindings({values[0].id})]
             value = bound[0] if len(bound) == 1 else self.known.get(values[0].id, UNKNOWN)
-        if value is None and _GUIDANCE in name:  # a distilled model's, which its users give
+        if value is None and (_GUIDANCE in name or name in self.required):  # its users give it
             self.conditions[name] = False
             yield ast.keyword(
                 name,
