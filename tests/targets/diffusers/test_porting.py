@@ -385,6 +385,16 @@ def test_lines_that_only_print_are_left_out(tmp_path: Path) -> None:
     assert "self.training" not in found
 
 
+@pytest.mark.parametrize(("ends", "said"), [
+    ("exit()", "The model does not support these inputs."), ("sys.exit('too narrow')", "too narrow"),
+])  # fmt: skip
+def test_where_authors_end_the_process_a_port_raises(ends: str, said: str, tmp_path: Path) -> None:
+    ended = f"        if x is None:\n            {ends}\n        print(x.shape)"
+    text = ported(tmp_path, "import sys\n" + COLLECTED.replace("        print(x.shape)", ended)).text
+    assert f'raise ValueError("{said}")' in text.replace("'", '"')
+    assert "exit" not in text
+
+
 def test_named_arguments_reach_a_checkpoint(tmp_path: Path) -> None:
     text = attention(SPLIT, ASKED).replace("x = block(x)", "x = block(**{'x': x})")
     assert "functools.partial(block, **{" in ported(tmp_path, text).text
@@ -904,7 +914,9 @@ def test_a_module_without_parameters_or_of_other_values_is_no_time_embedding(
 
 
 @pytest.mark.parametrize("more", first(1, [
-    "        self.transformer_blocks = 3\n", "        getattr(self, 'stack')\n", "        self.made = [Layer]\n",
+    "        self.register_buffer('transformer_blocks', torch.ones(1))\n", "        self.transformer_blocks = 3\n",
+    "        setattr(self, 'transformer_blocks', 3)\n",
+    "        getattr(self, 'stack')\n", "        self.made = [Layer]\n",
 ]))  # fmt: skip
 def test_names_that_are_taken_or_written_as_texts_stay(more: str, tmp_path: Path) -> None:
     found = ported(tmp_path, NAMED.replace("        self.inner =", f"{more}        self.inner ="))

@@ -10,6 +10,7 @@ from omni_kit.errors import MissingRequirement
 from omni_kit.targets.references.authors import Authors, Missing
 from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder
 from omni_kit.targets.references.repositories import made as build
+from omni_kit.toys.batches.denoiser.failed_checks import condition_of
 from omni_kit.upstream.repositories.reference import Reference, find_reference
 
 MODEL = """
@@ -97,6 +98,37 @@ def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Pa
     second = Authors(reference).get(reference.cls.source.module, "Lantern")
 
     assert first is not second
+
+
+ENDING = """
+import sys
+
+from torch import nn
+
+
+class Beam(nn.Module):
+    def __init__(self, size=8):
+        super().__init__()
+        self.proj = nn.Linear(size, size)
+
+    def forward(self, x, t, cond=None):
+        if cond is not None:
+            x = x + cond
+        else:
+            ENDS
+        return self.proj(x)
+"""
+
+
+@pytest.mark.parametrize("ends", ["exit()", "sys.exit(1)", "quit()"])
+def test_where_authors_end_the_process_a_check_fails(ends: str, tmp_path: Path) -> None:
+    (tmp_path / "beam_ending.py").write_text(ENDING.replace("ENDS", ends))
+    reference = find_reference(f"{tmp_path / 'beam_ending.py'}::Beam")
+    model = build(reference, {}, Authors(reference))
+    with pytest.raises(ValueError) as raised:
+        model(torch.ones(1, 8), 0)
+    assert condition_of(raised.value) == "requires cond is not None"
+    assert model(torch.ones(1, 8), 0, torch.ones(1, 8)).shape == (1, 8)
 
 
 LOADING = """

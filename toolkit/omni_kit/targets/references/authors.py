@@ -30,7 +30,7 @@ from omni_kit.upstream.repositories.names import Defined, lacks_alternative, res
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
-from omni_kit.upstream.repositories.traits import HALVES, IS_HALF, NEEDS_GPU, foreign
+from omni_kit.upstream.repositories.traits import ENDS, HALVES, IS_HALF, NEEDS_GPU, foreign
 
 _INSTEAD = "__omni_kit_instead__"  # how a module of the authors calls `Authors.instead`
 _PRECISION = "__omni_kit_precision__"  # how one calls `Authors.precision_of`
@@ -313,6 +313,14 @@ class _Guarded(ast.NodeTransformer):
         """Remove conditions on a GPU, and on the half precision that its kernels need."""
         node.test = _AnyDevice().visit(node.test)
         return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """Raise where the authors end the process, as `exit()` does for what they do not support."""
+        self.generic_visit(node)
+        if not isinstance(node.value, ast.Call) or ast.unparse(node.value.func) not in ENDS:
+            return node
+        raised = ast.Call(ast.Name("ValueError", ast.Load()), node.value.args, [])
+        return ast.copy_location(ast.Raise(raised, None), node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Note the arguments that are half precision by default."""

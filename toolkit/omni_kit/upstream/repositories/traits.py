@@ -24,6 +24,9 @@ HALVES: Mapping[str, str] = {"half": "float16", "bfloat16": "bfloat16"}
 IS_HALF = re.compile(r"^(torch|th)\.(b?float16|half)$")
 """Half precision by name, which authors write where their model has it."""
 
+ENDS = frozenset({"exit", "quit", "sys.exit", "os._exit"})
+"""Functions that end a process, with which authors refuse what they do not support."""
+
 _TENSOR = re.compile(r"self\.(\w+) = (?:torch\.)?nn\.Parameter\(|self\.register_(?:buffer|parameter)\(['\"](\w+)")
 
 

@@ -16,6 +16,7 @@ _ATTENTION = "AttentionModuleMixin"
 _LAYERS = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 _MAKERS = ("made", "linear_layer")  # what layers are made by that may be another kind of them
 _LISTS = ("ModuleList", "Sequential", "ModuleDict")
+_SETS = ("register_buffer", "register_parameter", "register_module", "add_module")
 _TOKENS_IN = ("Embed", "Conv2d", "Conv3d", "Linear")
 # Those of torch.nn without weights, which is not imported where models are written.
 _ACTIVATIONS = frozenset(
@@ -147,7 +148,7 @@ class _Renamed(cst.CSTTransformer):
 def _read(node: cst.CSTNode) -> _Class:
     tree = ast.parse(code(node)).body[0]
     assert isinstance(tree, ast.ClassDef)
-    found = _Class(tree)
+    found = _Class(tree, others={*_set_by_name(tree), *_of_class(tree)})
     for one in ast.walk(tree):
         if not isinstance(one, ast.Assign | ast.AnnAssign):
             continue
@@ -160,6 +161,23 @@ def _read(node: cst.CSTNode) -> _Class:
                     else:
                         found.others.add(part.attr)
     return found
+
+
+def _set_by_name(tree: ast.ClassDef) -> Iterator[str]:
+    """Yield the attributes that calls set: `self.register_buffer("scale", ...)`, `setattr(self, "scale", ...)`."""
+    for one in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        at = {"setattr": 1, "__setattr__": 1}.get(_last(one.func), 0 if _last(one.func) in _SETS else None)
+        name = one.args[at] if at is not None and len(one.args) > at else None
+        named = next((each.value for each in one.keywords if each.arg == "name"), name)
+        if at is not None and isinstance(named, ast.Constant) and isinstance(named.value, str):
+            yield named.value
+
+
+def _of_class(tree: ast.ClassDef) -> Iterator[str]:
+    """Yield the attributes that the body of a class sets."""
+    for one in tree.body:
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def _made(value: ast.expr | None) -> ast.Call | None:

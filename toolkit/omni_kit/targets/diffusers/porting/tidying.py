@@ -19,7 +19,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     walk,
     with_body,
 )
-from omni_kit.upstream.repositories.traits import HALVES, IS_HALF, NEEDS_GPU
+from omni_kit.upstream.repositories.traits import ENDS, HALVES, IS_HALF, NEEDS_GPU
 
 _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
@@ -37,6 +37,7 @@ _OF_TRAIN = re.compile(
     r"self\.training = \w+$|super\(.*\)\.train\(\w*\)$|for \w+ in self\.children\(\):\s+\w+\.train\(\w+\)$|return self$"
     r"|if not isinstance\(\w+, bool\):\s+raise "
 )
+_UNSUPPORTED = '"The model does not support these inputs."'
 NEVER = cst.Name("False")
 _DTYPES = ("input_dtype", "model_dtype", "given_dtype")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
@@ -60,6 +61,7 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
         part.node = visited(
             part.node,
             _Silent(),
+            _Raising(),
             WithoutUnreachable(),
             _Unwrapped(),
             _Undecorated(wrapping),
@@ -135,6 +137,18 @@ class _Silent(Removal):
         plain = not any(isinstance(one, cst.Call) for one in walk(updated_node.test)) and updated_node.orelse is None
         emptied = code(updated_node.body).strip() == "pass" != code(original_node.body).strip()
         return cst.RemoveFromParent() if plain and emptied else updated_node
+
+
+class _Raising(cst.CSTTransformer):
+    """Errors where authors end the process: `exit()`."""
+
+    def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr | cst.Raise:  # noqa: N802
+        """Of a call of its own."""
+        call = updated_node.value
+        if not isinstance(call, cst.Call) or chain(call.func) not in ENDS:
+            return updated_node
+        said = call.args[0].value if call.args and isinstance(call.args[0].value, cst.SimpleString) else None
+        return cst.Raise(cst.Call(cst.Name("ValueError"), [cst.Arg(said or cst.SimpleString(_UNSUPPORTED))]))
 
 
 class _Unwrapped(cst.CSTTransformer):

@@ -9,6 +9,8 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
+from omni_kit.upstream.repositories.traits import ENDS
+
 _EQUAL = re.compile(r"asserted (\d+) == (\d+)")
 _SHAPES = re.compile(r"asserted shape \[([\d, ]+)\] == \[([\d, ]+)\]")
 _LISTED = re.compile(r"asserted (\d+) in \[([\d, ]+)\]")
@@ -82,8 +84,14 @@ def _checks(text: str) -> list[tuple[ast.stmt, ast.expr]]:
             for branch, met in ((one.body, False), (one.orelse, True)):
                 parts = _parts(one.test, ast.And if met else ast.Or)
                 tests = parts if met else [*map(_opposite, parts)]
-                found += [(part, test) for part in branch if isinstance(part, ast.Raise) for test in tests]
+                found += [(part, test) for part in branch if _ends(part) for test in tests]
     return found
+
+
+def _ends(node: ast.stmt) -> bool:
+    """Return whether a statement raises, or ends the process, where that is made to raise."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(node, ast.Raise) or (isinstance(call, ast.Call) and ast.unparse(call.func) in ENDS)
 
 
 def _parts(test: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
