@@ -31,6 +31,7 @@ from omni_kit.targets.diffusers.transformer.classes import (
 from omni_kit.targets.diffusers.transformer.packing import Packed, packed, script_of
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
+from omni_kit.upstream.repositories.decoding import USUAL, Decoding, decoding
 from omni_kit.upstream.repositories.given_images import given_images
 from omni_kit.upstream.repositories.names import Defined, searching
 from omni_kit.upstream.repositories.packing import packing_of
@@ -133,7 +134,7 @@ class PipelineFacts:
         unknown: what else its forward must be given, by diffusers' names.
         shift: of the schedule; 1 where it is not known.
         sampling: the authors' loop, where it was found.
-        todo: what is left to a person.
+        todo: what is left to a person, but for the decoding of latents.
         steps: what is left to a person where the pipeline raises.
         sigmas: the authors' function that makes them, where no shift of the scheduler's does.
         stepping: what does the step.
@@ -152,6 +153,7 @@ class PipelineFacts:
         listed: the transformer returns a list of tensors, one for each sample.
         imaged: the authors embed images instead of a prompt.
         usual: settings where a caller states none: those of the authors' sampling, as far as it states them.
+        decoding: how the authors decode latents, where that was read.
     """
 
     channels: str
@@ -186,6 +188,7 @@ class PipelineFacts:
     listed: bool = False
     imaged: bool = False
     usual: UsualSampling = _USUAL
+    decoding: Decoding | None = None
 
     @property
     def prompts(self) -> bool:
@@ -229,9 +232,7 @@ class PipelineFacts:
         """Return the facts for latents with this number of axes, which a run has shown."""
         if self.by_class is not None or self.packing is not None or axes == self.axes:
             return self
-        other = replace(self, axes=axes)
-        named = {_of_latents(self.pictures or self.film): _of_latents(other.pictures or other.film)}
-        return replace(other, todo=tuple(named.get(one, one) for one in self.todo))
+        return replace(self, axes=axes)
 
     def comparing(self, shapes: Collection[str]) -> "PipelineFacts":
         """Return the facts with a to-do for the conditions that a small model, with inputs of these names, lacks."""
@@ -241,6 +242,18 @@ class PipelineFacts:
             return self
         what = f"compare a run with {', '.join(left)}: the small model does without"
         return replace(self, todo=(*self.todo, what))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Return all that is left to a person in a pipeline that runs."""
+        if not (self.pictures or self.film or self.by_class is not None):
+            return (*self.todo, "decode latents as the authors do")
+        if self.decoding is None:
+            return (*self.todo, "scale latents as the authors' autoencoder expects")
+        if self.decoding.factor in (None, USUAL):
+            return self.todo
+        scale = f"set the autoencoder's scaling_factor to {self.decoding.factor:g}, as in {self.decoding.where}"
+        return (*self.todo, scale)
 
     @property
     def sampled_at(self) -> str:
@@ -376,15 +389,7 @@ def pipeline_facts(
             *(f"pass the transformer {name}" for name in unknown),
         ),
         todo=(
-            *_todo(
-                sampling,
-                stepping,
-                shift is None and sigmas is None,
-                channels,
-                process,
-                axes == _PICTURE or by_class is not None or (axes == _FILM and filmed),
-                TEXT in names.values(),
-            ),
+            *_todo(sampling, stepping, shift is None and sigmas is None, channels, process, TEXT in names.values()),
             *(_guidance(reference) if guided is None and (by_class is None or ported.guided is None) else ()),
         ),
         sigmas=sigmas,
@@ -408,6 +413,7 @@ def pipeline_facts(
         embedded=embedded,
         listed=stood.listed,
     )
+    facts = replace(facts, decoding=decoding(reference, facts.sampled_at))
     facts = _with_defaults(reference, _of_images(reference, facts))
     if facts.proven and process is None and not stepping.reason and shift is None and sigmas is None:
         facts = facts.without_steps("its noise levels, and which way its time runs, could not be analysed")
@@ -495,11 +501,6 @@ def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_LENGTH)
 
 
-def _of_latents(pictures: bool) -> str:
-    """Return the to-do about an autoencoder."""
-    return "scale latents as the authors' autoencoder expects" if pictures else "decode latents as the authors do"
-
-
 def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
     """Return the to-do if several functions may sample, or none was found."""
     if not found:
@@ -538,11 +539,9 @@ def _unread(found: Sampling) -> str:
 
 
 def _todo(
-    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, process: Process | None,
-    pictures: bool, text: bool,
+    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, process: Process | None, text: bool
 ) -> list[str]:  # fmt: skip
     todo = [_EMBEDDING] if text else []
-    todo.append(_of_latents(pictures))
     todo += [*(process.todo if process is not None else ()), *stepping.todo]
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")

@@ -327,7 +327,8 @@ class _Planner:
     def context(self) -> dict[str, object]:
         name, in_tree = self.request.name, self.in_tree
         return {
-            **vars(self.pipeline), "pictures": self.pipeline.pictures, "film": self.pipeline.film, "name": name,
+            **vars(self.pipeline), "todo": self.pipeline.left, "pictures": self.pipeline.pictures,
+            "film": self.pipeline.film, "name": name,
             "made": self.pipeline.made, "field": _FIELDS.get(self.pipeline.made, f"{self.pipeline.made}s"),
             "several": "waveforms" if self.pipeline.made == "audio" else f"{self.pipeline.made}s",
             "prompts": self.pipeline.prompts, "embeds": "image_embeds" if self.pipeline.imaged else "prompt_embeds",
