@@ -15,6 +15,7 @@ from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import TARGET, DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
+from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments, searched_inputs
 from omni_kit.toys.batches.denoiser.options import Argument
@@ -592,7 +593,7 @@ def test_what_code_unpacks_says_how_many_dimensions_an_argument_has(
     file.write_text(f"class Some:\n    {inner}\n\n\ndef forward(self, x):\n    {code}\n    return x\n")
     read: dict[str, Any] = {}
     exec(compile(file.read_text(), str(file), "exec"), read)
-    assert dimensions(read["Some"], read["forward"], "x") == dims
+    assert dimensions(read["Some"](), read["forward"], "x") == dims
 
 
 def test_unpacked_dimensions_are_tried_first() -> None:
@@ -1038,3 +1039,78 @@ def test_an_argument_with_a_default_may_be_needed() -> None:
 )
 def test_latents_can_be_halved_between_all_levels(config: dict[str, Any], rows: int) -> None:
     assert Sizes(0, config, (), coarse=True).latents[1] == rows
+
+
+class Fixed(Small):
+    """Takes pictures of one size, which its constructor has as two numbers, and says so in one of two ways."""
+
+    def __init__(self) -> None:
+        super().__init__(input_h=6, input_w=10)
+
+    def forward(self, x: torch.Tensor, free: bool = False) -> torch.Tensor:
+        _, _, rows, columns = x.shape
+        assert free or (rows == self.config["input_h"] and columns == self.config["input_w"]), "other sizes"
+        return self.mixed(x, torch.zeros(1, 1, 6))
+
+
+def test_pictures_have_the_rows_and_columns_that_the_config_says_apart() -> None:
+    assert denoiser_inputs(Fixed())["0.x"].shape == (1, 6, 6, 10)
+
+
+@pytest.mark.parametrize(("check", "said"), [
+    ("assert free or (rows == 4 and columns == 5), 'no'", "asserted 5 == 4"),
+    ("if not free and rows != 4:\n    raise ValueError('no')", "asserted 5 == 4"),
+    ("if free or rows != 4:\n    raise ValueError('no')", "asserted 5 == 4"),
+])  # fmt: skip
+def test_each_comparison_of_a_failed_condition_is_read(check: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "checks.py"
+    file.write_text(check)
+    with pytest.raises((AssertionError, ValueError)) as raised:
+        exec(compile(check, str(file), "exec"), {"free": False, "rows": 5, "columns": 5})
+    assert asserted(raised.value) == said
+
+
+class Numbered(Small):
+    """Embeds actions, of which there are few, and as many as its width has parts."""
+
+    def __init__(self) -> None:
+        super().__init__(parts=4)
+        self.actions = torch.nn.Embedding(3, 7)
+        self.told = torch.nn.Linear(28, 6)
+
+    def forward(self, x: torch.Tensor, act: torch.Tensor) -> torch.Tensor:
+        told = self.told(self.actions(act).flatten(1) + torch.zeros(1, 28))
+        return self.mixed(x, told[:, None])
+
+
+def test_what_a_table_is_read_with_is_whole_numbers_in_its_range() -> None:
+    for sample in samples_of(denoiser_inputs(Numbered())):
+        assert sample["act"].shape == (1, 4)
+        assert not sample["act"].is_floating_point()
+
+
+class Alone(torch.nn.Module):
+    """Takes one film without a batch, its channels last, and one text, as a part of it unpacks them."""
+
+    class Patches(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            frames, rows, columns, channels = x.shape
+            return x.reshape(frames * rows * columns, channels)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = {"in_channels": 6, "patch_size": (1, 2, 2), "text_dim": 28}
+        self.patches, self.proj, self.text = self.Patches(), torch.nn.Linear(6, 6), torch.nn.Linear(28, 6)
+
+    def forward(self, x: torch.Tensor, text_embed: torch.Tensor) -> torch.Tensor:
+        told = self.text(text_embed)
+        assert told.dim() == 2
+        made: torch.Tensor = self.proj(self.patches(x)) + told.mean(0)
+        return made.reshape(x.shape)
+
+
+def test_a_film_may_have_no_batch() -> None:
+    found = denoiser_inputs(Alone())
+    assert found["0.x"].shape == (3, 8, 4, 6)
+    assert found["0.text_embed"].shape == (9, 28)
+    assert dimensions(Alone(), Alone.forward, "x") == 4

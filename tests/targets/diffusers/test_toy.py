@@ -316,3 +316,20 @@ def test_widths_in_a_text_are_small_and_stay_a_text() -> None:
     toy, unknown = toy_of(taken, {})
     assert toy == {"resolution_channels": "64,128,128"}
     assert not unknown
+
+
+@pytest.mark.parametrize(("code", "count"), [
+    ("table = nn.Embedding(cfg.num_actions, dim)", 6),
+    ("layer = nn.Linear(num_actions + 1, dim)", 6),
+    ("if cfg.num_actions is not None:\n    table = nn.Embedding(cfg.num_actions, dim)", None),
+    ("actions = Actions(num_actions)", None),
+])  # fmt: skip
+def test_a_size_of_a_layer_is_never_null(code: str, count: int | None) -> None:
+    taken = {**ARGUMENTS, "num_actions": Argument("num_actions", None, False, "Optional[int]", "")}
+    assert toy_of(taken, {}, [ast.parse(code)])[0]["num_actions"] == count
+
+
+def test_rows_and_columns_that_are_said_apart_are_small_and_differ() -> None:
+    sides = {name: Argument(name, 32, False, "int", "") for name in ("input_h", "input_w")}
+    toy, _ = toy_of({**ARGUMENTS, "patch_size": Argument("patch_size", 2, False, "int", ""), **sides}, {}, [])
+    assert (toy["input_h"], toy["input_w"]) == (8, 16)

@@ -49,6 +49,8 @@ _IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models 
 _RECOMPUTES = re.compile(r"checkpoint(ing)?$|^(use|enable|with)_(\w+_)?checkpoint")  # memory that no toy lacks
 _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
+_IS_LAYER = re.compile(r"^(torch\.)?(nn\.)?(Embedding|Linear|Conv[123]d|LayerNorm)$")
+_SIZES_OF_LAYER = 2
 _THROUGH = ("len", "zip", "enumerate", "reversed", "tuple", "list", "set")
 ANY_WIDTH = 512
 """Width of what has no default: toys shrink it by its name."""
@@ -171,7 +173,7 @@ def _tested(name: str, code: Sequence[ast.AST]) -> bool:
     nodes = [one for part in code for one in ast.walk(part)]
     tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
     tests += [one for one in nodes if isinstance(one, ast.BoolOp)]
-    return any(isinstance(one, ast.Name) and one.id == name for test in tests for one in ast.walk(test))
+    return any(name in _words_in(test) for test in tests)
 
 
 def _takes_null(name: str, code: Sequence[ast.AST]) -> bool:
@@ -286,15 +288,19 @@ def _decides(function: ast.FunctionDef, known: Collection[str]) -> bool:
 
 
 def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) -> bool:
-    """Return whether code takes a width as it is, which null cannot be."""
+    """Return whether code takes a size as it is, which null cannot be: a width that is passed on, or what a layer of
+    torch's is made with.
+    """
     name = next(name for name, other in aliases.items() if other == alias)
     found = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)]
     deciding = _deciding(code)
     others = [one for one in found if ast.unparse(one.func) not in deciding]
     decided = any(isinstance(one, ast.Name) and one.id == name for call in found for one in call.args[:1]
                   if call not in others)  # fmt: skip
-    passed = not decided and any(isinstance(one, ast.Name) and one.id == name for call in others for one in call.args)
-    return bool(_IS_WIDTH.search(alias)) and passed and not _tested(name, code)
+    passed = any(isinstance(one, ast.Name) and one.id == name for call in others for one in call.args)
+    layers = (call for call in others if _IS_LAYER.search(ast.unparse(call.func)))
+    sizes = any(name in _words_in(one) for call in layers for one in call.args[:_SIZES_OF_LAYER])
+    return ((bool(_IS_WIDTH.search(alias)) and passed) or sizes) and not decided and not _tested(name, code)
 
 
 def _leave_later_layers(small: dict[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> None:

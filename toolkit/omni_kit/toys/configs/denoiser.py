@@ -69,7 +69,9 @@ AT_MOST: Mapping[str, int] = {
 _ROOM, _POSITIONS = "pos_embed_max_size", "num_patches"  # rows for which there are positions, and how many those are
 # How large pictures are, as authors call it: a model may have positions for that size alone.
 IS_SIDE = re.compile(r"^(input|img|image|im|latent)_(size|resolution)$|^resolution$")
+IS_ROWS, IS_COLUMNS = (re.compile(rf"^(input|img|image|im|latent)_({one})$") for one in ("h|height", "w|width"))
 _SIDE = 4  # in patches
+_WIDER = 2  # columns, of rows, where both are said
 # How many words a text has, or how many frames a film, where a model has parameters for so many.
 IS_TEXT_LENGTH = re.compile(
     r"^(num_(clip|text|txt|cond|context)_tokens?|token_num|model_max_length|max_(seq|text)_len)$"
@@ -245,6 +247,8 @@ def _fit_sides(toy: dict[str, Any]) -> None:
     for key, value in toy.items():
         if IS_SIDE.search(key) and value:
             toy[key] = type(value)([side] * len(value)) if isinstance(value, (list, tuple)) else side
+        elif (IS_ROWS.search(key) or IS_COLUMNS.search(key)) and value:
+            toy[key] = side * (1 if IS_ROWS.search(key) else _WIDER)
 
 
 def _fit_layers_of_text(toy: dict[str, Any]) -> None:

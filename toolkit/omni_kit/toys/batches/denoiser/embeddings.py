@@ -14,6 +14,7 @@ from omni_kit.toys.batches.denoiser.options import (
     Argument,
     LikeLatents,
     Option,
+    frames,
     latent,
     option,
     patches,
@@ -24,8 +25,10 @@ from omni_kit.toys.batches.denoiser.options import (
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 
 _POOLED = re.compile(r"pool|global|proj_embedding|style|timestep_cond")
+_WORDS = re.compile(r"text|txt|prompt|caption|encoder_hidden_states")
 _WIDE = re.compile(r"(dims?|channels|size|width|features)$(?<!img_size)(?<!image_size)(?<!input_size)")
 _FEW_WIDTHS = 4
+_FEW_THINGS = 2
 _LISTS = ("caption_channels",)  # widths of several texts
 
 
@@ -43,8 +46,10 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     if _POOLED.search(argument.name) or argument.rank == 2:
         yield from vectors
     yield from (option(fill, 1, text, width) for width in widths)
+    yield from (option(fill, text, width) for width in widths if _WORDS.search(argument.name))  # of the only sample
     yield from vectors
     yield from (option(fill, 1, patches, width) for width in widths)  # one for each patch
+    yield from (option(fill, 1, frames, width) for width in widths)
     yield from (option(fill, 1, 1, text, width) for width in widths)
     yield from (option(fill, sizes.blocks, 1, text, width) for width in widths if sizes.blocks)
     layers = (value for key, value in sizes.config.items() if key.endswith("text_layers") and isinstance(value, int))
@@ -55,7 +60,7 @@ def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from lists
     yield LikeLatents(argument.name)
     yield from (option(fill, 1, width, *size) for size in (PICTURE, LATENTS) for width in widths)
-    yield option(numbers, 1, text)  # the model has an embedding of its own
+    yield from (option(one, 1, text) for one in (numbers, few_numbers))  # the model has an embedding of its own
     yield option(fill, 1)  # one number, as a second time is
 
 
@@ -73,6 +78,11 @@ def _of_several_encoders(argument: Argument, widths: Sequence[int], sizes: Sizes
 def numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
     """Return numbers of words, from one on."""
     return 1 + torch.arange(shape[-1])[None]
+
+
+def few_numbers(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return numbers of things of which there are few: 0 and 1, in turn."""
+    return numbers(sizes, shape) % _FEW_THINGS
 
 
 def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:

@@ -27,7 +27,11 @@ def asserted(error: BaseException) -> str:
     Of two shapes these are the first two sizes that differ. Both sides are computed again where the check stands.
     """
     frame, tests = _failed(error)
-    return next(filter(None, (_said(test, frame) for test in tests)), "") if frame is not None else ""
+    return (
+        next(filter(None, (_said(one, frame) for test in tests for one in _compared(test))), "")
+        if frame is not None
+        else ""
+    )
 
 
 def condition_of(error: BaseException) -> str:
@@ -98,9 +102,17 @@ def _parts(test: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
 
 
+def _compared(test: ast.expr) -> list[ast.expr]:
+    """Return the comparisons of a condition: of `free or (rows == 4 and columns == 5)` all three parts."""
+    return [one for part in test.values for one in _compared(part)] if isinstance(test, ast.BoolOp) else [test]
+
+
 def _opposite(test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        parts = [one for part in test.values if not isinstance(one := _opposite(part), ast.Constant)]
+        return ast.BoolOp(ast.Or(), parts) if parts else ast.Constant(True)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
         return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
     return ast.Compare(test, [ast.Eq()], [ast.Constant(0)]) if isinstance(test, ast.BinOp) else ast.Constant(True)

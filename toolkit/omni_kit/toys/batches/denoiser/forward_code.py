@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from torch import nn
+
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 
@@ -51,11 +53,11 @@ def joined(function: Callable[..., Any], name: str) -> set[str]:
     return found
 
 
-def dimensions(cls: Any, function: Callable[..., Any], name: str, deep: int = _DEEP) -> int | None:
+def dimensions(model: Any, function: Callable[..., Any], name: str, deep: int = _DEEP) -> int | None:
     """Return the number of dimensions that code needs an argument to have; None if it does not say.
 
     It says so where it unpacks the shape, names the axes for einops or permutes them, before it changes the argument;
-    also in a method of the same class that gets the argument.
+    also in a method of the model, or in a part of it, that gets the argument.
 
     Args:
         deep: how many such methods are followed.
@@ -66,7 +68,7 @@ def dimensions(cls: Any, function: Callable[..., Any], name: str, deep: int = _D
         for node in ast.walk(statement) if simple else ():
             found = _stated(node, name)
             if found is None and deep and isinstance(node, ast.Call):
-                found = _passed_on(cls, node, name, deep - 1)
+                found = _passed_on(model, node, name, deep - 1)
             if found is not None:
                 return found
         if any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
@@ -121,15 +123,20 @@ def _axes_in(pattern: str) -> int | None:
     return len(grouped.split())
 
 
-def _passed_on(cls: Any, call: ast.Call, name: str, deep: int) -> int | None:
-    """Return the dimensions that a method of the same class needs of the argument that it gets."""
-    method = getattr(cls, call.func.attr, None) if _is_own(call.func) and isinstance(call.func, ast.Attribute) else None
+def _passed_on(model: Any, call: ast.Call, name: str, deep: int) -> int | None:
+    """Return the dimensions that a method of a model, or the forward of a part of it, needs of the argument that it
+    gets.
+    """
+    attribute = call.func.attr if _is_own(call.func) and isinstance(call.func, ast.Attribute) else ""
+    part = getattr(model, attribute, None) if attribute else None
+    method = type(part).forward if isinstance(part, nn.Module) else getattr(type(model), attribute, None)
     if not inspect.isfunction(method):
         return None
     names = [*inspect.signature(method).parameters][1:]
     given = [*zip(names, call.args, strict=False), *((one.arg, one.value) for one in call.keywords if one.arg)]
     inner = (other for other, value in given if isinstance(value, ast.Name) and value.id == name)
-    return next((found for other in inner if (found := dimensions(cls, method, other, deep)) is not None), None)
+    owner = part if isinstance(part, nn.Module) else model
+    return next((found for other in inner if (found := dimensions(owner, method, other, deep)) is not None), None)
 
 
 def _is_own(node: ast.expr) -> bool:

@@ -305,7 +305,7 @@ def _arguments(model: Any) -> list[Argument]:
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            (exact := dimensions(type(model), forward, one.name))
+            (exact := dimensions(model, forward, one.name))
             or _expected(type(model), one.name)
             or len(shapes[one.name])
             or _axes(str(one.annotation)),

@@ -22,7 +22,7 @@ _ROW, _PICTURE, _VECTOR, _PIXEL, _WORDS = "1nc", "1chw", "1c", "1coo", "1n"
 _VOCABULARY = re.compile(r"vocab|^(num|n)_tokens$")
 _OF_WORDS = re.compile(r"^(input_?)?(ids|indices|tokens|tokens_ids)$|_(ids|indices|tokens)$")
 _FILMS = ("1cfhw", "1fchw", "1fhwc")
-_FRAMES = "fchw"  # frames as a batch
+_FRAMES, _LAST = "fchw", "fhwc"  # frames as a batch, and with the channels last
 _ROWS = 2
 _AT_CHANNELS = 1  # of a batch, as documentations say it: [B, 1, M, T]
 
@@ -139,6 +139,7 @@ def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layo
         yield Layout(_FRAMES, True, 0)
     yield from [*films, *pictures] if film else [*pictures, *films]
     yield from (Layout(axes, film, 0) for axes in (_ROW, _FRAMES, "1cn", _VECTOR))
+    yield from (Layout(_LAST, way, 0) for way in dict.fromkeys((film, False)))  # a film by itself, or pictures
     yield from (Layout("cfhw", way, 0, _ITEM) for way in (True, False))
     yield Layout("chw", False, 0, _ITEM)
     yield Layout(_PIXEL, False, 0)  # the whole latents are one vector

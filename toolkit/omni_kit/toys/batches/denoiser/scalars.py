@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from omni_kit.toys.batches.denoiser.embeddings import embedding, near, numbers
+from omni_kit.toys.batches.denoiser.embeddings import embedding, few_numbers, near, numbers
 from omni_kit.toys.batches.denoiser.image_conditions import latents
 from omni_kit.toys.batches.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, values, words
 from omni_kit.toys.batches.denoiser.sizes import Sizes
@@ -59,8 +59,9 @@ def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 def tokens(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Yield numbers of words, one for each place of a text or of the patches."""
-    for span in (words(argument.name), patches):
-        yield option(numbers, 1, span)
+    for fill in (numbers, few_numbers):
+        for span in (words(argument.name), patches):
+            yield option(fill, 1, span)
 
 
 def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.toys.batches.denoiser.argument_names import length_of, stem
-from omni_kit.toys.configs.denoiser import IS_SIDE, IS_TEXT_LENGTH
+from omni_kit.toys.configs.denoiser import IS_COLUMNS, IS_ROWS, IS_SIDE, IS_TEXT_LENGTH
 from omni_kit.toys.weights import shuffled_ramp
 
 # Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.
@@ -143,6 +143,11 @@ _ramp = lru_cache(maxsize=256)(shuffled_ramp)
 def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return rows and columns of the latents that a config says; None if it says none."""
     said = next((value for key, value in config.items() if IS_SIDE.search(key)), None)
+    if said is None:  # each by itself
+        both = [
+            next((value for key, value in config.items() if one.search(key)), None) for one in (IS_ROWS, IS_COLUMNS)
+        ]
+        said = both if None not in both else None
     if isinstance(said, int):
         return said, said
     if isinstance(said, (list, tuple)) and len(said) >= 2 and all(isinstance(one, int) for one in said):

@@ -55,6 +55,10 @@ _LOST_AXIS = re.compile(r"too many indices for tensor|Dimension out of range|not
 # Files that raise what no input changes, and after how many of one error that is believed.
 _SURROUNDINGS = re.compile(r"^<frozen os>$|[/\\](os\.py|torch[/\\](distributed|cuda)[/\\].*)$")
 _SAME = 16
+# Of tensors that number things, as rows of tables: no whole numbers, or too large ones.
+_NUMBERS = re.compile(
+    r"'indices'|used as indices|index tensor|for index$|index out of range|is out of bounds|Class values"
+)
 _UNSET = re.compile(r"cannot access local variable '(\w+)'")
 
 Choices = Mapping[str, list[Any]]
@@ -270,7 +274,8 @@ class Trial:
         changes = [[self._changes(chosen, most, names) for most in (_LIKELY, None)] if names is None or names else []
                    for names in (computed, inner, read, None)]  # fmt: skip
         like_output = self._laid_out_like(chosen, best.dimensions)
-        phases = [self._as_wide(chosen, best.error, computed), ranked, more, *changes[0], like_output,
+        whole = self._of_whole_numbers(chosen, computed or inner) if _NUMBERS.search(best.error) else iter(())
+        phases = [whole, self._as_wide(chosen, best.error, computed), ranked, more, *changes[0], like_output,
                   self._widened(chosen, best.error, computed), *chain(*changes[1:])]  # fmt: skip
         if best.far[0] == _END - 1:  # the model takes them
             phases = [like_output, self._changes(chosen, _LIKELY, None)]
@@ -330,6 +335,14 @@ class Trial:
         now = {name: self._dimensions(chosen, name) for name in _within(chosen, names)}
         yield from self._with_dimensions(chosen, {name: one + expected - received for name, one in now.items() if one})
 
+    def _of_whole_numbers(self, chosen: Chosen, names: set[str]) -> Iterator[Chosen]:
+        """Of one argument, the choices that are whole numbers."""
+        for name in _within(chosen, names):
+            for index in range(len(self.choices[name])):
+                made = self._tensor(tried := {**chosen, name: index}, name)
+                if made is not None and not made.is_floating_point():
+                    yield tried
+
     def _with_more_rows(self, chosen: Chosen) -> Iterator[Chosen]:
         """Yield the latents as they are, with several samples."""
         latents, layouts = next(iter(self.choices.items()))
@@ -366,11 +379,15 @@ class Trial:
 
     def _shape(self, chosen: Chosen, name: str) -> tuple[int, ...]:
         """Return the shape of an argument; empty if it is not a single tensor."""
-        try:
-            made = self.make(chosen).get(name)
-        except Exception:  # as in `how_far`
-            return ()
+        made = self._tensor(chosen, name)
         return tuple(made.shape) if made is not None else ()
+
+    def _tensor(self, chosen: Chosen, name: str) -> torch.Tensor | None:
+        """Return an argument; None if it is not a single tensor."""
+        try:
+            return self.make(chosen).get(name)
+        except Exception:  # as in `how_far`
+            return None
 
     def _changes(self, chosen: Chosen, most: int | None, names: set[str] | None) -> Iterator[Chosen]:
         """Of one argument, or of all that have the same role: what fits one fits the others, too."""
