@@ -12,11 +12,12 @@ from functools import cache
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import Domain, Unsupported, evaluate
+from omni_kit.pysource.eval import UNKNOWN, Domain, Unsupported, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
 from omni_kit.upstream.diffusers.requirements import importable
+from omni_kit.upstream.repositories.gpu_facts import needs_gpu, without_gpu
 
 STAR = "*"
 _TORCH = "torch"
@@ -250,10 +251,10 @@ def guarded(source: SourceFile) -> Mapping[str, Defined]:
 @cache
 def _run(source: SourceFile) -> tuple[ast.stmt, ...]:
     """Return the statements of a file; of a `try` that defines functions with a package that diffusers does not need,
-    those that run without it.
+    those that run without it; of an `if` that cannot be passed without a GPU, those that run without one.
     """
     found: list[ast.stmt] = []
-    for node in source.tree.body:
+    for node in (inner for one in source.tree.body for inner in _without_gpu(one)):
         inner = list(_outside_functions(node)) if isinstance(node, ast.Try) else []
         defines = any(isinstance(one, ast.FunctionDef) for one in inner)
         defines = defines and not any(isinstance(one, ast.ClassDef) for one in inner)
@@ -265,6 +266,13 @@ def _run(source: SourceFile) -> tuple[ast.stmt, ...]:
         else:
             found.append(node)
     return tuple(found)
+
+
+def _without_gpu(node: ast.stmt) -> list[ast.stmt]:
+    """Return the branch that runs without a GPU, where the test asks one for facts; else the statement itself."""
+    if not isinstance(node, ast.If) or not needs_gpu(node.test) or (said := without_gpu(node.test)) is UNKNOWN:
+        return [node]
+    return [inner for one in (node.body if said else node.orelse) for inner in _without_gpu(one)]
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:

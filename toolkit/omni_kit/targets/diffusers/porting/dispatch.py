@@ -9,6 +9,7 @@ from omni_kit.upstream.repositories.attention import SDPA
 
 BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
 DISPATCH = "dispatch_attention_fn"
+_OWN = "self."  # methods of the authors' may have the name of torch's function
 _HEADS_FIRST = "transpose(1, 2)"
 _SINGLE = {f".unsqueeze(1).{_HEADS_FIRST}": ".unsqueeze(2)", f".{_HEADS_FIRST}.squeeze(1)": ".squeeze(2)"}
 
@@ -30,7 +31,7 @@ class Dispatched(cst.CSTTransformer):
         name = chain(updated_node.func)
         if name in self.functions:
             return _with_arguments(updated_node, self.given)
-        if not name.endswith(SDPA):
+        if not name.endswith(SDPA) or name.startswith(_OWN):
             return updated_node
         plain = [one for one in updated_node.args if one.keyword is None]
         turned = [_turned(one) for one in updated_node.args[:3]]  # by place, or as query, key and value

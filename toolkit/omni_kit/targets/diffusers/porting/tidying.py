@@ -5,6 +5,8 @@ from collections.abc import Collection
 
 import libcst as cst
 
+from omni_kit.targets.diffusers.porting.any_device import OnAnyDevice, device_names
+from omni_kit.targets.diffusers.porting.any_precision import InAnyPrecision
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Removal,
@@ -13,13 +15,12 @@ from omni_kit.targets.diffusers.porting.syntax import (
     chain,
     code,
     expression,
-    names_used,
     statement,
     visited,
     walk,
     with_body,
 )
-from omni_kit.upstream.repositories.traits import ENDS, HALVES, IS_HALF, NEEDS_GPU
+from omni_kit.upstream.repositories.traits import ENDS
 
 _KEPT = re.compile(
     r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
@@ -30,8 +31,6 @@ _CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_che
 _AXES = re.compile(r"""^(float|int|bool|complex)\[["'].*["']\]$""")
 # A function that many repositories copy takes inputs in a tuple, parameters, and whether to checkpoint.
 _PARAMETERS = re.compile(r"parameters\(\)|^\(\)$|params")
-_KERNELS = re.compile(r"^([\w.]+\.)?sdpa?_kernel\(")
-_OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
 # What a `train` of the authors' own does that torch's does, too.
 _OF_TRAIN = re.compile(
     r"self\.training = \w+$|super\(.*\)\.train\(\w*\)$|for \w+ in self\.children\(\):\s+\w+\.train\(\w+\)$|return self$"
@@ -39,7 +38,6 @@ _OF_TRAIN = re.compile(
 )
 _UNSUPPORTED = '"The model does not support these inputs."'
 NEVER = cst.Name("False")
-_DTYPES = ("input_dtype", "model_dtype", "given_dtype")
 _TENSORS = {"int": "LongTensor", "bool": "BoolTensor"}
 _FLAG = re.compile(r"checkpoint", re.IGNORECASE)
 # What diffusers reads of a model's class, and what other libraries read of theirs.
@@ -57,6 +55,7 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
         taken: the methods that a model of diffusers has: the authors' own would hide them.
     """
     wrapping = {part.name for part in parts.parts if isinstance(part.node, cst.FunctionDef) and _wraps(part.node)}
+    devices = device_names(parts)
     for part in parts.parts:
         part.node = visited(
             part.node,
@@ -65,8 +64,8 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
             WithoutUnreachable(),
             _Unwrapped(),
             _Undecorated(wrapping),
-            _OnAnyDevice(),
-            _InAnyPrecision(),
+            OnAnyDevice(devices),
+            InAnyPrecision(),
             _PlainlyAnnotated(),
             _Copied(),
             _Uncached(),
@@ -309,156 +308,3 @@ def _made_to_evaluate(train: cst.FunctionDef) -> list[cst.BaseStatement]:
         elif not _OF_TRAIN.match(code(one).strip()):
             return []
     return found
-
-
-def _last(item: cst.WithItem) -> cst.WithItem:
-    return item.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-
-
-class _OnAnyDevice(cst.CSTTransformer):
-    """On the device of what a function receives, or of the model as it is built."""
-
-    def __init__(self) -> None:
-        self.given: list[str] = []
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        """The first argument that is used as a tensor is one."""
-        self.given.append(_first_tensor(node))
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
-        """Its argument is gone."""
-        self.given.pop()
-        return updated_node
-
-    def leave_Expr(  # noqa: N802
-        self, original_node: cst.Expr, updated_node: cst.Expr
-    ) -> cst.Expr | cst.RemovalSentinel:
-        """Without marks for a profiler and without waiting for a GPU."""
-        called = updated_node.value.func if isinstance(updated_node.value, cst.Call) else updated_node.value
-        return cst.RemoveFromParent() if _OF_GPU.match(chain(called)) else updated_node
-
-    def leave_With(  # noqa: N802
-        self, original_node: cst.With, updated_node: cst.With
-    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
-        """Without a choice among torch's kernels of attention, of which most are on a GPU alone."""
-        kept = [one for one in updated_node.items if not _KERNELS.search(code(one.item))]
-        if kept or not isinstance(updated_node.body, cst.IndentedBlock):
-            same = len(kept) == len(updated_node.items)
-            return updated_node if same else updated_node.with_changes(items=[*kept[:-1], _last(kept[-1])])
-        return cst.FlattenSentinel(updated_node.body.body)
-
-    def leave_Assert(  # noqa: N802
-        self, original_node: cst.Assert, updated_node: cst.Assert
-    ) -> cst.Assert | cst.RemovalSentinel:
-        """Without what it says of a GPU."""
-        parts = [one for one in _conjuncts(updated_node.test) if not NEEDS_GPU.search(code(one))]
-        if not parts:
-            return cst.RemoveFromParent()
-        if len(parts) == len(_conjuncts(updated_node.test)):
-            return updated_node
-        return updated_node.with_changes(test=expression(" and ".join(map(code, parts))))
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`x.cuda()`, and `device="cuda"`."""
-        first = self.given[-1] if self.given else ""
-        func = updated_node.func
-        if isinstance(func, cst.Attribute) and func.attr.value == "cuda" and len(updated_node.args) <= 1:
-            if chain(func.value) == "torch":
-                return updated_node
-            return expression(f"{code(func.value)}.to({first}.device)") if first else func.value
-        given = []
-        for one in updated_node.args:
-            if one.keyword is not None and one.keyword.value == "device" and _is_cuda(one.value):
-                if first:
-                    given.append(one.with_changes(value=expression(f"{first}.device")))
-                continue
-            given.append(one)
-        if len(given) == len(updated_node.args) and all(a is b for a, b in zip(given, updated_node.args, strict=True)):
-            return updated_node
-        if given:
-            given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return updated_node.with_changes(args=given)
-
-
-class _InAnyPrecision(cst.CSTTransformer):
-    """In the precision of what a function receives, where authors cast to the half precision that their model has."""
-
-    def __init__(self) -> None:
-        self.given: list[str] = []
-        self.halves: list[list[str]] = []  # arguments that are half precision by default
-        self.kept = ""
-        self.changed = False
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        """A function in another one has the outer one's."""
-        self.halves.append([one.name.value for one in (*node.params.params, *node.params.kwonly_params)
-                            if one.default is not None and IS_HALF.match(code(one.default))])  # fmt: skip
-        if not self.given:
-            self.kept = next(name for name in _DTYPES if name not in names_used(node))
-        self.given.append(self.given[0] if self.given else _first_tensor(node))
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
-        """Keep the precision from before the argument changes."""
-        first = self.given.pop()
-        self.halves.pop()
-        if self.given or not self.changed:
-            return updated_node
-        self.changed = False
-        body = body_of(updated_node)
-        at = after_docstring(body)
-        kept = statement(f"{self.kept} = {first}.dtype")
-        return updated_node.with_changes(body=cst.IndentedBlock([*body[:at], kept, *body[at:]]))
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`x.half()`, and `x.to(torch.bfloat16)`."""
-        func = updated_node.func
-        if not self.given or not self.given[0] or not isinstance(func, cst.Attribute):
-            return updated_node
-        name, args = func.attr.value, updated_node.args
-        if name in HALVES and not args:
-            self.changed = True
-            return expression(f"{code(func.value)}.to({self.kept})")
-        halves = {half for names in self.halves for half in names}
-        texts = [code(one.value) for one in args] if name in ("to", "type") else []
-        own = [bool(IS_HALF.match(text)) or text in halves for text in texts]
-        if not any(own):
-            return updated_node
-        self.changed = True
-        given = [
-            one.with_changes(value=cst.Name(self.kept)) if half else one for one, half in zip(args, own, strict=True)
-        ]
-        return updated_node.with_changes(func=func.with_changes(attr=cst.Name("to")), args=given)
-
-
-def _first_tensor(node: cst.FunctionDef) -> str:
-    """Return the first argument of a function that is used as a tensor; a constructor has none."""
-    given = node.params.params[1:] if _keeps_for_backward(node) else node.params.params
-    names = [one.name.value for one in given if _may_be_tensor(one)]
-    asked = {chain(one.value) for one in walk(node.body) if isinstance(one, cst.Attribute)}
-    tensors = [name for name in names if name in asked]  # of a number nothing is asked
-    return tensors[0] if tensors and node.name.value != "__init__" else ""
-
-
-def _keeps_for_backward(node: cst.FunctionDef) -> bool:
-    """Return whether the first argument is what torch.autograd.Function hands from forward to backward."""
-    static = any(chain(one.decorator) == "staticmethod" for one in node.decorators)
-    first = node.params.params[0] if node.params.params else None
-    said = code(first.annotation.annotation) if first is not None and first.annotation is not None else ""
-    return static and node.name.value in ("forward", "backward") and "Tensor" not in said
-
-
-def _conjuncts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Return the operands of `and`."""
-    if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.And):
-        return [*_conjuncts(node.left), *_conjuncts(node.right)]
-    return [node]
-
-
-def _may_be_tensor(one: cst.Param) -> bool:
-    said = code(one.annotation.annotation) if one.annotation is not None else ""
-    return one.name.value not in ("self", "cls") and (not said or "Tensor" in said)
-
-
-def _is_cuda(node: cst.BaseExpression) -> bool:
-    return bool(re.fullmatch(r"""["']cuda(:\d+)?["']|torch\.cuda\.current_device\(\)|torch\.device\(["']cuda.*\)""",
-                             code(node)))  # fmt: skip
