@@ -38,3 +38,31 @@ def test_what_has_a_length_is_a_text(reads: str, labels: bool, tmp_path: Path) -
     file = tmp_path / "net.py"
     file.write_text(NET.format(reads=reads), encoding="utf-8")
     assert (labels_of(find_reference(f"{file}::Net")) is not None) is labels
+
+
+INSIDE = """
+    def embed(self, x, labels, drop):
+        return x + self.y_embed(labels.long())
+
+    def forward(self, x, t, y):
+        return self.embed(x, y, 0.1)
+"""
+
+
+@pytest.mark.parametrize(("made", "one_hot", "named"), [
+    ("Embedder(num_classes, width)", False, True),
+    ("Embedder(num_classes, width) if num_classes else None", False, True),
+    ("nn.Linear(num_classes, width)", True, True),
+    ("nn.Linear(width, width)", None, False),
+])  # fmt: skip
+def test_labels_are_numbers_or_rows_that_a_method_is_passed(
+    made: str, one_hot: bool | None, named: bool, tmp_path: Path
+) -> None:
+    text = NET.format(reads="").replace("num_embeds", "num_classes").replace("Embedder(num_classes, width)", made)
+    file = tmp_path / "net.py"
+    file.write_text(text[: text.rindex("    def forward")].rstrip() + INSIDE, encoding="utf-8")
+    found = labels_of(find_reference(f"{file}::Net"))
+    assert (found is not None) is named
+    if found is not None:
+        assert (found.argument, found.classes, found.one_hot) == ("y", "num_classes", one_hot)
+        assert found.null_of({"num_classes": 10}) == 10

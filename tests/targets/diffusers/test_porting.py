@@ -1197,6 +1197,19 @@ def test_feed_forwards_are_the_librarys_where_it_computes_the_same(made: str, wr
     assert ("class TinyFf" in found.text) is not bool(written)
 
 
+@pytest.mark.parametrize(("returned", "asked", "written"), [
+    ("{'x': x}", "self.forward(x, t, context)['x']", "self.forward(x, t, context, return_dict=False)[0]"),
+    ("{'x': x}", "self(x, t, context)", "{'x': self(x, t, context, return_dict=False)[0]}"),
+    ("{'x': x, 'y': t}", "self(x, t, context)['y']",
+     "dict(zip(('x', 'y'), self(x, t, context, return_dict=False)))['y']"),
+])  # fmt: skip
+def test_a_method_that_asks_for_a_mapping_gets_one(returned: str, asked: str, written: str, tmp_path: Path) -> None:
+    method = f"    def forward_with_cfg(self, x, t, context, cfg_scale):\n        return {asked}"
+    guided = f"        return {returned}\n\n{method}"
+    text = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, NET.replace("        return x", guided))).text
+    assert f"return {written}" in text.replace('"', "'")
+
+
 LABELLED = """
 class Labels(nn.Module):
     def __init__(self, classes, dim, drop):
@@ -1850,6 +1863,8 @@ def test_what_a_config_has_in_sections_is_registered_one_by_one(tmp_path: Path) 
 @pytest.mark.parametrize(("returned", "written", "left"), [
     ("return x", "return (hidden_states,)", 0),
     ("return {'x': x}", "return (hidden_states,)", 0),
+    ("out = dict()\n        out['x'] = x\n        return out", "return (sample,)", 0),
+    ("out = {'mean': x.mean()}\n        out['x'] = x\n        return out", "return (sample,)", 1),
     ("return x, x.mean()", "return (hidden_states, hidden_states.mean())", 1),
     ("if deep:\n            return x, x.mean()\n        return x", "    return hidden_states, hidden_states", 0),
 ])  # fmt: skip
@@ -1857,7 +1872,7 @@ def test_a_forward_returns_the_sample(returned: str, written: str, left: int, tm
     net = NET.replace("return x", returned).replace("context):", "context, deep=False):")
     found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, net))
     assert written in found.text
-    assert "Transformer2DModelOutput(sample=hidden_states)" in found.text
+    assert re.search(r"Transformer2DModelOutput\(sample=(hidden_states|sample)\)", found.text)
     assert sum("output class of its own" in what for _, what in found.todo) == left
 
 

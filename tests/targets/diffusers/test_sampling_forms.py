@@ -256,6 +256,60 @@ class Straight(Sampler):
         return x - {change} * answer
 """
 
+ONE_HOT = (
+    ("text_dim=32):", "num_classes=6, learn_sigma=False):"), ("text_dim, dim)", "num_classes, dim)"),
+    ("t, context):", "t, context, feat=None):\n        found = {}"),
+    ("self.c_in(context).mean(1)", "self.c_in(context)"),
+    ("return self.out(x).transpose(1, 2).reshape(b, c, h, w)",
+     "x = self.out(x).transpose(1, 2).reshape(b, c, h, w)\n        found['x'] = x\n        return found"),
+    ("nn.Linear(dim, in_channels)", "nn.Linear(dim, in_channels * 2 if learn_sigma else in_channels)"),
+)  # fmt: skip
+PRECONDITIONED = """
+    def forward_with_cfg(self, x, t, context, cfg_scale, feat=None):
+        out = self.forward(torch.cat([x, x]), t, torch.cat([context, torch.zeros_like(context)]), feat=feat)["x"]
+        full, none = out.chunk(2)
+        return {"x": none + cfg_scale * (full - none)}
+
+
+class Precond(nn.Module):
+    def __init__(self, resolution, sigma_data=0.5, num_classes=0, **more):
+        super().__init__()
+        self.sigma_data, self.num_classes = sigma_data, num_classes
+        self.model = Dove(num_classes=num_classes, **more)
+
+    def forward(self, x, sigma, labels=None, cfg_scale=None, **more):
+        net = self.model if cfg_scale is None else partial(self.model.forward_with_cfg, cfg_scale=cfg_scale)
+        sigma = sigma.reshape(-1, 1, 1, 1)
+        total = sigma**2 + self.sigma_data**2
+        out = net(x / total.sqrt(), sigma.log().flatten() / 4, context=labels, **more)
+        out["x"] = self.sigma_data**2 / total * x + sigma * self.sigma_data / total.sqrt() * out["x"]
+        return out
+
+
+def edm_sampler(
+    net, latents, labels=None, cfg_scale=None, feat=None, num_steps=18, sigma_min=0.002, sigma_max=80, rho=7
+):
+    indices = torch.arange(num_steps)
+    first, last = sigma_max ** (1 / rho), sigma_min ** (1 / rho)
+    levels = (first + indices / (num_steps - 1) * (last - first)) ** rho
+    levels = torch.cat([levels, torch.zeros(1)])
+    x = latents * levels[0]
+    for i, (now, after) in enumerate(zip(levels[:-1], levels[1:])):
+        denoised = net(x, now.expand(len(x)), labels, cfg_scale, feat=feat)["x"]
+        slope = (x - denoised) / now
+        moved = x + (after - now) * slope
+        if i < num_steps - 1:
+            denoised = net(moved, after.expand(len(x)), labels, cfg_scale, feat=feat)["x"]
+            moved = x + (after - now) * (0.5 * slope + 0.5 * (moved - denoised) / after)
+        x = moved
+    return x
+
+
+def main(net, labels):
+    feat = None
+    return edm_sampler(net, torch.randn(1, 4, 8, 8), labels, feat=feat)
+"""
+
 
 def ancestral(**words: str) -> str:
     text = ANCESTRAL
@@ -519,3 +573,11 @@ def test_latents_of_a_line_are_no_pictures_and_training_is_no_sampling(n: int, t
     texts = {change.path.rpartition("/")[2]: change.new for change in plan.changes}
     assert ("AutoencoderKL" in texts["pipeline_egret.py"]) is (n == 2)
     assert "train_one_epoch" not in texts["pipeline_egret.py"]
+
+
+def test_labels_may_be_rows_of_zeros_with_a_one(tmp_path: Path, sides: Sides) -> None:
+    """The network is preconditioned, and returns a mapping."""
+    file, text = written("heron", tmp_path, PRECONDITIONED, *ONE_HOT)
+    assert "one_hot(labels, num_classes + 1)[:, :num_classes]" in text
+    assert "if self.transformer.config.learn_sigma:" in text
+    compared(file, sides, "num_classes + 1)[:, :num_classes]", "num_classes + 1)[:, 1:]")

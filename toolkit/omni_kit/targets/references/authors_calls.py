@@ -6,7 +6,6 @@ import math
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
@@ -27,6 +26,7 @@ from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE
 
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
+_BUSY = 5.0  # times as long by the clock, where other processes run
 _LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far as none has run
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 20, 4096
 _CLOSE = 1e-5
@@ -54,7 +54,7 @@ class Denoiser(nn.Module):
         order: the arguments of the model's forward.
         latents, time: those that hold latents and the step.
         rows: how many samples there are.
-        values: how many values the model returns, of which the first is the prediction.
+        values: how many values the model returns, of which the first is the prediction; or the keys of its mapping.
         model: what attributes are read from; without one any attribute is there, and equals anything.
         apart: what is added to the first and to the second of two answers.
         channels: number of channels of latents; read where `model` is None.
@@ -65,8 +65,8 @@ class Denoiser(nn.Module):
     """
 
     def __init__(
-        self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int, values: int = 1,
-        model: Any = None, apart: tuple[float, float] = (0.0, 0.0), channels: int = 1,
+        self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int,
+        values: int | Sequence[str] = 1, model: Any = None, apart: tuple[float, float] = (0.0, 0.0), channels: int = 1,
     ) -> None:  # fmt: skip
         super().__init__()
         self._channels = channels
@@ -108,7 +108,9 @@ class Denoiser(nn.Module):
         self.twice = self.twice or twice or again
         first, second = self._apart
         answer = torch.cat([answer + first, answer + second]) if twice else answer + (second if again else first)
-        return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
+        if isinstance(self._values, int):
+            return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
+        return {**dict.fromkeys(self._values), self._values[0]: answer}
 
     def _guided(self, *args: Any, **kwargs: Any) -> Any:
         """Answer as the model's own way to guide does with a scale of 1.
@@ -198,18 +200,22 @@ def namespace(**settings: Any) -> SimpleNamespace:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in code that runs longer."""
+    """Raise TimeoutError in code that takes more of the processor's time, or several times as much of the clock's."""
 
     def late(*_: Any) -> None:
         raise TimeoutError(f"does not end in {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = ((signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, _BUSY * seconds))
+    before = [signal.signal(number, late) for number, _, _ in timers]
+    for _, timer, limit in timers:
+        signal.setitimer(timer, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for _, timer, _ in timers:
+            signal.setitimer(timer, 0)
+        for (number, _, _), handler in zip(timers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -283,9 +289,9 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
 
     Args:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
-            `values`, how many it returns; `axes`, the numbers of axes of latents to try; `counts` of steps; `calls`,
-            each with its `module`, `name`, `parts`, `called`, `guided`, `draws`, `trained` and `far`, which is the same
-            for those that must agree.
+            `values`, how many it returns, or under which keys; `axes`, the numbers of axes of latents to try; `counts`
+            of steps; `calls`, each with its `module`, `name`, `parts`, `called`, `guided`, `draws`, `trained` and
+            `far`, which is the same for those that must agree.
     """
     stay_on_cpu()
     authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()
@@ -306,9 +312,9 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
             used = {name: getattr(importlib.import_module(module), name) for module, name in named}
     except Exception as error:  # the authors' own reasons
         return {"why": f"{type(error).__name__}: {error}"}
-    ends = time.monotonic() + _LONGEST_TRYING
+    elapsed = Elapsed()
     for axes, values in product(request["axes"], filled(call["called"])):
-        if time.monotonic() > ends:
+        if elapsed.seconds > _LONGEST_TRYING:
             break
         try:
             return _gone(request, call, used, axes, *values)

@@ -293,7 +293,8 @@ class Heard:
         """Return answers as the model does: in a tuple, an object or a list."""
         rows = []
         for one in found:
-            own = _tensor(one[0] if isinstance(one, tuple) else getattr(one, "sample", one))
+            value = one[self.spec["keys"][0]] if isinstance(one, Mapping) else one
+            own = _tensor(value[0] if isinstance(value, tuple) else getattr(value, "sample", value))
             rows += [torch.cat([*own], -1)] if self._folded else [*own]
         form = self.spec["returns"]
         if listed and form == "list":
@@ -301,6 +302,8 @@ class Heard:
         made = torch.stack(rows) if whole or listed else rows[0]
         if given.get("return_dict") is False or form == "tuple":
             return (made, *[None] * (self.spec["values"] - 1))
+        if form == "mapping":
+            return {**dict.fromkeys(self.spec["keys"]), self.spec["keys"][0]: made}
         return Output((made,)) if form == "object" else made
 
 
@@ -383,7 +386,7 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
         request: `reference`, the class as "PATH::Class"; `axes` of latents, in turn; `counts` of steps; `methods`:
             each with its `module`, its class, `owner`, and name, `method`; the `scheduler` that it is given, by
             `module`, `name` and `config`; and of the model's forward `order`, `latents`, `time`, `methods`,
-            `takes_more`, and what it `returns`, of how many `values`.
+            `takes_more`, and what it `returns`, of how many `values` or of which `keys`.
     """
     stay_on_cpu()
     authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()

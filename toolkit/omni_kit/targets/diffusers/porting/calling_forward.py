@@ -1,6 +1,6 @@
 """Other methods of the model that call its forward: they get what the authors' forward returns, no output object."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import libcst as cst
 
@@ -13,11 +13,14 @@ class PlainAnswers(cst.CSTTransformer):
     Attributes:
         names: what the authors call an argument of forward -> what it is called here.
         several: forward returns several values: the tuple is what the authors' own returns.
+        keys: those of the mapping that the authors' own returns, in the order of the tuple.
         switches: arguments by which a caller gets something else, as it is.
     """
 
-    def __init__(self, names: Mapping[str, str], several: bool, switches: Collection[str]) -> None:
-        self.names, self.several, self.switches = names, several, switches
+    def __init__(
+        self, names: Mapping[str, str], several: bool, switches: Collection[str], keys: Sequence[str] = ()
+    ) -> None:
+        self.names, self.several, self.switches, self.keys = names, several, switches, keys
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`self(x, t=t)`, and `self.forward(x, t=t)`."""
@@ -30,4 +33,18 @@ class PlainAnswers(cst.CSTTransformer):
                 return updated_node
             given.append(one.with_changes(keyword=cst.Name(self.names.get(name, name))) if name else one)
         asked = [*(code(one).strip().rstrip(", ") for one in given), "return_dict=False"]
-        return expression(f"{code(updated_node.func)}({', '.join(asked)}){'' if self.several else '[0]'}")
+        called = f"{code(updated_node.func)}({', '.join(asked)})"
+        if self.keys:
+            whole = f"dict(zip({tuple(self.keys)!r}, {called}))"
+            return expression(whole if len(self.keys) > 1 else f"{{{self.keys[0]!r}: {called}[0]}}")
+        return expression(f"{called}{'' if self.several else '[0]'}")
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """`self.forward(x, t)["x"]`, of a mapping with this key alone."""
+        made = updated_node.value
+        same = isinstance(made, cst.Dict) and not isinstance(original_node.value, cst.Dict) and len(self.keys) == 1
+        asks = same and code(updated_node)[len(code(made)) :].strip("[]\"' ") == self.keys[0]
+        first = made.elements[0] if asks and isinstance(made, cst.Dict) else None
+        return first.value if isinstance(first, cst.DictElement) else updated_node

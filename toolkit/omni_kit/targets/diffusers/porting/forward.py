@@ -29,6 +29,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.repositories.returned import Returned, returned_by
 from omni_kit.upstream.repositories.timestep import STEP
 
 LATENTS, TIME, TEXT, MASK = "hidden_states", "timestep", "encoder_hidden_states", "encoder_attention_mask"
@@ -129,8 +130,8 @@ def port_forward(
     cls = with_body(root.cls, [looped.within(one) for one in body_of(root.cls)])
     done.blocks, done.todo = looped.found, done.todo + answers.todo + looped.todo
     root.node = cls = with_method(cls, "forward", lambda _: changed)
-    if "return_dict" not in {one.name.value for one in parameters(own)} and not _returns_mapping(own):
-        calls = PlainAnswers(done.names, bool(answers.todo), answers.plain)
+    if "return_dict" not in {one.name.value for one in parameters(own)}:
+        calls = PlainAnswers(done.names, bool(answers.todo), answers.plain, answers.keys)
         others = [visited(one, calls) if one is not changed else one for one in body_of(cls)]
         root.node = with_body(cls, others)
     return done
@@ -229,15 +230,15 @@ def _answering(node: cst.FunctionDef, answers: "_Answers") -> cst.FunctionDef:
     return changed.with_changes(params=given.with_changes(params=[*given.params, more]))
 
 
-def _returns_mapping(node: cst.FunctionDef) -> bool:
-    return any(isinstance(one, cst.Return) and isinstance(one.value, cst.Dict) for one in walk(node))
-
-
 class _Answers(cst.CSTTransformer):
     """Every `return` of the function itself, except what a caller asks for by an argument that is off by default."""
 
     def __init__(self, function: cst.FunctionDef) -> None:
         self.todo: list[str] = []
+        tree = ast.parse(textwrap.dedent(code(function))).body[0]
+        output = returned_by(tree) if isinstance(tree, ast.FunctionDef) else Returned()
+        self.filled = output.keys  # of a mapping that statements fill, else of one that is written out
+        self.keys: tuple[str, ...] = ()  # those of the tuple's values
         self.inside = -1
         self.asked: list[str] = []  # the switches that are on
         self.plain: set[str] = set()  # those under which it returns a tuple as it is
@@ -269,6 +270,9 @@ class _Answers(cst.CSTTransformer):
         if self.inside or not isinstance(last, cst.Return) or last.value is None:
             return updated_node
         values = _values(last.value)
+        whole_mapping = isinstance(last.value, cst.Name) and bool(self.filled)
+        if whole_mapping:
+            values = [expression(f"{code(last.value)}[{self.filled[0]!r}]")]
         if len(values) > 1 and self.asked:
             self.plain |= {*self.asked}
             return updated_node
@@ -276,9 +280,13 @@ class _Answers(cst.CSTTransformer):
         if not isinstance(first, cst.Name):
             lines.append(statement(f"sample = {code(first)}"))
             first = cst.Name("sample")
+        self.keys = self.filled[: len(values)]
         whole = ", ".join([first.value, *map(code, values[1:])])
         if len(values) > 1:
             self.todo = [f"return all values in an output class of its own: {_OUTPUT} keeps {first.value} of ({whole})"]
+        elif whole_mapping and len(self.filled) > 1:
+            left = ", ".join(self.filled[1:])
+            self.todo = [f"return all values in an output class of its own: {_OUTPUT} does not keep {left}"]
         whole += "," * (len(values) == 1)
         lines.append(statement(f"if not return_dict:\n    return ({whole})\n"))
         lines.append(statement(f"return {_OUTPUT}(sample={first.value})"))

@@ -13,7 +13,11 @@ from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import of_self
 
-_EMBEDDING = "torch.nn.Embedding"
+_EMBEDDING, _LINEAR = "torch.nn.Embedding", "torch.nn.Linear"
+_SIZES = {_EMBEDDING: "num_embeddings", _LINEAR: "in_features"}
+_COUNTS = re.compile(r"class|label")
+_ALIKE = frozenset({"long", "int", "float", "to", "view", "reshape", "flatten", "squeeze", "contiguous", "type_as"})
+_DEEP = 2  # methods that pass labels on
 _TOKENS = re.compile(r"ids|tokens|mask|pos|time|step")
 _SCALE = re.compile(r"(cfg|guidance|scale)", re.IGNORECASE)
 
@@ -26,23 +30,34 @@ class Labels:
         argument: of forward, as the authors call it.
         classes: the argument of the constructor that says how many classes there are.
         more: the table has a row more than that: of no class.
+        one_hot: the model is told a row of zeros with a one at the class, and zeros alone for no class.
         switches: arguments of the constructor, and the values with which there is a table at all.
     """
 
     argument: str
     classes: str
     more: bool
+    one_hot: bool = False
     switches: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def null(self) -> str:
         """The label of no class, in the words of the transformer's config."""
-        return f"self.transformer.config.{self.classes}" + ("" if self.more else " - 1")
+        return f"self.transformer.config.{self.classes}" + ("" if self.more or self.one_hot else " - 1")
+
+    @property
+    def one_hot_lines(self) -> tuple[str, ...]:
+        """The statements that make what the model is told of labels `text` and `against`, which is the null label."""
+        if not self.one_hot:
+            return ()
+        rows = "torch.nn.functional.one_hot(one, classes + 1)[:, :classes].to(noise.dtype)"
+        more = " + 1" if self.more else ""
+        return (f"classes = int(against.max()){more}", f"text, against = ({rows} for one in (text, against))")
 
     def null_of(self, values: Mapping[str, object]) -> int | None:
         """Return the label of no class for a config."""
         count = values.get(self.classes)
-        return count - (not self.more) if isinstance(count, int) and count > 0 else None
+        return count - (not (self.more or self.one_hot)) if isinstance(count, int) and count > 0 else None
 
 
 @dataclass(frozen=True)
@@ -73,24 +88,49 @@ class Guided:
 
 
 def labels_of(reference: Reference) -> Labels | None:
-    """Return the labels of a model: an argument of forward that a table of embeddings is asked for."""
+    """Return the labels of a model: an argument of forward that a table of embeddings is asked for, or a layer that
+    takes one number for each class.
+    """
     init, forward = (_method(reference.cls.node, name) for name in ("__init__", "forward"))
     if init is None or forward is None:
         return None
     made = dict(_made(init))
     home = Defined(reference.cls.source, reference.class_name, reference.cls.node)
-    for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
-        name, given = of_self(call.func), call.args[0] if call.args else None
-        if name not in made or not isinstance(given, ast.Name) or given.id not in reference.forward:
+    for layer, told in _asked(reference.cls.node, forward, {name: name for name in reference.forward}):
+        if layer not in made or _TOKENS.search(told):
             continue
-        size = _size(made[name], home, reference.closure)
-        if size is None or _TOKENS.search(given.id):
-            continue
-        classes = _argument(size, init, reference)
-        if classes and _are_counted(classes, reference):
-            switches = dict(_switches(init.body, made[name], reference))
-            return Labels(given.id, classes, isinstance(size, ast.BinOp), switches)
+        size, one_hot = _size(made[layer], home, reference.closure)
+        classes = _argument(size, init, reference) if size is not None else ""
+        if classes and _are_counted(classes, reference) and (_COUNTS.search(classes) or not one_hot):
+            switches = dict(_switches(init.body, made[layer], reference))
+            return Labels(told, classes, isinstance(size, ast.BinOp), one_hot, switches)
     return None
+
+
+def _asked(
+    cls: ast.ClassDef, method: ast.FunctionDef, known: Mapping[str, str], deep: int = _DEEP
+) -> Iterator[tuple[str, str]]:
+    """Yield the layers that a method calls, each with the argument of forward that it receives; also in methods of the
+    class that get such an argument.
+
+    Args:
+        known: variables of the method -> the arguments of forward that they hold.
+    """
+    for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
+        name, inner = of_self(call.func), _method(cls, of_self(call.func))
+        if name and call.args and (told := known.get(_variable(call.args[0]), "")):
+            yield name, told
+        if inner is not None and inner is not method and deep:
+            given = passed(call, [one.arg for one in inner.args.args][1:])
+            held = {one: known.get(_variable(value), "") for one, value in given.items()}
+            yield from _asked(cls, inner, held, deep - 1)
+
+
+def _variable(node: ast.expr) -> str:
+    """Return the variable whose values an expression has: `y`, or `y.long().view(-1)`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE:
+        node = node.func.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def guided_of(reference: Reference, argument: str, names: Mapping[str, str]) -> Guided | None:
@@ -209,28 +249,34 @@ def _body(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return [one for one in found if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
 
 
-def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
-    """Return the number of rows in an embedding table that a call, or the class it constructs, makes."""
-    if absolute(home.source, call.func) == _EMBEDDING:
-        return next(iter(_given(call, ("num_embeddings",))), None)
+def _size(call: ast.Call, home: Defined, closure: Closure) -> tuple[ast.expr | None, bool]:
+    """Return the number of rows in an embedding table that a call, or the class it constructs, makes; and whether it is
+    a layer that takes one number for each.
+    """
+    kind = absolute(home.source, call.func) or ""
+    if kind in _SIZES:
+        return next(iter(_given(call, (_SIZES[kind],))), None), kind == _LINEAR
     held = closure.uses[home].get(ast.unparse(call.func)) if home in closure.uses else None
     init = _method(held.node, "__init__") if held is not None and isinstance(held.node, ast.ClassDef) else None
-    if held is None or init is None or _has_length(_method(held.node, "forward")):
-        return None
-    for _, inner in _made(init):
-        if absolute(held.source, inner.func) == _EMBEDDING:
-            size = next(iter(_given(inner, ("num_embeddings",))), None)
-            names = [one.arg for one in init.args.args][1:]
-            known = passed(call, names)
+    forward = _method(held.node, "forward") if held is not None else None
+    if held is None or init is None or _has_length(forward):
+        return None, False
+    told = forward.args.args[1].arg if forward is not None and len(forward.args.args) > 1 else ""
+    first = {of_self(one.func) for one in ast.walk(forward) if isinstance(one, ast.Call) and one.args
+             and _variable(one.args[0]) == told} if forward is not None else set()  # fmt: skip
+    for name, inner in _made(init):
+        kind = absolute(held.source, inner.func) or ""
+        if kind == _EMBEDDING or (kind == _LINEAR and name in first):
+            size = next(iter(_given(inner, (_SIZES[kind],))), None)
+            known = passed(call, [one.arg for one in init.args.args][1:])
             used = (
                 [node.id for node in ast.walk(size) if isinstance(node, ast.Name) and node.id in known] if size else []
             )
             if size is None or not used:
-                return None
-            return (
-                ast.BinOp(known[used[0]], ast.Add(), ast.Constant(1)) if isinstance(size, ast.BinOp) else known[used[0]]
-            )
-    return None
+                return None, False
+            rows = known[used[0]]
+            return ast.BinOp(rows, ast.Add(), ast.Constant(1)) if isinstance(size, ast.BinOp) else rows, kind == _LINEAR
+    return None, False
 
 
 def _given(call: ast.Call, names: Sequence[str]) -> Iterator[ast.expr]:
@@ -274,9 +320,20 @@ def _has_length(forward: ast.FunctionDef | None) -> bool:
 
 
 def _made(init: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(init):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and (name := of_self(node.targets[0])):
-            yield name, node.value
+    for node in (one for one in ast.walk(init) if isinstance(one, ast.Assign)):
+        for target, made in _pairs(node):
+            value = made.body if isinstance(made, ast.IfExp) else made
+            if isinstance(value, ast.Call) and (name := of_self(target)):
+                yield name, value
+
+
+def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target of an assignment with its value."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            yield from zip(targets, values, strict=False)
+        case _:
+            yield node.targets[0], node.value
 
 
 def _method(node: ast.stmt, name: str) -> ast.FunctionDef | None:

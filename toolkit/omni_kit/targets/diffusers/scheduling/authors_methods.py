@@ -22,6 +22,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.scheduled_methods import ScheduledMethod, scheduled_methods
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.returned import returned
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
 METHODS = "omni_kit.targets.references.authors_methods"
@@ -66,11 +67,11 @@ def method_along(reference: Reference, names: Mapping[str, str], text: str) -> S
     methods = scheduled_methods(reference)
     if not (latents and time and methods) or importlib.util.find_spec("torch") is None:
         return Stood()
-    form, values = _returned(reference)
+    output = returned(reference)
     model = {
         "order": [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)], "latents": latents,
-        "time": time, "methods": _methods_of(reference), "takes_more": _takes_more(reference), "returns": form,
-        "values": values,
+        "time": time, "methods": _methods_of(reference), "takes_more": _takes_more(reference), "returns": output.form,
+        "values": output.count, "keys": output.keys,
     }  # fmt: skip
     specs = [{"module": one.source.module, "owner": one.owner, "method": one.made.name,
               "scheduler": _given(reference, one), **model} for one in methods]  # fmt: skip
@@ -186,18 +187,3 @@ def _takes_more(reference: Reference) -> bool:
 
 def _methods_of(reference: Reference) -> list[str]:
     return [one.name for one in ast.walk(reference.cls.node) if isinstance(one, ast.FunctionDef)]
-
-
-def _returned(reference: Reference) -> tuple[str, int]:
-    """Return what forward returns last: a tensor, a list, an object or a tuple, and of how many values."""
-    found = reference.cls.method("forward")
-    nodes = [one.value for one in ast.walk(found[1]) if isinstance(one, ast.Return)] if found is not None else []
-    last = nodes[-1] if nodes else None
-    tuples = [len(one.elts) for one in nodes if isinstance(one, ast.Tuple)]
-    count = max(tuples, default=1)
-    if isinstance(last, ast.Tuple):
-        return "tuple", len(last.elts)
-    if isinstance(last, ast.List | ast.ListComp):
-        return "list", count
-    named = ast.unparse(last.func) if isinstance(last, ast.Call) else ""
-    return ("object" if named.endswith("Output") else "tensor"), count

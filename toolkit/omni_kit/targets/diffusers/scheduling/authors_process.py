@@ -1,6 +1,5 @@
 """The scheduler of diffusers that goes where a sampler of the authors' goes: theirs is run, in a process of its own."""
 
-import ast
 import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,7 @@ from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
 from omni_kit.upstream.repositories.recorded import EVERY
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.returned import TUPLE, returned
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 from omni_kit.upstream.repositories.sampling import bent
 
@@ -144,12 +144,10 @@ def _guiding(call: AuthorsCall, how: str) -> AuthorsCall:
     return call if how == Guidance.unasked else replace(call, guides=(), less=how == Guidance.less)
 
 
-def _values(reference: Reference) -> int:
-    """Return how many values forward returns."""
-    found = reference.cls.method("forward")
-    nodes = [one.value for one in ast.walk(found[1]) if isinstance(one, ast.Return)] if found is not None else []
-    counts = {len(one.elts) if isinstance(one, ast.Tuple) else 1 for one in nodes}
-    return counts.pop() if len(counts) == 1 else 1
+def _values(reference: Reference) -> int | list[str]:
+    """Return how many values forward returns, or the keys of the mapping that it returns."""
+    found = returned(reference)
+    return [*found.keys] or (found.count if found.form == TUPLE else 1)
 
 
 def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bool) -> Process | None:

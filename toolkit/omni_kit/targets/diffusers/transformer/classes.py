@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omni_kit.targets.diffusers.porting.forward import LATENTS
@@ -52,7 +52,7 @@ class ClassFacts:
             "labels": self.labels, "guided": guided, "size": self.size, "video": self.video, "axis": self.axis,
             "guided_imports": [one for one in guided.imports if one != "import torch"] if guided is not None else [],
             "frames": values.get(self.frames), "frames_first": self.axis == 2, "draws": draws,
-            "halved": bool(self.learned) and not keeps_variance,
+            "halved": "" if keeps_variance else self.learned,
             "null": self.labels.null_of(values),
         }  # fmt: skip
 
@@ -112,6 +112,12 @@ def through_linear(reference: Reference, latents: str) -> bool:
             case ast.Call(func=ast.Attribute() as layer, args=[ast.Name(id=name)]) if name == latents:
                 return of_self(layer) in linear
     return False
+
+
+def with_first(script: str, lines: Sequence[str]) -> str:
+    """Return the text of a file with lines at the beginning of its one function."""
+    indented = "".join(f"    {line}\n" for line in lines)
+    return re.sub(r"^def .*\):\n", lambda found: found[0] + indented, script, count=1, flags=re.MULTILINE)
 
 
 def stepping_along(found: Process) -> Stepping:

@@ -23,6 +23,7 @@ from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
 from omni_kit.targets.diffusers.toy import ANY_WIDTH, toy_of
+from omni_kit.targets.diffusers.transformer.classes import with_first
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
 from omni_kit.targets.diffusers.transformer.found_toy import FoundToy, found_toy, imported
@@ -43,6 +44,7 @@ from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, EVERY, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.returned import returned
 from omni_kit.upstream.repositories.switched_on import switched_on
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
@@ -346,7 +348,7 @@ class _Planner:
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
             "installed": self.pipeline.stepping.installed, **self._stepped,
-            "copied": self.pipeline.stepping.copied is not None,
+            "copied": self.pipeline.stepping.copied is not None, "key": next(iter(returned(self.reference).keys), ""),
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
@@ -473,11 +475,13 @@ class _Planner:
         yield NewFile(self._toy_file, text=json.dumps(self.toy, indent=2) + "\n")
         if (sampling := self.pipeline.sampling) is not None and sampling.roles:
             place = f"{self.base}/{sampler_name(self.in_tree)}"
+            labels = self.pipeline.by_class.labels if self.pipeline.by_class is not None else None
+            lines = labels.one_hot_lines if labels is not None else ()
             if sampling.script:
-                yield NewFile(place, text=sampling.script)
+                yield NewFile(place, text=with_first(sampling.script, lines))
             else:
                 imported, call = sampling.called
-                context = {"module": sampling.module, "imported": imported, "call": call}
+                context = {"module": sampling.module, "imported": imported, "call": call, "one_hot": lines}
                 yield NewFile(place, "authors_sampling.py.jinja", context=context)
         elif self.pipeline.process is not None:
             place = f"{self.base}/{sampler_name(self.in_tree)}"

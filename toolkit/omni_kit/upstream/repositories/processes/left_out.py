@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.processes.class_members import plain_arguments
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sources import sources_of
@@ -35,8 +36,7 @@ def left_out(reference: Reference, process: Process, passed: Collection[str]) ->
         uses = process.where.startswith(f"{source.where(source.tree).rpartition(':')[0]}:")
         uses = uses or any(re.search(rf"\b{name}\(", source.text) for name in tools)
         for name, node, called in _named(source):
-            value = literal(node)
-            if name not in usual or (value is not UNKNOWN and value == usual[name]):
+            if name not in usual or _is_usual(source, node, usual[name]):
                 continue
             samples = uses and (not called or bool(_SAMPLES.search(called)))
             decided = isinstance(usual[name], bool) or (usual[name] is None and name in process.empty)
@@ -45,6 +45,30 @@ def left_out(reference: Reference, process: Process, passed: Collection[str]) ->
             elif samples or _MODEL.search(called):
                 far.setdefault(name, source.where(node))
     return [name for name in usual if name in near], {name: far[name] for name in usual if name in far.keys() - near}
+
+
+def _is_usual(source: SourceFile, node: ast.expr, usual: object) -> bool:
+    """Return whether a value is the usual one: as it is written, as a variable that never holds another one, or as an
+    argument by default, which callers name where they pass another one.
+    """
+    if not isinstance(node, ast.Name):
+        return _equals(node, usual)
+    holders = [one for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef) and one.lineno <= node.lineno
+               <= (one.end_lineno or 0)]  # fmt: skip
+    if not holders:
+        return False
+    inner = max(holders, key=lambda one: one.lineno)
+    stored = [one for one in ast.walk(inner) if isinstance(one, ast.Name) and one.id == node.id
+              and isinstance(one.ctx, ast.Store)]  # fmt: skip
+    values = [one.value for one in ast.walk(inner) if isinstance(one, ast.Assign) and dotted(one.targets[0]) == node.id]
+    default = next((one for argument, one in plain_arguments(inner) if argument.arg == node.id), None)
+    held = [*values, *([default] if default is not None else [])]
+    return bool(held) and len(values) == len(stored) and all(_equals(one, usual) for one in held)
+
+
+def _equals(node: ast.expr, usual: object) -> bool:
+    value = literal(node)
+    return value is not UNKNOWN and value == usual
 
 
 def _switched_off(reference: Reference, name: str) -> bool:

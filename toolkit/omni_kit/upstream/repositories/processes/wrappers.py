@@ -63,8 +63,22 @@ def _preconditioned(forward: ast.FunctionDef) -> str:
     """
     if any(isinstance(one, ast.For | ast.While) for one in ast.walk(forward)):
         return ""
-    calls = [one for one in ast.walk(forward) if isinstance(one, ast.Call) and _NETWORK.match(of_self(one.func))]
-    names = {of_self(one.func) for one in calls if len(one.args) + len(one.keywords) > 1}
+    known = dict(_variables(forward))
+    calls = [one for one in ast.walk(forward) if isinstance(one, ast.Call) and len(one.args) + len(one.keywords) > 1]
+    called = (
+        of_self(one.func) or known.get(one.func.id if isinstance(one.func, ast.Name) else "", "") for one in calls
+    )
+    names = {name for name in called if _NETWORK.match(name)}
     kinds = [type(one.op) for one in ast.walk(forward) if isinstance(one, ast.BinOp)]
     scales = kinds.count(ast.Mult) > 2 or (ast.Mult in kinds and "append_dims" in ast.unparse(forward))
     return names.pop() if len(names) == 1 and scales and (ast.Add in kinds or ast.Sub in kinds) else ""
+
+
+def _variables(forward: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Yield the variables that a network is kept in, each with its attribute: `net = self.model`, also where another
+    method of it takes the scale of guidance.
+    """
+    for node in (one for one in ast.walk(forward) if isinstance(one, ast.Assign)):
+        value = node.value.body if isinstance(node.value, ast.IfExp) else node.value
+        if isinstance(node.targets[0], ast.Name) and _NETWORK.match(of_self(value)):
+            yield node.targets[0].id, of_self(value)
