@@ -1,4 +1,4 @@
-"""What a model's forward returns, as its authors wrote it."""
+"""Forms of what a forward returns, as its authors wrote it."""
 
 import ast
 from collections.abc import Iterator
