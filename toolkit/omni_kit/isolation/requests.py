@@ -26,6 +26,7 @@ def run_worker(
     *,
     timeout: float,
     modules: Sequence[str] = (),
+    beyond: Sequence[str] = (),
     path: Sequence[Path] = (),
     confined: bool = True,
     writes: bool = True,
@@ -38,6 +39,7 @@ def run_worker(
         function: "package.module:function", which takes and returns a JSON value.
         timeout: in seconds, imports included.
         modules: what the function imports in any case: the process is a fork of one that has, where that is possible.
+        beyond: what else it imports in any case: it is then a fork of a process that has imported both.
         path: directories that come first where it imports from.
         confined: it runs code of an integration, which must not change omni-kit's own state and code.
         writes: False lets one that is confined write nothing but its own temporary files.
@@ -48,8 +50,8 @@ def run_worker(
         StepError: the function raised, the time is up, or the process ended.
     """
     (result,) = run_workers(
-        function, [request], timeout=timeout, modules=modules, path=path, confined=confined, writes=writes,
-        limits=limits, threads=threads,
+        function, [request], timeout=timeout, modules=modules, beyond=beyond, path=path, confined=confined,
+        writes=writes, limits=limits, threads=threads,
     )  # fmt: skip
     if isinstance(result, StepError):
         raise result
@@ -62,6 +64,7 @@ def run_workers(
     *,
     timeout: float,
     modules: Sequence[str] = (),
+    beyond: Sequence[str] = (),
     path: Sequence[Path] = (),
     confined: bool = True,
     writes: bool = True,
@@ -71,7 +74,7 @@ def run_workers(
     """Yield what `run_worker` returns or raises for each request, in order; as many run at a time as there are cores.
 
     Args:
-        function, modules, path, confined, writes, limits, threads: see `run_worker`.
+        function, modules, beyond, path, confined, writes, limits, threads: see `run_worker`.
         timeout: in seconds, for each request.
     """
     confinement = Confinement.of_candidate(writes=writes) if confined else None
@@ -83,7 +86,8 @@ def run_workers(
                 yield _result(*running.popleft())
             worker = Worker(
                 "worker", logs / str(number), timeout=timeout, threads=threads,
-                confinement=confinement, limits=limits, service=CALLING, argument=function, modules=modules, path=path,
+                confinement=confinement, limits=limits, service=CALLING, argument=function,
+                modules=modules, beyond=beyond, path=path,
             )  # fmt: skip
             stack.callback(worker.close, at_once=True)
             call = Call(request)
@@ -93,9 +97,9 @@ def run_workers(
             yield _result(*each)
 
 
-def prepare(modules: Sequence[str], path: Sequence[Path] = ()) -> None:
-    """Begin to import modules, so that `run_workers` with the same modules and path finds them imported."""
-    start_server(Start((), environment(CALLING, path, 1), "", tuple(modules)))
+def prepare(modules: Sequence[str], path: Sequence[Path] = (), beyond: Sequence[str] = ()) -> None:
+    """Begin to import modules, so that `run_workers` with the same ones and path finds them imported."""
+    start_server(Start((), environment(CALLING, path, 1), "", tuple(modules), tuple(beyond)))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 
 _WORKER = "omni_kit.targets.references.found_toy"
 _IMPORTS = "omni_kit.targets.diffusers.runtime.importing"
+_OF_WRITTEN = (
+    "diffusers.models.modeling_utils", "diffusers.loaders.peft", "diffusers.loaders.single_file_model", _IMPORTS
+)  # fmt: skip
 _TIMEOUT = 180.0
 _LISTED = re.compile(r"(\w+)\[\d+\]")
 
@@ -40,9 +43,9 @@ class FoundToy:
 
 
 def begin() -> None:
-    """Start the process that `found_toy` runs in, if torch is installed, and do not wait for it."""
+    """Start the processes that `found_toy` and `imported` run in, if torch is installed, and do not wait for them."""
     if importlib.util.find_spec("torch") is not None:
-        prepare([_WORKER])
+        prepare([_WORKER], beyond=_OF_WRITTEN)
 
 
 def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
@@ -73,7 +76,9 @@ def imported(port: Port) -> Port:
     if importlib.util.find_spec("torch") is None:
         return port
     try:
-        wrong = run_worker(f"{_IMPORTS}:run", {"text": port.text}, timeout=_TIMEOUT, modules=[_WORKER])
+        wrong = run_worker(
+            f"{_IMPORTS}:run", {"text": port.text}, timeout=_TIMEOUT, modules=[_WORKER], beyond=_OF_WRITTEN
+        )
     except StepError as error:
         wrong = {"line": 1, "why": str(error)}
     if not wrong:

@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -90,6 +90,7 @@ class _Planner:
     reference: Reference
     request: Request
     found: FoundToy | None = None
+    planned: Mapping[str, Any] = field(default_factory=dict)  # values of a toy, before one was found
 
     def plan(self) -> IntegrationPlan:
         return IntegrationPlan(
@@ -130,7 +131,7 @@ class _Planner:
         elif missing := facts.not_passed(missing):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         facts = facts.comparing(found.shapes)
-        other = replace(self, found=found)
+        other = replace(self, found=found, planned=self._toy_values[0])
         named = bool(self.request.class_name) or not axes
         ported = self.port if named else self.port.called(model_name(self.reference, self.prefix, axes))
         vars(other).update(port=ported if self.in_tree else imported(ported), pipeline=facts)
@@ -571,8 +572,7 @@ class _Planner:
         where = self.reference.where
         if found.why:
             return Decision("toy", "not confirmed by running", found.why, where)
-        planned, _ = replace(self, found=None)._toy_values
-        changed = [f"{name}={one}" for name, one in found.values.items() if planned.get(name, one) != one]
+        changed = [f"{name}={one}" for name, one in found.values.items() if self.planned.get(name, one) != one]
         said = f"the authors' class takes it and inputs for it{'; found: ' if changed else ''}{', '.join(changed)}"
         return Decision("toy", "confirmed by running", said, where)
 

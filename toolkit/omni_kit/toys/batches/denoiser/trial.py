@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+import torch._dynamo  # which takes a second, and which the first operation below a dispatch mode imports
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask_again
