@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TIME
@@ -18,6 +17,7 @@ from omni_kit.targets.diffusers.scheduling.betas import schedulers
 from omni_kit.targets.diffusers.scheduling.choice import Stepping
 from omni_kit.targets.diffusers.scheduling.extracted_loop import scheduler_of
 from omni_kit.targets.diffusers.scheduling.library_scheduler import COUNTS, FIRST, Installed, installed_along
+from omni_kit.targets.diffusers.trials import METHODS, tried
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.scheduled_methods import ScheduledMethod, scheduled_methods
@@ -25,9 +25,6 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.returned import returned
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
-METHODS = "omni_kit.targets.references.authors_methods"
-"""Module that runs the authors' methods."""
-_SERVER = "omni_kit.targets.references.found_toy"
 _TIMEOUT = 100.0
 _Found = Mapping[str, Any]
 
@@ -80,7 +77,7 @@ def method_along(reference: Reference, names: Mapping[str, str], text: str) -> S
         "counts": COUNTS, "methods": specs,
     }  # fmt: skip
     try:
-        found = run_worker(f"{METHODS}:trace", request, timeout=_TIMEOUT, modules=[_SERVER])
+        found = tried(f"{METHODS}:trace", request, _TIMEOUT, library=True)
     except StepError as error:
         return Stood(why=(str(error),))
     why: list[str] = []

@@ -8,7 +8,6 @@ from inspect import signature
 from itertools import groupby
 from typing import Any
 
-from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
 from omni_kit.targets.diffusers.scheduling.betas import TRAINED_BETAS, betas_in, schedulers, schedules_of, short
@@ -20,6 +19,7 @@ from omni_kit.targets.diffusers.scheduling.library_scheduler import (
     installed_throughout,
 )
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
+from omni_kit.targets.diffusers.trials import tried
 from omni_kit.upstream.repositories.processes.authors_calls import (
     SHAPE,
     TRAINED,
@@ -37,7 +37,6 @@ from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 from omni_kit.upstream.repositories.sampling import bent
 
 _WORKER = "omni_kit.targets.references.authors_calls"
-_SERVER = "omni_kit.targets.references.found_toy"  # imports all that the worker does, and is there already
 _TIMEOUT = 120.0
 _MOST = 6
 _SINGLE = 9  # digits of single precision
@@ -96,7 +95,7 @@ def _along(
         "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
     }  # fmt: skip
     try:
-        found = run_worker(f"{_WORKER}:trace", request, timeout=_TIMEOUT, modules=[_SERVER]) if calls else []
+        found = tried(f"{_WORKER}:trace", request, _TIMEOUT) if calls else []
     except StepError:
         return None
     pairs = [*zip(calls, found, strict=True)]

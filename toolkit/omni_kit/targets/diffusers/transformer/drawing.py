@@ -8,8 +8,8 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.source import dotted, parse_file, read_source
 from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS, imported_in_any_case, shared_unless
 from omni_kit.targets.diffusers.model_dir import ModelDir, find_model_dir
-from omni_kit.targets.diffusers.scheduling.authors_methods import METHODS
 from omni_kit.targets.diffusers.transformer.handler import LIBRARY, forbidden_to
+from omni_kit.targets.diffusers.trials import METHODS
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import Ability, Candidate
 from omni_kit.upstream.repositories.recorded import recorded_reference

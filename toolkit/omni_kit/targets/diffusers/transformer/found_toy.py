@@ -8,17 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omni_kit.isolation.requests import prepare, run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.checking import with_todo
 from omni_kit.targets.diffusers.porting.port import Port, todo_in
+from omni_kit.targets.diffusers.trials import IMPORTING, TOYS, tried
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 
-_WORKER = "omni_kit.targets.references.found_toy"
-_IMPORTS = "omni_kit.targets.diffusers.runtime.importing"
-_OF_WRITTEN = (
-    "diffusers.models.modeling_utils", "diffusers.loaders.peft", "diffusers.loaders.single_file_model", _IMPORTS
-)  # fmt: skip
 _TIMEOUT = 180.0
 _LISTED = re.compile(r"(\w+)\[\d+\]")
 
@@ -42,12 +37,6 @@ class FoundToy:
     why: str = ""
 
 
-def begin() -> None:
-    """Start the processes that `found_toy` and `imported` run in, if torch is installed, and do not wait for them."""
-    if importlib.util.find_spec("torch") is not None:
-        prepare([_WORKER], beyond=_OF_WRITTEN)
-
-
 def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
     """Return the toy that `parity` would compare on: these values, or the first variant that the class takes."""
     if importlib.util.find_spec("torch") is None:
@@ -55,7 +44,7 @@ def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
     given = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
     request = {"toy": dict(toy), "reference": given}
     try:
-        said = run_worker(f"{_WORKER}:find", request, timeout=_TIMEOUT, modules=[_WORKER])
+        said = tried(f"{TOYS}:find", request, _TIMEOUT)
     except (StepError, TypeError, ValueError) as error:  # values that JSON does not have, too
         return FoundToy(why=str(error))
     return FoundToy(**{**said, "shapes": _joined(said["shapes"])})
@@ -76,9 +65,7 @@ def imported(port: Port) -> Port:
     if importlib.util.find_spec("torch") is None:
         return port
     try:
-        wrong = run_worker(
-            f"{_IMPORTS}:run", {"text": port.text}, timeout=_TIMEOUT, modules=[_WORKER], beyond=_OF_WRITTEN
-        )
+        wrong = tried(f"{IMPORTING}:run", {"text": port.text}, _TIMEOUT, library=True)
     except StepError as error:
         wrong = {"line": 1, "why": str(error)}
     if not wrong:

@@ -39,7 +39,7 @@ class TransformerHandler:
 
     def prepare(self) -> None:
         """Import torch while the plan is made, where it is installed."""
-        from omni_kit.targets.diffusers.transformer.found_toy import begin
+        from omni_kit.targets.diffusers.trials import begin
 
         begin()
 
