@@ -14,17 +14,18 @@ from typing import Any, NoReturn
 
 import pytest
 
-from omni_kit.isolation import groups, requests, worker
+from omni_kit.isolation import groups, requests, servers, worker
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.pysource import source
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
-from .state import changes, forget_temporary, state
+from .state import State, changes, forget_temporary, state
 
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+servers._MOST = 10  # more kinds of processes than one command has, and each takes seconds to start
 source._FEW = 40_000_000  # blocks of memory; `bounded_memory` gives it back
 gc.set_threshold(50_000, 20, 50)  # millions of objects of libraries stay: looking through them takes a part of the time
 
@@ -44,13 +45,18 @@ Models = Callable[..., UpstreamModel]
 _bound = _MOST
 
 
+_left: State | None = None
+
+
 @pytest.fixture(autouse=True, scope="module")
 def state_as_before() -> Iterator[None]:
     """Fail a file that leaves changed what other files of its process use."""
-    before = state()
+    global _left
+    before = state() if _left is None else _left  # as the last file left it
     yield
     forget_temporary(before)
-    assert not (found := [*changes(before, state())]), "\n".join(["this file leaves the process changed:", *found])
+    _left = state()
+    assert not (found := [*changes(before, _left)]), "\n".join(["this file leaves the process changed:", *found])
 
 
 @pytest.fixture(autouse=True)

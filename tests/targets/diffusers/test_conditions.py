@@ -73,9 +73,8 @@ def test_a_condition_that_is_on_is_in_the_toy_and_the_authors_method_is_gone_alo
     assert any("compare a run with near_cond" in one.what for one in written.plan.todo)
     with Sides(tmp_path / "own") as sides:
         report = run_parity(file, ("stages",), sides=sides)
-    assert report.ok, report.levels
-    file.write_text(text.replace("far_cond=far_cond,", "far_cond=-far_cond,"), encoding="utf-8")
-    with Sides(tmp_path / "own") as sides:
+        assert report.ok, report.levels
+        file.write_text(text.replace("far_cond=far_cond,", "far_cond=-far_cond,"), encoding="utf-8")
         assert not run_parity(file, ("stages",), sides=sides).ok
 
 
