@@ -93,3 +93,28 @@ def test_the_call_computes_what_the_authors_do(shape: tuple[int, ...], text: str
 ])  # fmt: skip
 def test_other_forms_stay(text: str, tmp_path: Path) -> None:
     assert CALL not in function_of(as_calls(closure_in(tmp_path, text)))[0]
+
+
+@pytest.mark.parametrize("text", [
+    "q, k, v = (t.view(3, 5, 2, 4).transpose(1, 2) for t in (q, k, v))\nreturn F.scaled_dot_product_attention(q, k, v)",
+    "x = q.reshape(b * n, 5, 8)\nq, k, v = (t.view(3, 5, 2, 4).transpose(1, 2) for t in (x, k, v))\n"
+    "return F.scaled_dot_product_attention(q, k, v)",
+])  # fmt: skip
+def test_calls_for_heads_in_front_of_tokens_stay(text: str, tmp_path: Path) -> None:
+    assert "unsqueeze" not in function_of(as_calls(closure_in(tmp_path, text)))[0]
+
+
+@pytest.mark.parametrize("together", [
+    "t.unflatten(2, (2, 4)).movedim(2, 1).flatten(0, 1)",
+    "t.reshape(3, 5, 2, 4).permute(0, 2, 1, 3).reshape(b * 2, 5, 4)",
+])  # fmt: skip
+@pytest.mark.parametrize("masked", [False, True])
+def test_calls_for_heads_among_samples_get_an_axis_for_them(together: str, masked: bool, tmp_path: Path) -> None:
+    text = (f"b = len(q)\nq, k, v = ({together} for t in (q, k, v))\n"
+            "return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3)")  # fmt: skip
+    closure = closure_in(tmp_path, text)
+    found, changed = function_of(as_calls(closure))
+    assert found.count("unsqueeze(1)") == 3
+    q, k, v = (torch.randn(3, 5, 8) for _ in range(3))
+    mask = torch.randn(5, 5) if masked else None
+    assert torch.allclose(changed(q, k, v, mask), function_of(closure)[1](q, k, v, mask), atol=1e-6)

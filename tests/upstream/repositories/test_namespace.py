@@ -50,6 +50,19 @@ def test_what_no_command_line_gives_has_no_default(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_a_config_has_is_the_default_and_a_reference_to_it_is_no_argument(tmp_path: Path) -> None:
+    """The object that stands for the fields is none that `**kwargs` take, either."""
+    given = written(tmp_path).partition("::")[0]
+    text = (tmp_path / "model.py").read_text().replace("depth=2", "depth=2, **kwargs")
+    (tmp_path / "model.py").write_text(text)
+    (tmp_path / "base.yaml").write_text("train:\n  ablation:\n    hidden_size: 96\n    scale: 0.25\n")
+    (tmp_path / "net.yaml").write_text("net:\n  target: model.Net\n  depth: 3\n  args: ${train.ablation}\n  width: 4\n")
+    found = find_reference(f"{given}::Net")
+    assert {name: one.default for name, one in found.arguments.items() if name != "width"} == {
+        "hidden_size": 96, "scale": 0.25, "depth": 2,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("more", [
     "self.inner = Inner(args)",
     "self.width = args.pop('width', 4)",

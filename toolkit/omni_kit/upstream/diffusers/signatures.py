@@ -39,7 +39,8 @@ class Argument:
 
         Empty for other arguments, and for one whose default is a literal.
         """
-        said = (self.annotation or self.name).removeprefix("torch.")
+        named = self.annotation in ("", "str") and self.name == "device"
+        said = self.name if named else (self.annotation or self.name).removeprefix("torch.")
         return said if self.default is UNKNOWN and said in ("device", "dtype") else ""
 
     @property

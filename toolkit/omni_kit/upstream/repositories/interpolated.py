@@ -20,6 +20,11 @@ def interpolated(document: Any) -> Any:
     return _Document(document).filled(document, ())
 
 
+def is_reference(value: Any) -> bool:
+    """Return whether a value is a reference, whose own value is not known."""
+    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+
+
 class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root

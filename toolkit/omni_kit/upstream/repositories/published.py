@@ -15,7 +15,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
-from omni_kit.upstream.repositories.interpolated import interpolated
+from omni_kit.upstream.repositories.interpolated import interpolated, is_reference
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.repository import Repository
 
@@ -178,6 +178,15 @@ def _set_fields(function: ast.FunctionDef, source: SourceFile, deep: int = _DEEP
     return found
 
 
+def fields(repository: Repository, names: Collection[str]) -> Published | None:
+    """Return what a mapping of a YAML or JSON file has for these names; None if none has half of them."""
+    found = [(len(values.keys() & set(names)), values, file) for values, file in documented(repository, names)]
+    most, values, file = max(found, key=lambda one: one[0], default=(0, {}, repository.root))
+    if not most or 2 * most < len(names):
+        return None
+    return Published({name: value for name, value in values.items() if name in names}, repository.show(file))
+
+
 def documented(repository: Repository, words: Collection[str]) -> Iterator[tuple[Mapping[str, Any], Path]]:
     """Yield the mappings of the repository's YAML and JSON files that contain a word, each with its file."""
     for file in repository.documents[:_MOST_FILES]:
@@ -264,7 +273,8 @@ def _mappings(
     if depth > _DEEPEST:
         return
     if isinstance(value, Mapping):
-        plain = {name: one for name, one in value.items() if isinstance(name, str) and not isinstance(one, Mapping)}
+        plain = {name: one for name, one in value.items()
+                 if isinstance(name, str) and not isinstance(one, Mapping) and not is_reference(one)}  # fmt: skip
         if plain and SIGNED not in plain:  # else it is a toy of this very class
             yield plain, around
         for one in value.values():

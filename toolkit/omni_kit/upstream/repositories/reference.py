@@ -30,7 +30,7 @@ from omni_kit.upstream.repositories.helpers import without_helpers
 from omni_kit.upstream.repositories.names import Defined, resolve, unpacked
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.passed_arguments import required_keys
-from omni_kit.upstream.repositories.published import Published, options, published
+from omni_kit.upstream.repositories.published import Published, fields, options, published
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
 from omni_kit.upstream.repositories.shared import Shared, with_settings_passed
@@ -94,13 +94,15 @@ class Reference:
         given = options(self.repository, self.namespace.fields)
         values = {name: read.default for name, read in self.namespace.fields.items() if read.default is not UNKNOWN}
         values |= given.values if given is not None else {}
+        found = fields(self.repository, self.namespace.fields.keys() - values.keys())
+        values |= found.values if found is not None else {}
         choices = given.choices if given is not None else {}
         annotations = {name: f"Literal[{', '.join(map(repr, listed))}]" for name, listed in choices.items()}
-        fields = {
-            name: Argument(name, values.get(name, UNKNOWN), name not in values, annotations.get(name, ""), read.where)
-            for name, read in self.namespace.fields.items()
+        read = {
+            name: Argument(name, values.get(name, UNKNOWN), name not in values, annotations.get(name, ""), one.where)
+            for name, one in self.namespace.fields.items()
         }
-        return {**fields, **{name: one for name, one in own.items() if name not in self.namespace.arguments}}
+        return {**read, **{name: one for name, one in own.items() if name not in self.namespace.arguments}}
 
     @cached_property
     def published(self) -> Published | None:
@@ -134,8 +136,9 @@ class Reference:
             options(self.repository, self._looked_up) if self._looked_up else None,
             self.published,
         ]
+        own = {*self._own, *(self.namespace.arguments if self.namespace is not None else ())}
         given = {name: Argument(name, value, False, "", one.where) for one in filter(None, said)
-                 for name, value in one.values.items() if name not in self._own}  # fmt: skip
+                 for name, value in one.values.items() if name not in own}  # fmt: skip
         return {**given, **self._of_base}
 
     @cached_property

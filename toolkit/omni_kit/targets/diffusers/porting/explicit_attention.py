@@ -2,22 +2,16 @@
 
 import ast
 import copy
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from omni_kit.targets.diffusers.porting.axis_of_heads import HEADED, TOGETHER, then, with_axis_of_heads
 from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
 from omni_kit.upstream.repositories.attention import WRITTEN
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 
-# How queries get heads in front of tokens: only then are the axes those that the kernel takes.
-_HEADED = re.compile(
-    r"transpose\(1, 2\)|permute\(2, 0, 3, 1, 4\)|permute\(0, 2, 1, 3\)|->\s*(\w+ )?b\w* (h|heads?|nh) \w+ \w+['\"]"
-)
-# How heads are put among the samples of a batch, where kernels take one axis less.
-_TOGETHER = re.compile(r"(reshape|view)\(\(?\w+ \* \w+,|flatten\(0, 1\)|\(b\w* (h|heads?|nh)\)")
 _LAST = {4: ({-1, -2}, {2, 3}), 3: ({-1, -2}, {1, 2})}
 _KEYS = {4: ("-1", "3"), 3: ("-1", "2")}
 _TOKENS = 3
@@ -32,7 +26,7 @@ def as_calls(closure: Closure) -> Closure:
             node = copy.deepcopy(one.node)
             functions = [inner for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)]
             dropouts = _dropouts(node)
-            if found := [function for function in functions if _attends(function, dropouts)]:
+            if found := [one for one in functions if _attends(one, dropouts) or with_axis_of_heads(one)]:
                 changed[one] = rewritten(one, found)
     if not changed:
         return closure
@@ -83,7 +77,7 @@ def _dropouts(node: ast.stmt) -> dict[str, ast.expr]:
 def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
     """Rewrites the attention of a function, where its form is known; whether it did."""
     text = ast.unparse(function)
-    headed, together = _HEADED.search(text), _TOGETHER.search(text)
+    headed, together = HEADED.search(text), TOGETHER.search(text)
     body = _with_masks(function.body)
     for place, statement in enumerate(body):
         name = _target(statement)
@@ -292,13 +286,8 @@ class _Attended(ast.NodeTransformer):
         self.done = True
         given = [self.scores.query, self.scores.key, right]
         if self.scores.axes == _TOKENS:
-            given = [_then(one, "unsqueeze(1)") for one in given]  # heads are none, or stand among the samples
+            given = [then(one, "unsqueeze(1)") for one in given]  # heads are none, or stand among the samples
         return ast.Call(ast.parse(WRITTEN, mode="eval").body, given, self.scores.more)
-
-
-def _then(node: ast.expr, method: str) -> ast.expr:
-    """Return the call of a method of a tensor."""
-    return ast.parse(f"({ast.unparse(node)}).{method}", mode="eval").body
 
 
 def _arranged(node: ast.expr, given: str, wanted: str) -> ast.expr:
@@ -307,15 +296,15 @@ def _arranged(node: ast.expr, given: str, wanted: str) -> ast.expr:
     moved = [at for at, one in enumerate(order) if at != one]
     if not moved:
         return node
-    return _then(node, f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(order)}")
+    return then(node, f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(order)}")
 
 
 def _turn(node: ast.expr) -> ast.expr:
-    return _then(node, "transpose(1, 2)")
+    return then(node, "transpose(1, 2)")
 
 
 def _without_head(node: ast.expr) -> ast.expr:
-    return _then(node, "squeeze(1)")
+    return then(node, "squeeze(1)")
 
 
 def _letters(node: ast.Call) -> tuple[str, str, str] | None:
