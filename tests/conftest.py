@@ -36,7 +36,8 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
-_MOST = 3 << 30  # bytes of a worker: what it forgets must be read again, which takes seconds
+_MACHINE = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
+_MOST = min(max(_MACHINE // 5, 3 << 30), 9 << 29)  # bytes of a worker: to forget, and to read again, takes many seconds
 
 Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]

@@ -150,6 +150,7 @@ class TestAction:
         assert (len(token), end) == (32, f"::{token}::")
         assert not [line for line in lines if token in line]
 
+    @pytest.mark.sweep
     def test_a_finding_in_the_log_is_no_command_to_the_runner(self, repository: Path) -> None:
         _break(repository)
         file = repository / "plugins" / "olmoe" / "__init__.py"

@@ -15,7 +15,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.page import band, chart, figure, render_page, tree
 from omni_kit.parity.report.report import Divergence, Image, InjectionResult, ModuleError, Proof, Worst
 from tests.browser import Page
-from tests.conftest import SIZES
+from tests.conftest import SIZES, first
 
 from .conftest import MODELING, Plant
 
@@ -56,7 +56,7 @@ def test_every_module_has_its_error(scaled: ParityReport) -> None:
     assert scaled.modules[0].module == ""
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
+@pytest.mark.parametrize(("width", "dark"), first(1, [(1280, False), (400, True)]))
 def test_a_browser_draws_the_tree_and_the_chart(scaled: ParityReport, tmp_path: Path, width: int, dark: bool) -> None:
     write_page(scaled, tmp_path / "page.html")
 
@@ -125,7 +125,7 @@ OF_HOSTILE_MODELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", ["names", "an exception", pytest.param("last words", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("what", first(1, ["names", "an exception", "last words"]))
 def test_nothing_that_a_hostile_model_says_runs(
     plant: Plant, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,7 +96,8 @@ def test_a_shift_that_is_the_pipelines_passes(pipeline: str, tmp_path: Path) -> 
     assert asked(tmp_path / "shifting").status == "pass"
 
 
-@pytest.mark.parametrize(("pipeline", "right", "wrong", "said"), first(1, SHIFTS))
+@pytest.mark.sweep
+@pytest.mark.parametrize(("pipeline", "right", "wrong", "said"), SHIFTS)
 def test_a_shift_that_is_not_the_pipelines_is_seen(
     pipeline: str, right: str, wrong: str, said: str, tmp_path: Path
 ) -> None:
