@@ -137,17 +137,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-torch", action="store_true", help="Skip tests that import torch or start a worker.")
 
 
-# What reads libraries as they are comes first, then rooms whose files take long: their processes and caches then serve
-# one file after another.
-_FIRST = ("upstream", "toys", "parity", "verify", "targets", "checkers", "cli", "scaffold", "kernels")
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Side by side, begin with the long files, so that no worker is left with one at the end."""
     if hasattr(config, "workerinput"):
-        rooms = {room: turn for turn, room in enumerate(_FIRST)}
-        items.sort(key=lambda item: rooms.get(item.path.relative_to(Path(__file__).parent).parts[0], len(rooms)))
+        from .side_by_side import turn
+
+        items.sort(key=turn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Return the scheduler of whole files."""
+    from .side_by_side import FromBothEnds
+
+    return FromBothEnds(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
