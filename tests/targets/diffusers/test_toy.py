@@ -31,6 +31,8 @@ ARGUMENTS = {
     ("norm = nn.GroupNorm(32, hidden_size // 2)", 16),
     ("norm = nn.GroupNorm(num_groups=8, num_channels=hidden_size)", 20),
     ("norm = nn.GroupNorm(groups, hidden_size)", 20),
+    ("size = SizeEmbedder(hidden_size // 3)", 18),
+    ("size = SizeEmbedder(hidden_size // 2)", 20),
 ])  # fmt: skip
 def test_heads_are_as_wide_as_code_wants(code: str, head: int) -> None:
     toy, _ = toy_of(ARGUMENTS, {}, [ast.parse(code)])

@@ -51,6 +51,7 @@ _NUMBERS = re.compile(r"\d+(, *\d+)+")
 _ENTRIES = 2
 _IS_LAYER = re.compile(r"^(torch\.)?(nn\.)?(Embedding|Linear|Conv[123]d|LayerNorm)$")
 _SIZES_OF_LAYER = 2
+_THIRD = 3
 _THROUGH = ("len", "zip", "enumerate", "reversed", "tuple", "list", "set")
 ANY_WIDTH = 512
 """Width of what has no default: toys shrink it by its name."""
@@ -124,7 +125,8 @@ def toy_of(
         name: small[other] for name, other in _alike(arguments, published, aliases) if {name, other} <= small.keys()
     }
     _leave_later_layers(small, aliases, code)
-    if INNER % (multiple := math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code))):
+    multiple = math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code), _multiple_of_thirds(aliases, code))
+    if INNER % multiple:
         small = as_wide(small, multiple * (INNER // multiple or 1))
     if heads := _allowed_heads(code):
         wide = min(heads, key=lambda one: abs(one - HEAD_DIM))
@@ -336,6 +338,15 @@ def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
     norms = (call for part in code for call in calls(part) if "GroupNorm" in ast.unparse(call.func))
     groups = (literal(one) for call in norms if (one := argument(call, 0, "num_groups")) is not None)
     return math.lcm(*(2 * one for one in groups if isinstance(one, int) and one > 0))
+
+
+def _multiple_of_thirds(aliases: Mapping[str, str], code: Sequence[ast.AST]) -> int:
+    """Return the multiple that the width must be where embeddings of a third of it each are joined: heads are even."""
+    widths = {name for name, alias in aliases.items() if alias == "hidden_size"}
+    parts = (one for part in code for call in calls(part) for one in call.args if isinstance(one, ast.BinOp))
+    thirds = any(isinstance(one.op, ast.FloorDiv) and literal(one.right) == _THIRD and ast.unparse(one.left) in widths
+                 for one in parts)  # fmt: skip
+    return 2 * HEADS * _THIRD if thirds else 1
 
 
 def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, str]:
