@@ -23,6 +23,7 @@ _MOST_FILES, _MOST_BYTES = 2000, 300_000
 SIGNED = "_reference"  # the key under which a config of a port says the class of its authors' repository
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
+_CLASSES = {"_target_": "", "_class_name": "", "class_path": "init_args", "target": "params"}  # -> what has arguments
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ADDS, _DEFINES = "add_argument", "DEFINE_"
 _NUMBER = r"-?\d+(?:\.\d+)?"
@@ -193,6 +194,48 @@ def documented(repository: Repository, words: Collection[str]) -> Iterator[tuple
         text = _text(file)
         if any(word in text for word in words):
             yield from ((values, file) for values, _ in _mappings(_parsed(text, file.suffix), {}, 0))
+
+
+@dataclass(frozen=True)
+class Made:
+    """An object that a config describes: its class, and what that is made with.
+
+    Attributes:
+        key: under which the config has it; empty for a whole document.
+        cls: the class, as it is named there.
+        given: the arguments of its constructor.
+        where: the file.
+    """
+
+    key: str
+    cls: str
+    given: Mapping[str, Any]
+    where: str
+
+
+def made_in_configs(repository: Repository, word: str) -> Iterator[Made]:
+    """Yield the objects in YAML and JSON files whose class has a name with a word.
+
+    Classes are named as Hydra, diffusers, LightningCLI and latent diffusion do: `_target_` or `_class_name` next to the
+    arguments, `class_path` next to `init_args`, `target` next to `params`.
+    """
+    for file in repository.documents[:_MOST_FILES]:
+        if word in (text := _text(file)):
+            yield from _made(_parsed(text, file.suffix), "", word, repository.show(file))
+
+
+def _made(value: Any, key: str, word: str, where: str, depth: int = 0) -> Iterator[Made]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping) or depth > _DEEPEST:
+        return
+    for named, inside in _CLASSES.items():
+        if isinstance(cls := value.get(named), str) and word in cls:
+            given = value.get(inside) or {} if inside else value
+            if isinstance(given, Mapping):
+                yield Made(key, cls, {str(name): one for name, one in given.items() if name != named}, where)
+    for name, one in value.items():
+        yield from _made(one, str(name), word, where, depth + 1)
 
 
 def _says_most(call: ast.Call, values: Mapping[str, Any], names: Collection[str]) -> bool:

@@ -18,7 +18,7 @@ from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.configured_scheduler import constructed_with, held_as
 from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed
 from omni_kit.upstream.repositories.names import Defined, definitions, resolve
-from omni_kit.upstream.repositories.published import documented
+from omni_kit.upstream.repositories.published import made_in_configs
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.sampler_step.loop_rewriter import SCHEDULER
@@ -192,7 +192,7 @@ def scheduler_of(reference: Reference, source: SourceFile, function: ast.Functio
             raise Unsupported(f"makes {written} with settings that nothing says")
         return _chosen(own, ())
     sources = sorted(sources_of(reference), key=lambda one: distance(reference, one.path))
-    if (written_down := _documented(reference, source)) is not None:
+    if (written_down := _documented(reference, source, written.rpartition(".")[2])) is not None:
         return Chosen(*written_down)
     made = [*_made(sources, _LOADED[:1], reference.repository)]
     loaded = [one for one in made if one.loaded]
@@ -219,18 +219,17 @@ def _chosen(one: _Named, loaded: Sequence[_Named]) -> Chosen:
     return Chosen(one.meant, one.given, where, tuple(todo))
 
 
-def _documented(reference: Reference, source: SourceFile) -> tuple[str, dict[str, Any], str] | None:
-    """Return the scheduler of diffusers whose class a config names, and its settings there: that of most configs,
-    and of the file of the loop where a config names it, too.
+def _documented(reference: Reference, source: SourceFile, name: str) -> tuple[str, dict[str, Any], str] | None:
+    """Return the scheduler of diffusers whose class a config names, and its settings there: of several the one under
+    the name that the loop has for it, one that the file of the loop imports, and that of most configs, in this order.
     """
-    found: list[tuple[str, dict[str, Any], str]] = []
-    for values, file in documented(reference.repository, ("Scheduler",)):
-        kind = str(values.get("_target_", values.get("_class_name", ""))).rpartition(".")[2]
-        if kind in schedulers():
-            given = {key: one for key, one in values.items() if not key.startswith("_")}
-            found.append((kind, given, reference.repository.show(file)))
-    known = {name.rpartition(".")[2] for name in source.imports}
-    return max(found, key=lambda one: (one[0] in known, sum(one[:2] == other[:2] for other in found)), default=None)
+    found = [(one.cls.rpartition(".")[2], {key: value for key, value in one.given.items() if not key.startswith("_")},
+              one.where, one.key == name) for one in made_in_configs(reference.repository, "Scheduler")]  # fmt: skip
+    known = {each.rpartition(".")[2] for each in source.imports}
+    there = [one for one in found if one[0] in schedulers()]
+    best = max(there, key=lambda one: (one[3], one[0] in known, sum(one[:2] == other[:2] for other in there)),
+               default=None)  # fmt: skip
+    return best[:3] if best is not None else None
 
 
 def _made(
