@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,19 @@ def template_texts(source: str) -> Iterator[str]:
         yield next(text for text in found.groups() if text is not None)
 
 
+parsed = cache(ast.parse)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten() -> Iterator[None]:
+    """Forget the trees of all files once every test has looked at them."""
+    yield
+    parsed.cache_clear()
+
+
 def texts(source: str) -> Iterator[str]:
     """Yield the sentences in a file's code, of four words or more and no patterns; placeholders count as code."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
     for node in ast.walk(tree):
@@ -133,7 +144,7 @@ def test_errors_and_findings_are_written_in_the_words_of_the_field(folder: str) 
 def test_docstrings_are_written_in_the_words_of_the_field(folder: str) -> None:
     found = []
     for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 text = _CODE.sub("`code`", ast.get_docstring(node) or "")
                 found += [(path.name, tic.group(), text[:60]) for tic in _IN_DOCSTRINGS.finditer(text)]
@@ -142,7 +153,7 @@ def test_docstrings_are_written_in_the_words_of_the_field(folder: str) -> None:
 
 def documented(source: str) -> Iterator[str]:
     """Yield the docstrings of a file: of its module, classes and functions, and those below attributes."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             for one in node.body:
                 match one:
@@ -167,7 +178,7 @@ def test_a_headless_docstring_is_one_that_begins_so() -> None:
 def coined(source: str) -> list[str]:
     """The coined names that classes of a file declare, or that it defines."""
     names = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.ClassDef):
             names += [
                 one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and hasattr(one.target, "id")
