@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,56 +51,69 @@ class Escapes:
     def code(self) -> str:
         lines = ["import os, subprocess, sys"]
         for number, escape in enumerate(ESCAPES.values()):
-            write = ["sh", "-c", f"sleep {LATE}; touch {self.place / str(number)}"]
+            write = ["sh", "-c", f"sleep {LATE}; touch '{self.place / str(number)}'"]
             lines += [f"write = {write!r}", escape]
         return "\n".join(lines)
 
     def written(self) -> list[str]:
-        """Wait, and return which of them have written."""
-        time.sleep(LATE + 0.5)
+        """Return which of them have written."""
         return [name for number, name in enumerate(ESCAPES) if (self.place / str(number)).exists()]
 
 
-@pytest.fixture
-def escapes(tmp_path: Path) -> Escapes:
-    return Escapes(tmp_path)
+def until_they_would_have_written() -> None:
+    time.sleep(LATE + 0.5)
 
 
-def test_they_would_write(escapes: Escapes) -> None:
+def test_they_would_write(tmp_path: Path) -> None:
+    escapes = Escapes(tmp_path)
     subprocess.run([sys.executable, "-c", escapes.code], check=True)
+    until_they_would_have_written()
     assert escapes.written() == [*ESCAPES]
 
 
-def test_of_a_program(escapes: Escapes) -> None:
-    run_program([sys.executable, "-c", escapes.code], timeout=20)
-    assert escapes.written() == []
+def _of_a_program(code: str) -> None:
+    run_program([sys.executable, "-c", code], timeout=20)
 
 
-def test_of_a_program_whose_time_is_up(escapes: Escapes) -> None:
+def _of_a_program_whose_time_is_up(code: str) -> None:
     with pytest.raises(TimeoutError):
-        run_program([sys.executable, "-c", f"{escapes.code}\nimport time; time.sleep(600)"], timeout=0.5)
-    assert escapes.written() == []
+        run_program([sys.executable, "-c", f"{code}\nimport time; time.sleep(600)"], timeout=0.5)
 
 
-@pytest.mark.parametrize("modules", [(), ("json.tool",)], ids=["fresh", "fork"])
-def test_of_a_worker(escapes: Escapes, modules: tuple[str, ...]) -> None:
-    assert run_worker(EXECUTE, escapes.code, timeout=20, modules=modules, path=[ROOT]) is None
-    assert escapes.written() == []
+def _of_a_worker(code: str, modules: tuple[str, ...]) -> None:
+    assert run_worker(EXECUTE, code, timeout=20, modules=modules, path=[ROOT]) is None
 
 
-@pytest.mark.parametrize("ending", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
-def test_of_a_worker_that_dies(escapes: Escapes, ending: str) -> None:
+def _of_a_worker_that_dies(code: str, ending: str) -> None:
     with pytest.raises(StepError, match=r"ended with code 3|SIGKILL"):
-        run_worker(EXECUTE, f"{escapes.code}\n{ending}", timeout=20, path=[ROOT])
-    assert escapes.written() == []
+        run_worker(EXECUTE, f"{code}\n{ending}", timeout=20, path=[ROOT])
 
 
-def test_of_a_worker_that_kills_its_keeper(escapes: Escapes) -> None:
+def _of_a_worker_that_kills_its_keeper(code: str) -> None:
     """A confined one cannot; of others the server ends the orphans."""
-    kill = f"{escapes.code}\nos.kill(os.getppid(), 9); import time; time.sleep(600)"
+    kill = f"{code}\nos.kill(os.getppid(), 9); import time; time.sleep(600)"
     with pytest.raises(StepError):
         run_worker(EXECUTE, kill, timeout=20, path=[ROOT], confined=False)
-    assert escapes.written() == []
+
+
+STARTED: dict[str, Callable[[str], None]] = {
+    "by a program": _of_a_program,
+    "by a program whose time is up": _of_a_program_whose_time_is_up,
+    "by a fresh worker": partial(_of_a_worker, modules=()),
+    "by a forked worker": partial(_of_a_worker, modules=("json.tool",)),
+    "by a worker that exits": partial(_of_a_worker_that_dies, ending="os._exit(3)"),
+    "by a worker that is killed": partial(_of_a_worker_that_dies, ending="os.kill(os.getpid(), 9)"),
+    "by a worker that kills its keeper": _of_a_worker_that_kills_its_keeper,
+}
+
+
+def test_what_gets_away_ends_however_the_process_does(tmp_path: Path) -> None:
+    escapes = {name: Escapes(tmp_path / name) for name in STARTED}
+    for name, run in STARTED.items():
+        escapes[name].place.mkdir()
+        run(escapes[name].code)
+    until_they_would_have_written()
+    assert {name: one.written() for name, one in escapes.items()} == {name: [] for name in STARTED}
 
 
 def test_the_cache_and_the_key_are_closed_to_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

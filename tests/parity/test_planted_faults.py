@@ -178,7 +178,7 @@ FAULTS = {
     ),
 }
 
-QUICK = ("gate_and_up_swapped", "export_drops_the_experts", "query_norm_dropped", "router_detached", "import_raises")
+QUICK = ("gate_and_up_swapped", "export_drops_the_experts", "router_detached", "import_raises")
 """One for each level that is the first to see a fault."""
 
 

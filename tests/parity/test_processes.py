@@ -102,6 +102,7 @@ def test_a_crash_in_the_candidate_is_an_error_and_the_next_run_gets_a_new_proces
     assert after.ok
 
 
+@pytest.mark.sweep
 def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(plant: Plant, fragile: Sides) -> None:
     """Runs after the slow imports are over: the candidate's process is the one that the crash was replaced by."""
     hanging = plant("hangs", {MODELING: [(ROUTER, f"import time; time.sleep(600)\n        {ROUTER}")]})
