@@ -13,8 +13,8 @@ _MOST_FILES = 400
 def sources_of(reference: Reference) -> Iterator[SourceFile]:
     """Yield the file of the class, then the others that can be parsed: those in the nearest folders first."""
     yield reference.cls.source
-    files = [one for one in reference.repository.files[:_MOST_FILES] if one != reference.cls.source.path]
-    for file in sorted(files, key=lambda one: distance(reference, one)):
+    files = [one for one in reference.repository.files if one != reference.cls.source.path]
+    for file in sorted(files, key=lambda one: distance(reference, one))[:_MOST_FILES]:
         try:
             yield read_source(reference.repository, file)
         except BadInput:  # another Python's, or a template
