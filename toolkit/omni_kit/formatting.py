@@ -1,8 +1,10 @@
 """Python that is formatted, by ruff."""
 
 import shutil
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.programs import Finished, run_program
@@ -28,29 +30,44 @@ def check_python(text: str, name: str) -> None:
 
 
 def format_python(text: str, name: str, rules: Path | None = None) -> str:
-    """Python source with sorted imports, formatted by ruff.
+    """Return Python source with sorted imports, formatted by ruff; see `format_files`."""
+    (formatted,) = format_files([(name, text)], rules)
+    return formatted
+
+
+def format_files(files: Sequence[tuple[str, str]], rules: Path | None = None) -> list[str]:
+    """Return the sources of Python files with sorted imports, formatted by ruff, which reads all of them at once.
 
     Args:
-        rules: the pyproject.toml by which ruff formats it; 120 columns without one.
+        files: the name of each, and its text.
+        rules: the pyproject.toml by which ruff formats them; 120 columns without one.
 
     Raises:
-        InvalidPython: the text is not valid Python.
+        InvalidPython: a text is not valid Python.
         MissingRequirement: ruff is not installed.
     """
-    check_python(text, name)
-    # What is an import of one's own must not depend on what is in the working directory.
+    for name, text in files:
+        check_python(text, name)
+    # What is an import of one's own must not depend on what is in the working directory, nor on the other files.
     style = [f"--config={rules}"] if rules else ["--isolated", "--line-length=120", "--target-version=py311"]
-    for arguments in (
-        ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),
-        ("format", "--quiet"),
-    ):
-        done = run_ruff(*arguments, *style, "--config=src=[]", f"--stdin-filename={name}", "-", text=text)
-        if done.code and not done.stderr.strip():
-            raise MissingRequirement(f"ruff cannot run: it ends with code {done.code}", _AGAIN)
-        if done.code:
-            raise InvalidPython(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
-        text = done.stdout
-    return text
+    with TemporaryDirectory() as place:
+        paths = [Path(place, str(number), name) for number, (name, _) in enumerate(files)]
+        for path, (_, text) in zip(paths, files, strict=True):
+            path.parent.mkdir()
+            path.write_text(text, encoding="utf-8", newline="")
+        for arguments in (
+            ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),
+            ("format", "--quiet"),
+        ):
+            if not files:
+                break
+            done = run_ruff(*arguments, *style, "--config=src=[]", "--no-cache", *map(str, paths))
+            if done.code and not done.stderr.strip():
+                raise MissingRequirement(f"ruff cannot run: it ends with code {done.code}", _AGAIN)
+            if done.code:
+                names = ", ".join(name for name, _ in files)
+                raise InvalidPython(f"{names} is not valid Python: {done.stderr.strip()[:200]}")
+        return [path.read_text(encoding="utf-8") for path in paths]
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.layout import LayoutVerdict
-from omni_kit.scaffold.render import render_file, templates_of
+from omni_kit.scaffold.render import render, templates_of
 from omni_kit.targets.protocol import MakesConverters, MakesExports, NewFile, Target
 from omni_kit.targets.registry import find_integrations, targets
 
@@ -43,7 +43,7 @@ def write_export(integration: Path, path: Path) -> str:
 
 
 def _written(made: NewFile, target: Target, path: Path) -> str:
-    text = render_file(made, templates_of(target))
+    text = render([made], templates_of(target))[made.path]
     if path.exists() and path.read_bytes() != text.encode():
         raise BadInput(f"{path} exists and differs", "remove it, or give another name")
     write_atomic(path, text)

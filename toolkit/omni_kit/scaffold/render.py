@@ -11,7 +11,7 @@ import jinja2
 
 from omni_kit.documents import read_json, yaml_scalar
 from omni_kit.errors import BadInput
-from omni_kit.formatting import check_python, format_python
+from omni_kit.formatting import check_python, format_files
 from omni_kit.resources import resource_dir
 from omni_kit.targets.protocol import TODO_KEY, TODO_MARK, NewFile, Target, Todo, package_of
 
@@ -25,34 +25,35 @@ def render(files: Sequence[NewFile], templates: Path, rules: Path | None = None)
 
     Args:
         templates: the folder of the kind's templates.
-        rules: as `format_python` takes them.
+        rules: as `format_files` takes them.
 
     Raises:
         BadInput: a template is missing; InvalidPython, which is one: a file is not valid Python.
     """
-    return {file.path: render_file(file, templates, rules) for file in files}
+    texts = {file.path: _render_file(file, templates) for file in files}
+    made = [file.path for file in files if file.template is not None and file.path.endswith(".py")]
+    formatted = format_files([(PurePosixPath(path).name, texts[path]) for path in made], rules)
+    return texts | dict(zip(made, formatted, strict=True))
 
 
-def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> str:
-    """Return the text of one file.
+def _render_file(file: NewFile, templates: Path) -> str:
+    """Return the text of one file, as its template has it.
 
     Raises:
-        BadInput: there is no such template, or the rendered file is not valid Python.
+        BadInput: there is no such template, or a file without one is not valid Python.
     """
     if file.template is None:
         if file.path.endswith(".py"):
             check_python(file.text, PurePosixPath(file.path).name)
         return file.text
     try:
-        text = (
-            _environment(templates, (templates / file.template).parent).get_template(file.template).render(file.context)
-        )
+        template = _environment(templates, (templates / file.template).parent).get_template(file.template)
+        return template.render(file.context)
     except jinja2.TemplateNotFound as error:
         raise BadInput(f"{templates} has no template {error.name}", "reinstall the package that provides it") from error
     except jinja2.TemplateError as error:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "fix the template") from error
-    return format_python(text, Path(file.path).name, rules) if file.path.endswith(".py") else text
 
 
 @cache
