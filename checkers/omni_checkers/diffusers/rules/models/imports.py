@@ -17,6 +17,7 @@ from omni_kit.upstream.diffusers.requirements import importable
 _HEAD = "import torch\n"
 _FORWARD = "encoder_hidden_states, return_dict: bool = True):\n"
 _PROJECT = "pyproject.toml"
+_OF_PIPELINES = "tqdm"  # which the base class of diffusers' pipelines imports itself
 _NAME = re.compile(r"^[A-Za-z0-9._-]+")
 
 
@@ -49,7 +50,13 @@ class ImportsAreDeclared(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for source in dict.fromkeys(cls.source for cls in classes):
-            known = {*importable(), *_declared(source.path), source.module.partition(".")[0], *_packages(source.path)}
+            known = {
+                *importable(),
+                _OF_PIPELINES,
+                *_declared(source.path),
+                source.module.partition(".")[0],
+                *_packages(source.path),
+            }
             for node, name in _plain_imports(source.tree):
                 if name not in known:
                     yield at(source, node, f"'{name}' is not a requirement of diffusers or of this project")

@@ -52,6 +52,8 @@ from omni_kit.upstream.subject import Subject
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _PROMPT = ("prompts", "tokens", "width")
 _TOKENS_AXES = 3
+_DRAWING = ("test_pipeline_class.py.jinja", "test_lora.py.jinja")
+"""Templates of tests that call the pipeline."""
 _FIELDS = {"video": "frames"}
 """Names of what a pipeline's output holds, by what it makes."""
 _CHANNELS, _SIDE, _FRAMES, _TOKENS = 4, 8, 3, 8  # of latents in the tests, where running found none
@@ -494,7 +496,7 @@ class _Planner:
                 )
             yield NewFile(f"{self.base}/scheduling_{self.request.name}.py", text=scheduling)
         for template, place in self._places().items():
-            if self.pipeline.raises and template == "test_pipeline_class.py.jinja":
+            if self.pipeline.raises and template in _DRAWING:
                 continue  # the pipeline raises where its steps are to be written
             yield NewFile(place, template, context=self.context)
         if self.in_tree:
