@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import pytest
 import torch
+from einops import rearrange
 
 from omni_kit.errors import BadInput
 from omni_kit.toys.batches.denoiser import TARGET, DenoiserBatchBuilder, ask, denoiser_inputs, samples_of
@@ -1114,3 +1115,39 @@ def test_a_film_may_have_no_batch() -> None:
     assert found["0.x"].shape == (3, 8, 4, 6)
     assert found["0.text_embed"].shape == (9, 28)
     assert dimensions(Alone(), Alone.forward, "x") == 4
+
+
+class Remembering(torch.nn.Module):
+    """Latents, earlier ones that go through the same layer, and an action whose axes are added to those of a time."""
+
+    def __init__(self, joined: str) -> None:
+        super().__init__()
+        self.config, self.joined = {"in_channels": 6, "context_size": 3}, joined
+        self.come, self.act = torch.nn.Conv2d(6, 6, 1), torch.nn.Linear(28, 6)
+
+    def forward(self, x: Any, timesteps: Any, action: Any, past: Any) -> torch.Tensor:
+        if self.joined == "flatten":
+            before = self.come(past.flatten(0, 1))
+        else:
+            before = self.come(rearrange(past, "b t c h w -> (b t) c h w"))
+        before = before.unflatten(0, (len(past), 3)).mean(1)
+        moved = self.act(action)[:, :, None, None] + timesteps.view(-1, 1, 1, 1)
+        found: torch.Tensor = self.come(x) + before + moved
+        return found
+
+
+@pytest.mark.parametrize("joined", ["flatten", "rearrange"])
+def test_what_goes_through_the_layer_of_latents_as_one_batch_is_several_of_them(joined: str) -> None:
+    sample = samples_of(searched_inputs(Remembering(joined)).inputs)[0]
+    assert sample["past"].shape == (1, 3, *sample["x"].shape[1:])
+    assert sample["action"].shape == (1, 28)
+
+
+class Outer(torch.nn.Module):
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return hidden_states[:, None] + hidden_states[None]
+
+
+def test_what_unlike_shapes_make_together_is_not_made_where_it_is_large() -> None:
+    reach = trial_module.how_far(Outer(), lambda: {"hidden_states": torch.zeros(1).expand(2**15)})
+    assert reach.error == "ValueError: [32768, 1] and [1, 32768] together are too large"

@@ -100,7 +100,7 @@ def test_an_optional_condition_of_any_kind_is_no_prompt(arguments: dict[str, Arg
     (["x", "t", "context", "x_mask", "context_mask"], [], "context_mask"),
 ])  # fmt: skip
 def test_masks_of_latents_are_none_of_a_prompt(names: list[str], masks: list[str], mask: str) -> None:
-    roles = roles_of(taken(**dict.fromkeys(names, True)), worded=True, masks=masks)
+    roles = roles_of(taken(**dict.fromkeys(names, True)), worded=True, of_latents=masks)
     assert next((old for old, new in roles.items() if new == MASK), "") == mask
 
 

@@ -1158,11 +1158,18 @@ class Net(nn.Module):
 """
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_torchs_attention_is_replaced_where_the_authors_make_it(made: bool, tmp_path: Path) -> None:
-    text = DECODER.replace("nn.Linear(dim, dim)", "nn.MultiheadAttention(dim, 2)") if made else DECODER
-    assert ("class TinyMultiheadAttention" in ported(tmp_path, text).text) is made
-    assert ("isinstance(one, nn.MultiheadAttention)" in ported(tmp_path, text).text) is not made
+@pytest.mark.parametrize(("made", "replaced", "left"), [
+    ("nn.Linear(dim, dim)", False, 0),
+    ("nn.MultiheadAttention(dim, 2)", True, 0),
+    ("nn.MultiheadAttention(dim, 2, add_bias_kv=True)", False, 1),
+])  # fmt: skip
+def test_torchs_attention_is_replaced_where_the_authors_make_it(
+    made: str, replaced: bool, left: int, tmp_path: Path
+) -> None:
+    found = ported(tmp_path, DECODER.replace("nn.Linear(dim, dim)", made))
+    assert ("class TinyMultiheadAttention" in found.text) is replaced
+    assert ("isinstance(one, nn.MultiheadAttention)" in found.text) is not replaced
+    assert sum("add_bias_kv" in what for _, what in found.todo) == left
 
 
 FF = """

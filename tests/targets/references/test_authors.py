@@ -1,5 +1,6 @@
 """Authors' files are imported one by one, and what is missing matters only where it is used."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Pa
 
 
 ENDING = """
+import importlib.util
 import sys
 
 from torch import nn
@@ -129,6 +131,37 @@ def test_where_authors_end_the_process_a_check_fails(ends: str, tmp_path: Path) 
         model(torch.ones(1, 8), 0)
     assert condition_of(raised.value) == "requires cond is not None"
     assert model(torch.ones(1, 8), 0, torch.ones(1, 8)).shape == (1, 8)
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.autotune(configs=[triton.Config({"SIZE": 8})], key=["size"])
+@triton.jit
+def kernel(x, size: tl.constexpr):
+    tl.store(x, tl.load(x) * 2)
+
+
+class Beam(nn.Module):
+    def __init__(self, size=8):
+        super().__init__()
+        self.proj = nn.Linear(size, size)
+
+    def forward(self, x, t):
+        kernel[(1,)](x, 8)
+        return self.proj(x)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is not None, reason="triton is installed")
+def test_a_kernel_needs_its_package(tmp_path: Path) -> None:
+    (tmp_path / "beam_kernel.py").write_text(KERNEL)
+    reference = find_reference(f"{tmp_path / 'beam_kernel.py'}::Beam")
+    with pytest.raises(MissingRequirement, match="packages that are not installed: triton"):
+        build(reference, {}, Authors(reference))(torch.ones(1, 8), 0)
 
 
 LOADING = """

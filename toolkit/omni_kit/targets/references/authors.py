@@ -37,13 +37,15 @@ _PRECISION = "__omni_kit_precision__"  # how one calls `Authors.precision_of`
 _TORCH = "__omni_kit_torch__"
 _CASTS = ("to", "type")
 _STAND_INS = "omni_kit.standins"
+_OF_KERNELS = "triton."  # what decorates functions that no call runs: `kernel[grid](x)`
 _APART = "the authors' own extension, or optional"
 
 
 class Missing:
     """Placeholder of a failed import. It raises only when it is used, and names the missing packages.
 
-    While files are still being imported a call gives another of these, and a decorator gives what it decorates.
+    While files are still being imported a call gives another of these, and a decorator gives what it decorates, unless
+    that is a kernel.
     """
 
     def __init__(self, name: str, authors: "Authors") -> None:
@@ -86,7 +88,7 @@ class Missing:
         if not self._authors.importing:
             raise self._authors.lacking(self._name)
         decorates = len(args) == 1 and not kwargs and (inspect.isclass(args[0]) or inspect.isfunction(args[0]))
-        return args[0] if decorates else self
+        return args[0] if decorates and not self._name.startswith(_OF_KERNELS) else self
 
 
 class Authors(importlib.abc.MetaPathFinder):

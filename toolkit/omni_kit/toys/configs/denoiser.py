@@ -83,6 +83,7 @@ _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 IS_HEAD_CHANNELS = re.compile(r"head_channels$|channels_per_head$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
+_IS_SIZE = re.compile(r"_size$")
 _IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|mult|target_size|max_size|base_|num_groups|pos_embed|kernel")
 _IS_PATCH = re.compile(r"^patch(_size)?$")
 _LARGEST_PATCH = 4
@@ -189,6 +190,7 @@ _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (_IS_WIDTH_OF_PATCHES.search, lambda key, value, free: next(free) if value >= _WIDE else value),
     (_IS_PATCH.search, lambda key, value, free: min(value, _LARGEST_PATCH)),
     (_IS_NO_WIDTH.search, lambda key, value, free: value),
+    (_IS_SIZE.search, lambda key, value, free: next(free) if value >= _EIGHT else value),  # few are a number of things
     (_IS_WIDTH.search, lambda key, value, free: next(free)),
 )
 

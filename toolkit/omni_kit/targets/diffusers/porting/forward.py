@@ -65,7 +65,7 @@ class Forward:
 
 def roles_of(
     taken: Mapping[str, Argument], labels: str = "", worded: bool = False, step: str = "",
-    masks: Collection[str] = (),
+    of_latents: Collection[str] = (),
 ) -> dict[str, str]:  # fmt: skip
     """Map the authors' argument names to diffusers' names; arguments without one keep theirs.
 
@@ -73,22 +73,21 @@ def roles_of(
         step: the argument that is the time; without it, the first with the name of one.
         labels: the argument that is a class label; empty without one.
         worded: the model is made with the width of a prompt's embedding: `y` is one, too.
-        masks: arguments that are masks of latents, and so none of a prompt.
+        of_latents: arguments that are masks of latents, or several like them, and so no prompt and none of its masks.
     """
     names = list(taken)
     step = step or next((name for name in names if STEP.match(name)), "")
     latents = next((name for name in names if name != step), "")
     others = sorted((n for n in names if n not in (step, latents, labels)), key=lambda name: not taken[name].required)
     text = TEXT if TEXT in others else ""
-    text = text or next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)
+    plain = [name for name in others if name not in of_latents]
+    text = text or next((name for name in plain if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)
                          and (taken[name].required or _IS_PROMPT.search(name))), "")  # fmt: skip
     if not text and not labels:
-        needed = [
-            n for n in others if taken[n].required and "{" not in n
-        ]  # an entry of a mapping is a size or the like
-        plain = [n for n in needed if (worded or len(n) > 1) and not _IS_NO_TEXT.search(n)]
-        text = plain[0] if len(plain) == 1 else ""
-    of_text = [name for name in others if text and _IS_MASK.search(name) and name not in masks]
+        needed = [n for n in plain if taken[n].required and "{" not in n]  # an entry of a mapping is a size or the like
+        needed = [n for n in needed if (worded or len(n) > 1) and not _IS_NO_TEXT.search(n)]
+        text = needed[0] if len(needed) == 1 else ""
+    of_text = [name for name in others if text and _IS_MASK.search(name) and name not in of_latents]
     mask = MASK if MASK in of_text else next(iter(sorted(of_text, key=lambda name: not _IS_TEXT.search(name))), "")
     named = ((latents, LATENTS), (step, TIME), (labels, LABELS), (text, TEXT), (mask, MASK))
     return {old: new for old, new in named if old}
@@ -101,12 +100,12 @@ def port_forward(
     labels: str = "",
     worded: bool = False,
     step: str = "",
-    masks: Collection[str] = (),
+    of_latents: Collection[str] = (),
 ) -> Forward:
     """Rewrites the forward of the model's class.
 
     Args:
-        labels, worded, step, masks: as `roles_of` takes them.
+        labels, worded, step, of_latents: as `roles_of` takes them.
         blocks: the lists of modules that the model has -> the class of what they hold.
     """
     root = parts.root
@@ -117,7 +116,7 @@ def port_forward(
         done.todo.append("it inherits forward: copy it here, with return_dict and gradient checkpointing")
         return done
     locals_, fixed = _variables(own)
-    roles = roles_of(taken, labels, worded, step, masks)
+    roles = roles_of(taken, labels, worded, step, of_latents)
     done.names = {old: new for old, new in roles.items() if old == new or new not in fixed}
     used = names_used(own)
     cleared = {name: _free(name, used) for name in locals_ & {*done.names.values()} - {*done.names}}

@@ -87,21 +87,27 @@ OUT = "out_proj"
 
 
 def port_multihead(parts: Parts, prefix: str) -> tuple[str, list[tuple[str, str]]]:
-    """Put the class into the file where torch's is used.
+    """Put the class into the file where torch's is used, unless authors make that with more than the class has.
 
     Returns:
-        Its name, empty if it is not needed; what is left to do, by the definition that has it.
+        Its name, empty if it is not there; what is left to do, by the definition that has it.
     """
     users = [part for part in parts.parts if any(chain(one) == _WRITTEN for one in walk(part.node))]
     calls = (one for part in users for one in walk(part.node) if isinstance(one, cst.Call))
     if not any(chain(one.func) == _WRITTEN for one in calls):  # torch's own layers may have some within
         return "", []
     name = f"{prefix}MultiheadAttention"
-    todo = [(part.name, f"{name} has no {asked}") for part in users for asked in _asked(part)]
+    todo = [
+        (part.name, f"give nn.MultiheadAttention with {asked} a class with a processor")
+        for part in users
+        for asked in _asked(part)
+    ]
+    if todo:
+        return "", todo
     for part in users:
         part.node = visited(part.node, _Other(name))
     users[0].before += [statement(text.format(name=name).strip("\n") + "\n") for text in (_PROCESSOR, _CLASS)]
-    return name, todo
+    return name, []
 
 
 def _asked(part: Part) -> list[str]:

@@ -60,6 +60,7 @@ from omni_kit.targets.diffusers.porting.unused_methods import called_by_others, 
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.several_latents import several_in
 from omni_kit.upstream.repositories.timestep import step_of
 
 _ATTENDS = re.compile(r"softmax|attention|attn", re.IGNORECASE)
@@ -150,8 +151,10 @@ def port(
     worded = any(map(TEXT_WIDTH.search, reference.arguments))
     told = labels.argument if labels is not None else ""
     defined = reference.cls.method("forward")
-    masks = masks_of_latents(defined[1], reference.forward) if defined is not None else ()
-    forward = port_forward(parts, reference.forward, blocks, told, worded, step_of(reference)[0], masks)
+    step = step_of(reference)[0]
+    latents = next((name for name in reference.forward if name != step), "")
+    alike = several_in(defined[1], latents) | masks_of_latents(defined[1], reference.forward) if defined else ()
+    forward = port_forward(parts, reference.forward, blocks, told, worded, step, alike)
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None and labels is not None:  # a pipeline guides

@@ -18,7 +18,7 @@ from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask, ask_again
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts, stated_layout
-from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role
+from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role, SeveralLikeLatents
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.scalars import time
@@ -27,6 +27,7 @@ from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.repositories.recorded import STATED
+from omni_kit.upstream.repositories.several_latents import several_in
 
 _SAMPLES = 2
 PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
@@ -248,6 +249,9 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     latents = latents or next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
     beside = joined(inspect.unwrap(type(model).forward), latents.name) & {one.name for one in arguments if one.required}
     parts = 1 + len(beside)
+    counts = dict.fromkeys([*(one for key, one in sizes.config.items() if _COUNT.search(key) and type(one) is int), 2])
+    tree = tree_of(inspect.unwrap(type(model).forward))
+    stacked = several_in(tree, latents.name) if tree is not None else set()
     choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments], parts)}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
@@ -264,7 +268,10 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
             if alike or argument.name in beside:
                 choices[argument.name].insert(0, LikeLatents(argument.name))
             roles.setdefault(role, []).append(argument.name)
-        elif argument.required:
+        if argument.name in stacked:
+            many = [SeveralLikeLatents(argument.name, count) for count in counts if count > 0]
+            choices[argument.name] = [*many, *choices.get(argument.name, [])]
+        elif argument.required and role is None:
             name = f"{type(model).__name__}.forward"
             raise BadInput(f"{name} requires '{argument.name}', which no rule covers", _HINT)
     return latents.name, choices, [names for names in roles.values() if len(names) > 1]
@@ -342,6 +349,7 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
 
 
 _OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(\w+)\]$")
+_COUNT = re.compile(r"context_(size|len)|history|(^|_)frames?(_|$)")
 _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _LACKING = re.compile(rf"{MissingRequirement.__name__}: (.*?)\. (Install them: .*)")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation

@@ -86,6 +86,23 @@ class LikeLatents:
         return {"": sizes.values(self.name, sizes.noisy)}
 
 
+@dataclass(frozen=True)
+class SeveralLikeLatents:
+    """Makes several of the shape of the noisy latents, along an axis behind that of samples.
+
+    Attributes:
+        name: of the argument.
+        count: how many.
+    """
+
+    name: str
+    count: int
+
+    def __call__(self, sizes: Sizes) -> Tensors:
+        """See `Option`."""
+        return {"": sizes.values(self.name, (sizes.noisy[0], self.count, *sizes.noisy[1:]))}
+
+
 def several(*options: Option) -> Option:
     """Return options that make one argument together."""
 

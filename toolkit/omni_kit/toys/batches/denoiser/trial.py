@@ -39,6 +39,7 @@ _IDLE = 5
 _ENOUGH = 100  # inputs after which an output that is laid out unlike the latents counts
 LONGEST = 80.0
 """Seconds of the processor, see `Elapsed`."""
+_LARGEST = 2**26  # numbers of a tensor
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
 _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it has parts
@@ -507,13 +508,28 @@ def _nearness(error: str) -> int:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts operations."""
+    """Counts operations.
+
+    Raises:
+        ValueError: inputs of unlike shapes make a tensor that no toy has, such as one with an axis for each of theirs.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        sizes = [one.shape for one in args if isinstance(one, torch.Tensor)]
+        if len(sizes) > 1 and math.prod(map(math.prod, sizes)) > _LARGEST and _broadcast(sizes) > _LARGEST:
+            raise ValueError(f"{' and '.join(str(list(one)) for one in sizes)} together are too large")
         done = func(*args, **(kwargs or {}))
         self.count += 1
         return done
+
+
+def _broadcast(sizes: Sequence[torch.Size]) -> int:
+    """Return how many numbers shapes have together; 0 where they do not fit."""
+    try:
+        return math.prod(torch.broadcast_shapes(*sizes))
+    except RuntimeError:
+        return 0
