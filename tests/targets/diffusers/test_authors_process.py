@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from omni_kit.targets.diffusers.scheduling.authors_process import process_along
+from omni_kit.targets.diffusers.scheduling.authors_process import confirmed, process_along
 from omni_kit.targets.references.authors_calls import unclamped
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import find_reference
 from tests.upstream.repositories.test_authors_calls import NET
 
@@ -196,3 +197,52 @@ def test_values_that_are_made_up_must_have_no_effect(used: str, taken: bool, tmp
     if process is not None:
         assert process.called.endswith(".sample(mu=torch.zeros_like(begun), cond={}, num_steps=steps), begun.shape)")
         assert "width=1, sigma_min=1" in process.called
+
+
+TRANSPORT = """
+from torchdiffeq import odeint
+import torch
+
+
+def create_transport(path_type="Linear", prediction="velocity"):
+    return (path_type, prediction)
+
+
+class Sampler:
+    def __init__(self, transport):
+        self.transport = transport
+
+    def sample_ode(self, *, sampling_method="dopri5", num_steps=50):
+        return lambda x, model, **more: odeint(
+            lambda t, x: CHANGE, x, TIMES, method=sampling_method
+        )
+"""
+_CHANGE = "model(x, t * torch.ones(len(x)), **more)"
+
+
+@pytest.mark.parametrize(("times", "change", "scheduler", "rises", "config"), [
+    ("torch.linspace(0, 1, num_steps)", _CHANGE, "FlowMatchEulerDiscreteScheduler", True, {}),
+    ("torch.linspace(1, 0, num_steps)", _CHANGE, "FlowMatchEulerDiscreteScheduler", False, {}),
+    ("1 - torch.linspace(0, 0.999, num_steps)", _CHANGE, "RungeKuttaScheduler", False,
+     {"method": "euler", "last_level": 0.001}),
+    ("2 * torch.linspace(1, 0, num_steps) / (1 + torch.linspace(1, 0, num_steps))", _CHANGE,
+     "FlowMatchEulerDiscreteScheduler", False, {"shift": 2.0}),
+    ("torch.linspace(0, 1, num_steps)", "model(x, t * torch.ones(len(x)), **more) - x", "", None, {}),
+    ("torch.linspace(0, 1, num_steps)", "models(x)", "FlowMatchEulerDiscreteScheduler", True, {}),
+])  # fmt: skip
+def test_an_integration_goes_as_a_run_of_it_shows(
+    times: str, change: str, scheduler: str, rises: bool | None, config: dict[str, object], tmp_path: Path
+) -> None:
+    """Time may fall, end before 0, or be shifted; what does not run stays as it was read."""
+    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    text = TRANSPORT.replace("CHANGE", change).replace("TIMES", times)
+    (tmp_path / "transports.py").write_text(text, encoding="utf-8")
+    use = "from transports import Sampler, create_transport\nrun = Sampler(create_transport()).sample_ode()\n"
+    (tmp_path / "draw.py").write_text(use, encoding="utf-8")
+    reference = find_reference(f"{tmp_path / 'net.py'}::Net")
+    read = process_of(reference, "")
+    assert read is not None
+    one = confirmed(reference, read, {"x": "hidden_states", "t": "timestep"})
+    assert (one.scheduler if one is not None else "", one.rises if one is not None else None) == (scheduler, rises)
+    if one is not None:
+        assert {**one.config, **({"shift": one.shift} if one.shift != 1 else {})} == config

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, written
+from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, own_settings, written
 from omni_kit.targets.diffusers.scheduling.written.runge_kutta import RungeKuttaScheduler
 from omni_kit.targets.diffusers.transformer.pipeline import copied_scheduler
+from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
 
 def along(scheduler: RungeKuttaScheduler, count: int) -> float:
@@ -43,6 +44,20 @@ def test_a_denoiser_that_knows_the_data_is_followed_to_it() -> None:
         answer = (0.7 - data**2 / total * x) * total**0.5 / (level * data)
         x = scheduler.step(answer, t, x, return_dict=False)[0]
     assert float(x) == pytest.approx(0.7, abs=1e-4)
+
+
+def test_levels_of_a_velocity_may_begin_and_end_anywhere_and_be_shifted() -> None:
+    scheduler = RungeKuttaScheduler(method="euler", first_level=0.9, last_level=0.1, shift=2.0)
+    scheduler.set_timesteps(4)
+    even = torch.tensor([0.9, 0.7, 0.5, 0.3], dtype=torch.float64)
+    assert torch.allclose(scheduler.timesteps.double() / 1000, 2 * even / (1 + even), atol=1e-6)
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    for t in scheduler.timesteps:
+        x = scheduler.step(torch.ones_like(x), t, x, return_dict=False)[0]
+    assert float(x) == pytest.approx(0.2 / 1.1 - 1.8 / 1.9)
+    way = LoopTrace(1.0, tuple((0.8, float(t) / 1000) for t in scheduler.timesteps), 0.0, (), ())
+    config = {"method": "euler", "first_level": 0.9, "last_level": 0.1, "shift": 2.0}
+    assert (config, False) in [*own_settings(way, 4)]
 
 
 def test_another_method_is_refused() -> None:

@@ -98,7 +98,7 @@ def port_multihead(parts: Parts, prefix: str) -> tuple[str, list[tuple[str, str]
         return "", []
     name = f"{prefix}MultiheadAttention"
     todo = [
-        (part.name, f"give nn.MultiheadAttention with {asked} a class with a processor")
+        (part.name, f"replace nn.MultiheadAttention with {asked} by a class with a processor")
         for part in users
         for asked in _asked(part)
     ]

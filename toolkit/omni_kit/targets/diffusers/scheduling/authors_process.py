@@ -76,6 +76,30 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     return _along(reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True)
 
 
+def confirmed(reference: Reference, process: Process, names: Mapping[str, str]) -> Process | None:
+    """Return an integration as a run with stand-ins shows it: the same, one with another time, or None if it takes
+    other steps. If it does not run it stays as it was read.
+
+    Args:
+        names: as `process_along` takes them.
+    """
+    latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
+    if process.scheduler != FIRST or process.denoiser or not time or importlib.util.find_spec("torch") is None:
+        return process
+    parts = [(line.split()[1], line.split()[3]) for line in process.imports]
+    called = process.called.replace("asked", "denoiser").replace(", **told", "")
+    call = AuthorsCall(process.where, *parts[0], parts[0][1], called, draws=False, parts=tuple(parts[1:]))
+    ran = _runs(reference, [call], (latents, time), COUNTS)
+    if not ran or "ways" not in ran[0][1]:
+        return process
+    found = _process(call, ran[0][1], _asked(reference, latents, time), solves=False)
+    if found is None:
+        return None
+    if (found.scheduler, found.rises, found.whole, found.shift) == (FIRST, process.rises, False, 1.0):
+        return process
+    return replace(found, reason=f"{process.reason}, along the times that a run has shown", todo=process.todo)
+
+
 def _along(
     reference: Reference, calls: Sequence[AuthorsCall], names: tuple[str, str], counts: Sequence[int],
     solves: bool = False,
@@ -87,18 +111,7 @@ def _along(
         counts: numbers of steps to compare.
         solves: these are solvers, of which all must guide in one way.
     """
-    latents, time = names
-    order = [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
-    request = {
-        "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": order,
-        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5, 2], "counts": counts,
-        "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
-    }  # fmt: skip
-    try:
-        found = tried(f"{_WORKER}:trace", request, _TIMEOUT) if calls else []
-    except StepError:
-        return None
-    pairs = [*zip(calls, found, strict=True)]
+    pairs = _runs(reference, calls, names, counts)
     ways_to_guide = {one["guides"] for call, one in pairs if "ways" in one and call.guided}
     if solves and not ways_to_guide <= {Guidance.usual} and ways_to_guide != {Guidance.less}:
         return None
@@ -109,7 +122,7 @@ def _along(
         near = (call.far, call.inner) == (ran[0][0].far, ran[0][0].inner)
         if near and all(one["ways"] != other["ways"] for _, other in distinct):
             distinct.append((_any_size(call, [other for other, same in ran if same["ways"] == one["ways"]]), one))
-    asked = f'asked, {order!r}, "{latents}", "{time}", len(begun), {_values(reference)}, model'
+    asked = _asked(reference, *names)
     usual = chosen(reference, [call.function for call, _ in distinct])
     kept = [(call, one) for call, one in distinct if usual in ("", call.function)]
     went = [(call, _process(call, found, asked, solves)) for call, found in kept[:_MOST]]
@@ -118,6 +131,32 @@ def _along(
     others = ", ".join(f"{call.full_name} ({call.where})" for call, one in went if one is None)
     todo = (f"compare with the authors' other samplers, which step differently: {others}",) if others else ()
     return replace(made[0], todo=(*made[0].todo, *todo)) if len(same) == 1 else None
+
+
+def _runs(
+    reference: Reference, calls: Sequence[AuthorsCall], names: tuple[str, str], counts: Sequence[int]
+) -> list[tuple[AuthorsCall, dict[str, Any]]]:
+    """Return what each call did; empty if none could be run."""
+    latents, time = names
+    request = {
+        "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": _order(reference),
+        "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5, 2], "counts": counts,
+        "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
+    }  # fmt: skip
+    try:
+        found = tried(f"{_WORKER}:trace", request, _TIMEOUT) if calls else []
+    except StepError:
+        return []
+    return [*zip(calls, found, strict=True)]
+
+
+def _order(reference: Reference) -> list[str]:
+    return [*dict.fromkeys(name.partition("{")[0] for name in reference.forward)]
+
+
+def _asked(reference: Reference, latents: str, time: str) -> str:
+    """Return the arguments of the stand-in around a model, as written."""
+    return f'asked, {_order(reference)!r}, "{latents}", "{time}", len(begun), {_values(reference)}, model'
 
 
 def _any_size(call: AuthorsCall, alike: Sequence[AuthorsCall]) -> AuthorsCall:

@@ -18,7 +18,9 @@ RUNGE_KUTTA, DPM_SOLVER = "RungeKuttaScheduler", "ContinuousDPMSolverScheduler"
 _FILES = {RUNGE_KUTTA: "runge_kutta", DPM_SOLVER: "dpm_solver"}
 OWN = tuple(_FILES)
 """Schedulers that diffusers lacks."""
-_STAGES = {"midpoint": 2, "heun": 2, "rk4": 4, "rk4_38": 4}
+_STAGES = {"euler": 1, "midpoint": 2, "heun": 2, "rk4": 4, "rk4_38": 4}
+_SHIFT = 50.0  # none is as large
+_DIGITS = 5
 _FACTORS = (0.25, 250.0)
 _DATA = (0.5, 1.0)
 _FEWEST = 4
@@ -51,8 +53,10 @@ def own_settings(way: LoopTrace, count: int) -> Iterator[tuple[Mapping[str, Any]
     """Yield the settings of the scheduler with which it may go a traced way, and whether levels rise there."""
     times = [time for _, time in way.calls]
     for method, stages in _STAGES.items():
-        if len(times) == stages * count and max(times) <= 1:
-            yield {"method": method}, times[0] < times[-1]
+        if len(times) == stages * count and min(times) >= 0 and max(times) <= 1:
+            rises = times[0] < times[-1]
+            levels = [1 - time if rises else time for time in times[::stages]]
+            yield from (({"method": method, **ends}, rises) for ends in _even(levels))
     methods = {count: "euler", 2 * count - 1: "heun"}
     if len(times) in methods and times[0] > times[-1]:
         for factor in _FACTORS:
@@ -62,6 +66,33 @@ def own_settings(way: LoopTrace, count: int) -> Iterator[tuple[Mapping[str, Any]
                 for data, clips in product(_DATA, (False, True)):
                     more = {"time_factor": factor, "clip_sample": clips}
                     yield {"method": methods[len(times)], "sigma_data": data, **ends, **more}, False
+
+
+def _even(levels: Sequence[float]) -> Iterator[Mapping[str, float]]:
+    """Yield the first and the last level, and the shift, of levels that fall evenly before they are shifted: the last
+    one is that after the last step.
+    """
+    shift = round(_shift(levels), _DIGITS) if len(levels) > 2 else 1.0
+    for bent in dict.fromkeys((1.0, shift)):
+        even = [one / (bent - (bent - 1) * one) for one in levels]
+        last = even[0] + len(even) * (even[1] - even[0]) if len(even) > 1 else 0.0
+        found = {"first_level": (even[0], 1.0), "last_level": (last, 0.0), "shift": (bent, 1.0)}
+        rounded = ((name, round(value, _DIGITS), usual) for name, (value, usual) in found.items())
+        yield {name: value for name, value, usual in rounded if value != usual}
+
+
+def _shift(levels: Sequence[float]) -> float:
+    """Return the factor without which the first three levels fall evenly."""
+
+    def bends(shift: float) -> float:
+        first, second, third = (one / (shift - (shift - 1) * one) for one in levels[:3])
+        return first - 2 * second + third
+
+    low, high = 1 / _SHIFT, _SHIFT
+    for _ in range(_ROUNDS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if bends(middle) > 0 else (middle, high)
+    return low
 
 
 def solver_settings(way: LoopTrace, count: int) -> Iterator[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.authors_methods import Stood, method_along
-from omni_kit.targets.diffusers.scheduling.authors_process import process_along
+from omni_kit.targets.diffusers.scheduling.authors_process import confirmed, process_along
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.extracted_loop import CutLoop, cut_of
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED
@@ -322,9 +322,9 @@ def pipeline_facts(
         by_class = replace(by_class, guided=None)  # the loop does, whatever method the model has for it
     stood = method_along(reference, names, condition) if unread and cut is None and by_class is None else Stood()
     process = stood.process
-    process = process_of(reference, condition) if process is None and unread and cut is None else process
     if process is None and unread and cut is None:
-        process = process_along(reference, names)
+        process = process_of(reference, condition)
+        process = confirmed(reference, process, names) if process is not None else process_along(reference, names)
     tokens = through_linear(reference, latents)
     if process is not None and process is not stood.process and process.learns_variance and tokens:
         process = None  # it splits what the model answers along axis 1, which is not that of channels

@@ -530,6 +530,6 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _broadcast(sizes: Sequence[torch.Size]) -> int:
     """Return how many numbers shapes have together; 0 where they do not fit."""
     try:
-        return math.prod(torch.broadcast_shapes(*sizes))
+        return math.prod(torch.broadcast_shapes(*sizes))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return 0

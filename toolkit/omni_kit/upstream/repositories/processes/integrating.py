@@ -66,7 +66,7 @@ def _transported(
     """`Sampler(create_transport(...)).sample_ode(...)`, with the two objects kept in variables."""
     first = made.args[0] if made.args else None
     maker = _maker(source, first)
-    uses = [one for one in calls if (dotted(one.func) or "").rpartition(".")[2] == _INTEGRATES]
+    uses = [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == _INTEGRATES]
     if maker is None or not uses or not isinstance(maker.node, ast.FunctionDef):
         return
     told = _told(_made_by(source, first) or made, maker.node)
@@ -77,7 +77,9 @@ def _transported(
         return
     given = f"{points}=steps + 1" + (f", {solver}='{_EULER}'" if solver else "")
     call = f"{cls.name}({maker.name}()).{_INTEGRATES}({given})"
-    yield _process(source.where(uses[0]), _imported(maker, cls), call, True, _shifted(source, uses[0], rest))
+    bends = [one.arg for one in (*maker.node.args.args, *maker.node.args.kwonlyargs) if _SHIFT.search(one.arg)]
+    todo = [*_shifted(source, uses[0], rest), *_shifted(source, _made_by(source, first) or made, bends)]
+    yield _process(source.where(uses[0]), _imported(maker, cls), call, True, iter(todo))
 
 
 def _direct(

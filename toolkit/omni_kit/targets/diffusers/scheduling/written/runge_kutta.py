@@ -34,12 +34,16 @@ class RungeKuttaScheduler(SchedulerMixin, ConfigMixin):
     """
     Integrates from noise to latents with fixed steps; a step calls the model once per stage of the method.
 
-    Without `sigma_data` the model predicts a velocity, and noise levels fall evenly from 1 to 0. With it, levels are
-    those of Karras et al. (2022), whose preconditioning makes a denoised sample of the model's output.
+    Without `sigma_data` the model predicts a velocity, and noise levels fall evenly from `first_level` to `last_level`
+    before they are shifted. With it, levels are those of Karras et al. (2022), whose preconditioning makes a denoised
+    sample of the model's output.
 
     Args:
         num_train_timesteps (`int`, defaults to `1000`): the timestep of level 1 of a velocity.
         method (`str`, defaults to `"heun"`): `"euler"`, `"midpoint"`, `"heun"`, `"rk4"`, or `"rk4_38"`, the 3/8 rule.
+        first_level (`float`, defaults to `1.0`): noise level of a velocity before the first step.
+        last_level (`float`, defaults to `0.0`): noise level of a velocity after the last step.
+        shift (`float`, defaults to `1.0`): factor by which levels of a velocity are bent towards noise.
         sigma_data (`float`, *optional*): standard deviation of the data.
         sigma_min (`float`, defaults to `0.002`): last level before 0.
         sigma_max (`float`, defaults to `80.0`): first level.
@@ -56,6 +60,9 @@ class RungeKuttaScheduler(SchedulerMixin, ConfigMixin):
         self,
         num_train_timesteps: int = 1000,
         method: str = "heun",
+        first_level: float = 1.0,
+        last_level: float = 0.0,
+        shift: float = 1.0,
         sigma_data: float | None = None,
         sigma_min: float = 0.002,
         sigma_max: float = 80.0,
@@ -89,7 +96,8 @@ class RungeKuttaScheduler(SchedulerMixin, ConfigMixin):
         """
         config, count = self.config, num_inference_steps
         if config.sigma_data is None:
-            levels = torch.linspace(1, 0, count + 1, dtype=torch.float64)
+            levels = torch.linspace(config.first_level, config.last_level, count + 1, dtype=torch.float64)
+            levels = config.shift * levels / (1 + (config.shift - 1) * levels)
         else:
             ends = config.sigma_max ** (1 / config.rho), config.sigma_min ** (1 / config.rho)
             along = torch.arange(count, dtype=torch.float64) / max(count - 1, 1)
