@@ -9,7 +9,7 @@ import libcst as cst
 from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.attention_class import Lifted
-from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
+from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice, without_namesakes
 from omni_kit.targets.diffusers.porting.grouped import with_groups
 from omni_kit.targets.diffusers.porting.held_layers import holds_layers_alone, with_held_layers, without_forward
 from omni_kit.targets.diffusers.porting.layers import with_layers
@@ -65,6 +65,7 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
     """
     done = Attended()
     helpers = _helpers(closure, [one for one in found if one.by == SDPA])
+    without_namesakes(parts, {part.name for part in parts.parts if part.definition in helpers})
     for part in parts.parts:
         if part.definition in helpers and part.cls is None:
             _dispatch_in_function(part, helpers, closure)

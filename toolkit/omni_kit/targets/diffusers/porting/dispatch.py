@@ -1,17 +1,49 @@
 """torch's kernel of attention becomes the library's dispatch, which is told the backend."""
 
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import chain, code, expression, visited, walk
+from omni_kit.targets.diffusers.porting.parts import Parts
+from omni_kit.targets.diffusers.porting.syntax import Renamed, chain, code, expression, visited, walk
 from omni_kit.upstream.repositories.attention import SDPA
 
 BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
 DISPATCH = "dispatch_attention_fn"
+_NAMESAKES = {"backend": "kernel", "parallel_config": "parallel"}
 _OWN = "self."  # methods of the authors' may have the name of torch's function
 _HEADS_FIRST = "transpose(1, 2)"
 _SINGLE = {f".unsqueeze(1).{_HEADS_FIRST}": ".unsqueeze(2)", f".{_HEADS_FIRST}.squeeze(1)": ".squeeze(2)"}
+
+
+def without_namesakes(parts: Parts, functions: Collection[str]) -> None:
+    """Give other names to arguments of functions that have those by which the file passes a backend on."""
+    changed: dict[str, set[str]] = {}
+    for part in parts.parts:
+        if isinstance(part.node, cst.FunctionDef) and part.name in functions:
+            given = part.node.params
+            named = {one.name.value for one in (*given.params, *given.kwonly_params)}
+            if own := {*_NAMESAKES} if given.star_kwarg is not None else named & _NAMESAKES.keys():
+                changed[part.name] = own
+                part.node = visited(part.node, Renamed({name: _NAMESAKES[name] for name in own}))
+    for part in parts.parts if changed else ():
+        part.node = visited(part.node, _Passed(changed))
+
+
+class _Passed(cst.CSTTransformer):
+    """Passes arguments of functions by their other names."""
+
+    def __init__(self, changed: Mapping[str, Collection[str]]) -> None:
+        self.changed = changed
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
+        """Return the call."""
+        own = self.changed.get(chain(updated_node.func), ())
+        names = [one.keyword.value if one.keyword is not None else "" for one in updated_node.args]
+        args = [one.with_changes(keyword=cst.Name(_NAMESAKES[name])) if name in own else one
+                for name, one in zip(names, updated_node.args, strict=True)]  # fmt: skip
+        return updated_node.with_changes(args=args) if own else updated_node
 
 
 class Dispatched(cst.CSTTransformer):
