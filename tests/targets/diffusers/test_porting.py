@@ -1867,6 +1867,21 @@ def test_what_a_config_has_in_sections_is_registered_one_by_one(tmp_path: Path) 
     assert "args" not in found
 
 
+def test_sections_with_one_name_for_two_fields_are_told_apart(tmp_path: Path) -> None:
+    lines = """self.gate = config.model.gate if hasattr(config.model, "gate") else False
+        self.more = hasattr(config.data, "more")
+        self.out = nn.Linear(config.data.size, config.model.size)
+        self.out2 = nn.Linear(config["model"]["size"], 4)"""
+    text = SECTIONS.replace("        self.proj", f"        {lines}\n        self.proj")
+    found = ported(tmp_path, text).text.partition("class Tiny")[2]
+    init = found.partition("def __init__(")[2].partition("):")[0]
+    assert {"gate=None", "more=None", "size", "model_size"} <= {part.strip() for part in init.split(",")}
+    assert "self.gate = gate if (gate is not None) else False" in found
+    assert "self.more = more is not None" in found.replace("(more is not None)", "more is not None")
+    assert "self.out = nn.Linear(size, model_size)" in found
+    assert "self.out2 = nn.Linear(model_size, 4)" in found
+
+
 @pytest.mark.parametrize(("returned", "written", "left"), [
     ("return x", "return (hidden_states,)", 0),
     ("return {'x': x}", "return (hidden_states,)", 0),

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -455,6 +456,35 @@ def test_a_class_is_made_with_settings_that_a_program_would_fill_in(tmp_path: Pa
         for width in (4, 6):
             model = build(found, {"width": width, "bias": False, "mels": 3}, authors)
             assert {name: [*one.shape] for name, one in model.named_parameters()} == {"proj.weight": [width, 3]}
+    finally:
+        authors.forget()
+
+
+IN_SECTIONS = """from torch import nn
+
+
+class Lamp(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.proj = nn.Linear(config.bulb.width, config.shade.width)
+        self.gate = config.bulb.gate if hasattr(config.bulb, "gate") else "shut"
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+@pytest.mark.parametrize(("given", "gate"), [({"gate": "open"}, "open"), ({"gate": None}, "shut"), ({}, "shut")])
+def test_each_section_has_its_own_field_of_a_name_and_null_is_absent(
+    given: dict[str, Any], gate: str, tmp_path: Path
+) -> None:
+    (tmp_path / "lamp_in_sections.py").write_text(IN_SECTIONS)
+    found = find_reference(f"{tmp_path}/lamp_in_sections.py::Lamp")
+    authors = Authors(found)
+    try:
+        model = build(found, {"width": 3, "shade_width": 5, **given}, authors)
+        assert [*model.get_parameter("proj.weight").shape] == [5, 3]
+        assert model.gate == gate
     finally:
         authors.forget()
 

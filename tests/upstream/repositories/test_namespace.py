@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.upstream.repositories.namespace import Apart
 from omni_kit.upstream.repositories.reference import find_reference
 
 MODEL = """
@@ -144,10 +145,40 @@ def test_fields_in_sections_are_arguments(tmp_path: Path) -> None:
     assert found.namespace.aliases == {"args"}
 
 
-@pytest.mark.parametrize("more", ["self.size = config.model.size", "self.model = config.data.model", "print(config)"])
+@pytest.mark.parametrize("more", [
+    "self.kind = config.kind.model.kind", "self.model = config.data.model", "print(config)",
+])  # fmt: skip
 def test_sections_that_no_flat_object_can_stand_for_stay(tmp_path: Path, more: str) -> None:
     (tmp_path / "model.py").write_text(NESTED.replace("{more}", more))
     assert find_reference(f"{tmp_path}/model.py::Net").namespace is None
+
+
+@pytest.mark.parametrize(("more", "text"), [
+    ("self.size = config.model.size", "config.model.size"), ("self.size = config.get('size', 2)", ""),
+    ("self.size = hasattr(config.model, 'size')", "hasattr(config.model, 'size')"),
+])  # fmt: skip
+def test_fields_of_two_sections_with_one_name_are_told_apart(tmp_path: Path, more: str, text: str) -> None:
+    (tmp_path / "model.py").write_text(NESTED.replace("{more}", more))
+    found = find_reference(f"{tmp_path}/model.py::Net").namespace
+    assert (found is not None) is bool(text)
+    if found is not None:
+        assert found.apart == {text: Apart("model", "size", "model_size")}
+        assert {"size", "model_size"} <= found.fields.keys()
+        assert found.fields["model_size"].tested is text.startswith("hasattr")
+
+
+@pytest.mark.parametrize("more", [
+    "self.gate = config.model.gate if hasattr(config.model, 'gate') else False",
+    "if hasattr(config.model, 'gate'):\n            self.gate = config.model.gate",
+    "self.gated = hasattr(config, 'gate')",
+])  # fmt: skip
+def test_a_field_that_may_be_absent_is_null_by_default(tmp_path: Path, more: str) -> None:
+    (tmp_path / "model.py").write_text(NESTED.replace("{more}", more))
+    found = find_reference(f"{tmp_path}/model.py::Net")
+    assert found.namespace is not None
+    assert found.namespace.fields["gate"].tested
+    assert found.arguments["gate"].default is None
+    assert not found.arguments["gate"].required
 
 
 IN_FUNCTION = """

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.size import another_model
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill, unfreeze
+from omni_kit.upstream.repositories.namespace import Apart
 from omni_kit.upstream.repositories.passed_arguments import named_classes
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.published import SIGNED
@@ -281,8 +282,10 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     values |= {name: _PLACED[one.placement] for name, one in reference.arguments.items() if one.placement}
     settings, namespace = reference.settings, reference.namespace
     if namespace is not None:
-        read = _Fields({name: values.pop(name) for name in namespace.fields if name in values})
-        read.sections = namespace.sections
+        given_ = {name: values.pop(name) for name in namespace.fields if name in values}
+        read = _Fields({name: one for name, one in given_.items()
+                        if one is not None or not namespace.fields[name].tested})  # fmt: skip
+        read.sections, read.apart = namespace.sections, [*namespace.apart.values()]
         values = values if reference.shared is not None else {**dict.fromkeys(namespace.arguments, read), **values}
     stay_on_cpu()
     try:
@@ -339,23 +342,36 @@ class _Fields(dict[str, Any]):
 
     Attributes:
         sections: parts that hold fields in their turn; one object stands for all.
+        apart: fields of sections that have a name of another one.
     """
 
     sections: frozenset[str] = frozenset()
+    apart: Sequence[Apart] = ()
 
     def __getattr__(self, name: str) -> Any:
         """Return the field of that name, or the section."""
         if name in self:
             return self[name]
         if name in self.sections:
-            return self
+            return self._section(name)
         raise AttributeError(name)
 
     def __missing__(self, name: str) -> Any:
         """Return the section of that name."""
         if name in self.sections:
-            return self
+            return self._section(name)
         raise KeyError(name)
+
+    def _section(self, name: str) -> "_Fields":
+        """Return the whole; a field that has another one's name as the section has it."""
+        own = [one for one in self.apart if one.section == name]
+        if not own:
+            return self
+        others = {one.field for one in own}
+        here = _Fields({key: value for key, value in self.items() if key not in others})
+        here |= {one.field: self[one.argument] for one in own if one.argument in self}
+        here.sections, here.apart = self.sections, self.apart
+        return here
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

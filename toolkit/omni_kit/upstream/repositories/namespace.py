@@ -12,6 +12,8 @@ from omni_kit.pysource.signatures import passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 
+_HAS = "hasattr"
+
 
 @dataclass(frozen=True)
 class Read:
@@ -20,10 +22,27 @@ class Read:
     Attributes:
         where: file:line of one read.
         default: what `get` or `getattr` takes in its place; UNKNOWN if the field must be there.
+        tested: `hasattr` asks whether it is there; by default it is not.
     """
 
     where: str
     default: Any = UNKNOWN
+    tested: bool = False
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A field of a section that has the name of another section's, or of one outside them.
+
+    Attributes:
+        section: the name of the section.
+        field: what it is called there.
+        argument: what it is called here.
+    """
+
+    section: str
+    field: str
+    argument: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +54,7 @@ class Namespace:
         fields: name -> its read.
         sections: names of parts that hold fields in their turn, as `model` of `config.model.width` or of
             `config["model"]["width"]`; each field has a name of its own, so that one flat object can stand for all.
+        apart: fields that have a name of another one, by their reads in the constructor, as written.
         aliases: variables of the constructor that are a section.
         readers: other functions that read a section, each with the name that it has for the object.
     """
@@ -44,6 +64,7 @@ class Namespace:
     sections: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
     readers: frozenset[tuple[str, str]] = frozenset()
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
     @property
     def argument(self) -> str:
@@ -54,7 +75,7 @@ class Namespace:
         """Return both as one."""
         return Namespace(
             (*self.arguments, *other.arguments), {**self.fields, **other.fields}, self.sections | other.sections,
-            self.aliases | other.aliases, self.readers | other.readers,
+            self.aliases | other.aliases, self.readers | other.readers, {**self.apart, **other.apart},
         )  # fmt: skip
 
     def is_apart(self, other: "Namespace") -> bool:
@@ -84,7 +105,7 @@ def namespace_of(cls: ClassRef) -> Namespace | None:
         plain = reader.follow(_Place(found[0].source, init, cls, found[0]), argument)
         if plain and reader.fields and not reader.fields.keys() & {*names, *reader.sections}:
             sections, aliases = frozenset(reader.sections), frozenset(reader.aliases)
-            one = Namespace((argument,), reader.fields, sections, aliases, frozenset(reader.readers))
+            one = Namespace((argument,), reader.fields, sections, aliases, frozenset(reader.readers), reader.apart)
             if joined is None:
                 joined = one
             elif joined.is_apart(one):
@@ -113,6 +134,7 @@ class _Reader:
     sections: set[str] = field(default_factory=set)
     aliases: set[str] = field(default_factory=set)
     readers: set[tuple[str, str]] = field(default_factory=set)
+    apart: dict[str, Apart] = field(default_factory=dict)
     _paths: dict[str, str] = field(default_factory=dict)
     _seen: set[tuple[ast.AST, str]] = field(default_factory=set)
 
@@ -138,12 +160,15 @@ class _Reader:
             if isinstance(node, ast.Name | ast.Attribute) and dotted(node) == holder
             and isinstance(node.ctx, ast.Load)
         ]  # fmt: skip
+        mentions.sort(key=lambda node: (node.lineno, node.col_offset))  # the first of two names stays as it is
         return all(self._is_read(place, node, holder, above, path) for node in mentions)
 
     def _is_read(self, place: _Place, node: ast.expr, holder: str, above: Mapping[ast.AST, ast.AST], path: str) -> bool:
         parent = above[node]
         if isinstance(parent, ast.Assign):
             return parent.value is node and all(_own(target) for target in parent.targets)
+        if (asked := _asked(parent, node)) is not None:
+            return self._found(place, parent, asked, ast.Constant(None), path)
         further = above.get(parent)
         called = isinstance(further, ast.Call) and further.func is parent
         read = further if called and further is not None else parent
@@ -159,6 +184,7 @@ class _Reader:
             alias = _alias(place.function, read, further)
             if deeper and _is_method(further, above):  # of the field's value
                 deeper = False
+            deeper = deeper or _asked(further, read) is not None
             if deeper or alias:
                 inner = f"{path}.{found[0]}"
                 in_function = place.cls is None and not alias and "." not in holder and isinstance(read, ast.Attribute)
@@ -170,13 +196,25 @@ class _Reader:
                 if alias:
                     return self._only_read(place, alias, inner)
                 return self._is_read(place, read, ast.unparse(read), above, inner)
-        return self._paths.setdefault(found[0], path) == path and self._note(place, read, *found)
+        return self._found(place, read, *found, path)
+
+    def _found(self, place: _Place, read: ast.AST, name: str, default: ast.expr | None, path: str) -> bool:
+        """Note a read of a field; in the constructor a field of a section may have the name of another one."""
+        if self._paths.setdefault(name, path) == path:
+            return self._note(place, read, name, default)
+        section = path.rpartition(".")[2]
+        apart = Apart(section, name, f"{section}_{name}")
+        if not section or place.cls is not self.root or place.function.name != "__init__":
+            return False
+        self.apart[ast.unparse(read)] = apart
+        free = self._paths.setdefault(apart.argument, f"{path} apart") == f"{path} apart"
+        return free and self._note(place, read, apart.argument, default)
 
     def _note(self, place: _Place, node: ast.AST, name: str, default: ast.expr | None) -> bool:
-        known = self.fields.get(name)
-        if known is None or known.default is UNKNOWN:
-            where = known.where if known is not None else place.source.where(node)
-            self.fields[name] = Read(where, literal(default))
+        known = self.fields.get(name, Read(place.source.where(node)))
+        tested = known.tested or (isinstance(node, ast.Call) and dotted(node.func) == _HAS)
+        value = literal(default) if known.default is UNKNOWN else known.default
+        self.fields[name] = Read(known.where, value, tested)
         return name.isidentifier()
 
     def _handed_on(self, place: _Place, call: ast.Call, node: ast.expr) -> bool:
@@ -188,6 +226,14 @@ class _Reader:
             argument = next((name for name, value in given.items() if value is node), None)
             return argument is not None and self.follow(callee, argument)
         return False
+
+
+def _asked(call: ast.AST | None, holder: ast.expr) -> str | None:
+    """Return the field of which a call asks whether a holder has it; None for anything else."""
+    match call:
+        case ast.Call(func=ast.Name(id=name), args=[held, ast.Constant(value=str(field_name))]) if name == _HAS:
+            return field_name if held is holder else None
+    return None
 
 
 def _is_method(node: ast.AST | None, above: Mapping[ast.AST, ast.AST]) -> bool:

@@ -242,6 +242,7 @@ class _Flat(cst.CSTTransformer):
         self.argument = namespace.argument
         self.holders = (*namespace.arguments, *namespace.aliases)
         self.sections = namespace.sections
+        self.apart = {text: one.argument for text, one in namespace.apart.items()}
         self.names = names
 
     def _read(self, updated: cst.BaseExpression) -> cst.BaseExpression:
@@ -256,17 +257,32 @@ class _Flat(cst.CSTTransformer):
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
         """`config.name`."""
-        return self._read(updated_node)
+        return self._named_apart(original_node) or self._read(updated_node)
 
     def leave_Subscript(  # noqa: N802
         self, original_node: cst.Subscript, updated_node: cst.Subscript
     ) -> cst.BaseExpression:
         """`config["name"]`."""
-        return self._read(updated_node)
+        return self._named_apart(original_node) or self._read(updated_node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`config.get("name")`, or `getattr(config, "name")`."""
-        return self._read(updated_node)
+        """`config.get("name")`, `getattr(config, "name")`, or `hasattr(config, "name")`, of which null has none."""
+        if (argument := self.apart.get(_plainly(original_node))) is None and chain(updated_node.func) == "hasattr":
+            asked = updated_node.with_changes(func=cst.Name("getattr"))
+            argument = code(self._read(asked)) if self._read(asked) is not asked else None
+        if argument is not None and chain(updated_node.func) == "hasattr":
+            return expression(f"({argument} is not None)")
+        return self._named_apart(original_node) or self._read(updated_node)
+
+    def _named_apart(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return the argument for a field that has another one's name, as the authors wrote its read."""
+        found = self.apart.get(_plainly(node)) if self.apart else None
+        return cst.Name(found) if found is not None else None
+
+
+def _plainly(node: cst.BaseExpression) -> str:
+    """Return the text of an expression as `ast.unparse` writes it."""
+    return ast.unparse(ast.parse(f"({code(node)})", mode="eval"))
 
 
 _REGISTERED = "self.config"

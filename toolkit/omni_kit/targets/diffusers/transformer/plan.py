@@ -232,6 +232,9 @@ class _Planner:
         conditions = dict.fromkeys(switched_on(self.reference), ANY_WIDTH)
         given = {**(found.values if found is not None else {}), **conditions}
         values, unknown = toy_of(arguments, given, code)
+        apart = self.reference.namespace.apart.values() if self.reference.namespace is not None else ()
+        switched = ((one.argument, values.get(one.field)) for one in apart)  # parts of a model agree
+        values |= {name: value for name, value in switched if isinstance(value, bool) and name not in given}
         switches = self.port.labels.switches if self.port.labels is not None else {}
         values = {name: switches.get(name, one) for name, one in values.items()}
         process = self.pipeline.process
