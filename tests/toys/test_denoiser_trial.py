@@ -23,7 +23,7 @@ from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.provenance import Provenance
 from omni_kit.toys.batches.denoiser.roles import role_of
 from omni_kit.toys.batches.denoiser.scalars import pair
-from omni_kit.toys.batches.denoiser.sizes import Sizes
+from omni_kit.toys.batches.denoiser.sizes import Sizes, steps_of
 
 
 class Small(torch.nn.Module):
@@ -1033,13 +1033,19 @@ def test_an_argument_with_a_default_may_be_needed() -> None:
     ("config", "rows"),
     [
         ({"block_channels": [64, 128]}, 32),
-        ({"resolution_channels": "64,128,128,128,128"}, 64),
-        ({"channel_mult": [1, 1, 2, 2, 4, 4]}, 128),
-        ({"dims": [8] * 40}, 128),
+        ({"resolution_channels": "64,128,128,128,128"}, 32),
+        ({"channel_mult": [1, 1, 2, 2, 4, 4]}, 64),
+        ({"dims": [8] * 40}, 64),
+        ({}, 32),
     ],
 )
 def test_latents_can_be_halved_between_all_levels(config: dict[str, Any], rows: int) -> None:
-    assert Sizes(0, config, (), coarse=True).latents[1] == rows
+    assert Sizes(0, config, (), coarse=True, steps=16).latents[1] == rows
+
+
+def test_strides_say_how_often_sizes_are_halved() -> None:
+    pools = (torch.nn.MaxPool2d(2), torch.nn.Conv2d(6, 6, 3, stride=2), torch.nn.AvgPool2d(4))
+    assert steps_of(torch.nn.Sequential(*pools, torch.nn.ConvTranspose2d(6, 6, 4, stride=4))) == 16
 
 
 class Fixed(Small):

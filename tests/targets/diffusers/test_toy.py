@@ -335,3 +335,19 @@ def test_rows_and_columns_that_are_said_apart_are_small_and_differ() -> None:
     sides = {name: Argument(name, 32, False, "int", "") for name in ("input_h", "input_w")}
     toy, _ = toy_of({**ARGUMENTS, "patch_size": Argument("patch_size", 2, False, "int", ""), **sides}, {}, [])
     assert (toy["input_h"], toy["input_w"]) == (8, 16)
+
+
+@pytest.mark.parametrize(("name", "code", "value"), [
+    ("skip", "if args.skip:\n    x = x + y", True), ("skip", "self.no = args.skip\ny = x if not self.no else y", True),
+    ("skip", "if args.skip > 2:\n    x = x + y", 64), ("kernel_size", "x", 3), ("conv_kernel", "x", 3),
+    ("dilation_rate", "x", 1), ("stride", "x", 1),
+])  # fmt: skip
+def test_a_value_that_nothing_says_is_what_code_and_name_take_it_for(name: str, code: str, value: Any) -> None:
+    taken = {**ARGUMENTS, name: Argument(name, UNKNOWN, True, "", "")}
+    found = toy_of(taken, {}, [ast.parse(code)])[0][name]
+    assert found == value or (value == 64 and found not in (True, 3))
+
+
+def test_features_that_are_counted_are_the_width_of_the_whole() -> None:
+    taken = {"in_channels": ARGUMENTS["in_channels"], "n_feat": Argument("n_feat", 256, False, "int", "")}
+    assert toy_of(taken, {}, [])[0]["n_feat"] == toy_of(ARGUMENTS, {}, [])[0]["hidden_size"]

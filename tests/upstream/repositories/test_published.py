@@ -58,6 +58,15 @@ def test_a_config_says_it(tmp_path: Path, name: str, text: str) -> None:
     assert (found.values["depth"], found.values["hidden_size"]) == (28, 1152)
 
 
+def test_a_function_that_makes_the_class_says_its_options_by_other_names(tmp_path: Path) -> None:
+    defaults = "def defaults():\n    return dict(depth=28, channels=1152, rate=0.1)\n"
+    makes = "\n\ndef make(depth, channels, rate):\n    return Lantern(depth, hidden_size=channels)\n"
+    (tmp_path / "script.py").write_text(defaults + makes)
+    found = find_reference(written(tmp_path, more=", rate=0.0")).published
+    assert found is not None
+    assert found.values == {"depth": 28, "hidden_size": 1152, "rate": 0.1}
+
+
 def test_a_config_of_something_else_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("depth: 3\nlr: 0.1\nbatch: 8\nsteps: 100\nworkers: 4\n")
     assert find_reference(written(tmp_path)).published is None

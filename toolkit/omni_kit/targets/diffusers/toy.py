@@ -27,7 +27,8 @@ from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
 _WHOLE = re.compile(
-    r"^(width|embed_?dim|hidden_?(dim|width|channels|features)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
+    r"^(width|embed_?dim|hidden_?(dim|width|channels|features)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim"
+    r"|(n|num)_(feats?|features|filters|hidden))$"
 )
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
@@ -66,6 +67,7 @@ _NEVER_NONE: Mapping[str, int] = {
     "sample_size_t": 3,
     "patch_size_t": 1,
 }
+_USUAL, _KERNEL = re.compile(r"(^|_)((kernel)(_size)?|dilations?(_rate)?|strides?)$"), 3  # of convolutions
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _HEADS_OF_LEVELS = 2  # divides every level of a U-Net, whether it counts heads or is their width
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
@@ -97,6 +99,8 @@ def toy_of(
             unknown += [] if _IS_NAME_OF_PLACE.search(name) else [name]
         elif value is UNKNOWN or one.placement or one.unset_placement:
             unknown += [name] if one.required and not one.placement else []
+        elif one.required and not one.annotation and value == ANY_WIDTH and _is_switch(name, code):
+            given[aliases[name]] = True
         else:
             given[aliases[name]] = value
     given |= {alias: [given[alias]] for name, alias in aliases.items()
@@ -206,6 +210,18 @@ def _words_for(name: str, code: Sequence[ast.AST]) -> list[str]:
     compared = [one for part in code for one in ast.walk(part) if isinstance(one, ast.Compare) and len(one.ops) == 1]
     said = (literal(one.comparators[0]) for one in compared if ast.unparse(one.left).rpartition(".")[2] == name)
     return [*dict.fromkeys(one for one in said if isinstance(one, str) and one)]
+
+
+def _is_switch(name: str, code: Sequence[ast.AST]) -> bool:
+    """Return whether code decides something by the truth of an argument, or of an attribute that keeps it."""
+    nodes = [one for part in code for one in ast.walk(part)]
+    kept = {ast.unparse(target).rpartition(".")[2] for one in nodes if isinstance(one, ast.Assign)
+            and ast.unparse(one.value).rpartition(".")[2] == name for target in one.targets}  # fmt: skip
+    tests = [one.test for one in nodes if isinstance(one, ast.If | ast.IfExp)]
+    tests += [value for one in nodes if isinstance(one, ast.BoolOp) for value in one.values]
+    tests += [one.operand for one in nodes if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not)]
+    plain = {ast.unparse(one).rpartition(".")[2] for one in tests if isinstance(one, ast.Name | ast.Attribute)}
+    return bool(plain & {name, *kept})
 
 
 def _is_container(name: str, code: Sequence[ast.AST]) -> bool:
@@ -403,6 +419,8 @@ def _value(one: Argument) -> Any:
         return None  # toys know some of them by their names
     if one.required and one.annotation in ("", "float") and _IS_SHARE.search(one.name):
         return 0.0
+    if one.required and one.annotation in ("", "int") and (usual := _USUAL.search(one.name)):
+        return _KERNEL if usual[3] else 1
     if one.required and one.annotation in ("", *_TYPES):
         return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, ANY_WIDTH))
     return UNKNOWN

@@ -11,7 +11,7 @@ from omni_kit.pysource.source import dotted
 from omni_kit.toys.batches.denoiser.failed_checks import required_sizes
 from omni_kit.toys.batches.denoiser.resized import in_proportion
 from omni_kit.toys.configs.denoiser import HEAD_DIM, HEADS, IS_LAYERS, as_wide
-from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.toys.width_errors import ADDED, WIDTHS
 from omni_kit.upstream.repositories.passed_arguments import allowed_values, counted_with
 from omni_kit.upstream.repositories.reference import Reference
 
@@ -84,7 +84,7 @@ def with_fixed_widths(
     """
     published = _as_published(reference)
     for values, error in refused:
-        said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
+        said = next((found for pattern in (*WIDTHS, ADDED) if (found := pattern.search(error))), None)
         sizes = {int(said["came"]), int(said["wants"])} if said is not None else set()
         changed = {
             name: published[name]

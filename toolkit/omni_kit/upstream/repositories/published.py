@@ -77,7 +77,21 @@ def published(repository: Repository, cls: str, names: Collection[str], more: Co
         return None
     best = max(found, key=lambda one: (len(one.values.keys() & set(names)), one.calls))
     kept = {name: value for name, value in best.values.items() if name in names or name in more}
+    renamed = {} if best.calls else _renamed(repository, cls, names)
+    kept |= {name: best.values[other] for name, other in renamed.items() if name not in kept and other in best.values}
     return replace(best, values=kept)
+
+
+def _renamed(repository: Repository, cls: str, names: Collection[str]) -> dict[str, str]:
+    """Return the arguments that a function passes to the class under other names: `width` of `Net(width=channels)`."""
+    found: dict[str, str] = {}
+    for file in (one for one in repository.files[:_MOST_FILES] if f"{cls}(" in _text(one)):
+        with suppress(BadInput):
+            calls = (one for one in ast.walk(read_source(repository, file).tree) if isinstance(one, ast.Call))
+            for call in (one for one in calls if (dotted(one.func) or "").rpartition(".")[2] == cls):
+                found |= {one.arg: one.value.id for one in call.keywords if one.arg and one.arg in names
+                          and isinstance(one.value, ast.Name) and one.value.id not in names}  # fmt: skip
+    return found
 
 
 def options(repository: Repository, names: Collection[str]) -> Published | None:

@@ -22,7 +22,7 @@ from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.scalars import time
-from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
+from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, steps_of, widths_of
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
@@ -148,7 +148,7 @@ def long_inputs(model: Any, samples: int, length: int) -> Tensors:
     """
     trial, _ = _trial(model, 0)
     chosen = trial.settle(_taken(model, trial))
-    sizes = Sizes(0, _config(model), widths_of(model))
+    sizes = _sizes(model, 0)
     latents, choices, _ = _choices(model, sizes)
     sample = _made(model, replace(sizes, length=length), latents, choices, chosen)
     try:
@@ -167,13 +167,17 @@ def _answers(trial: Trial, chosen: Chosen) -> bool:
 
 def _trial(model: Any, index: int, most: float = math.inf, seconds: float = LONGEST) -> tuple[Trial, Maker]:
     """Return the trial of a sample, and what makes its inputs."""
-    sizes = Sizes(index, _config(model), widths_of(model))
+    sizes = _sizes(model, index)
     latents, choices, alike = _choices(model, sizes)
 
     def make(chosen: Chosen) -> Tensors:
         return _made(model, sizes, latents, choices, chosen)
 
     return Trial(model, choices, make, alike, most, seconds), make
+
+
+def _sizes(model: Any, index: int) -> Sizes:
+    return Sizes(index, _config(model), widths_of(model), steps=steps_of(model))
 
 
 def _made(model: Any, sizes: Sizes, latents: str, choices: Mapping[str, list[Any]], chosen: Chosen) -> Tensors:

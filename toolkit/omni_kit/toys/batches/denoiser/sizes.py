@@ -21,6 +21,8 @@ _SIDES = (4, 5)  # where a model takes squares alone
 _TEXT = (9, 12)  # odd with an even grid, and even with an odd one: each stream is shared unevenly without the other
 _HALVED, _MOST_HALVED = 8, 32  # what a U-Net's sizes divide by: of few levels, and of many
 _IS_LEVELS = re.compile(r"(channels|mults?|multipliers?|widths|dims|features)$")
+_STRIDING = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d,
+             nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)  # fmt: skip
 _LONG_FILM, _LONG_TEXT = 8, 256  # frames and words of a sample as people train them
 _LONGER = 2  # how much longer a second text is than the first, and a third than the second
 ARGUMENTS = "omni_kit_arguments"  # where a model without a config of its own holds what it was made of
@@ -51,6 +53,7 @@ class Sizes:
         row: the latents are a row, such as the frames of a sound.
         noisy: their shape; empty before it is chosen.
         length: about how many patches the sample has; 0 for one as small as a toy's.
+        steps: by how much the strides of the model's layers divide sizes together.
     """
 
     index: int
@@ -63,6 +66,7 @@ class Sizes:
     row: bool = False
     noisy: tuple[int, ...] = ()
     length: int = 0
+    steps: int = 1
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -94,10 +98,12 @@ class Sizes:
 
     @property
     def _halved(self) -> int:
-        """Return what sizes divide by that are halved between all levels, of which a list has the widths."""
+        """Return what sizes divide by that are halved between all levels, of which a list has the widths; without such
+        a list by the layers' strides.
+        """
         levels = [len(value.split(",") if isinstance(value, str) else value) for name, value in self.config.items()
                   if _IS_LEVELS.search(name) and isinstance(value, list | tuple | str)]  # fmt: skip
-        return min(max(_HALVED, 1 << max([1, *levels]) - 1), _MOST_HALVED)
+        return min(max(_HALVED, 1 << max(levels) - 1 if levels else self.steps), _MOST_HALVED)
 
     @property
     def latents(self) -> tuple[int, int, int]:
@@ -106,6 +112,8 @@ class Sizes:
         step_frames, step_rows, step_columns = patch_of(self.config)
         if self.coarse:
             step_rows, step_columns = self._halved * step_rows, self._halved * step_columns
+            fewer = 2 if self._halved > _HALVED else 1
+            rows, columns = -(-rows // fewer), -(-columns // fewer)
         return frames * step_frames if self.film else 1, rows * step_rows, columns * step_columns
 
     def text(self, name: str) -> int:
@@ -170,6 +178,12 @@ def is_film(config: Mapping[str, Any]) -> bool:
     """Return whether a model's latents have frames, as the names and the shape of its patches say."""
     patch = config.get("patch_size")
     return (isinstance(patch, (list, tuple)) and len(patch) == 3) or any(map(_FILM.search, config))
+
+
+def steps_of(model: nn.Module) -> int:
+    """Return the product of the strides of a model's convolutions and poolings."""
+    strides = (getattr(one, "stride", 1) for one in model.modules() if isinstance(one, _STRIDING))
+    return math.prod(one[-1] if isinstance(one, tuple) else one for one in strides)
 
 
 def widths_of(model: nn.Module) -> tuple[int, ...]:
