@@ -1737,6 +1737,14 @@ def test_modules_in_a_local_list_are_renamed_where_they_stand_alone(tmp_path: Pa
     assert not any(row.pattern.startswith("(.+)") for row in found.rows)
 
 
+def test_modules_in_a_local_list_of_a_dataclass_are_renamed(tmp_path: Path) -> None:
+    made = "@dataclass(eq=False)\nclass Net(nn.Module):\n    dim: int = 8\n\n    def __post_init__(self):\n        dim = self.dim"
+    net = GUARDED_PACKAGE.replace("class Net(nn.Module):\n    def __init__(self, dim=8):", made)
+    head = f"from dataclasses import dataclass\n{HEAD}{attention(SPLIT, ASKED).partition(NET)[0]}"
+    found = ported(tmp_path, net, head)
+    assert any(row.pattern.startswith(r"blocks\.(\d+)\.o") for row in found.rows)
+
+
 def test_two_functions_of_one_name_are_two(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("def scaled(x):\n    return x * 3\n", encoding="utf-8")
     head = HEAD + "from . import other\n\n\ndef scaled(x):\n    return x * 2\n"

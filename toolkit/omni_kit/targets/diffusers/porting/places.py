@@ -9,6 +9,7 @@ from omni_kit.targets.diffusers.porting.naming import Names
 from omni_kit.targets.diffusers.porting.parts import Parts
 
 _CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
+_INITS = ("__init__", "__post_init__")  # the latter of a dataclass
 _DEEPEST = 12
 _NUMBER = r"\.(\d+)"
 _NAME = r"\.(\w+)"
@@ -167,9 +168,9 @@ def _made(value: ast.expr, names: Mapping[str, list[str]]) -> list[str]:
 
 def _local(node: ast.stmt, names: Mapping[str, list[str]], lists: Collection[str]) -> dict[str, list[_Module]]:
     """Return the local variables that hold modules, which an attribute gets later."""
-    init = next((one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
+    inits = [one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name in _INITS]
     found: dict[str, list[_Module]] = {}
-    for one in ast.walk(init) if init is not None else ():
+    for one in (inner for init in inits for inner in ast.walk(init)):
         if isinstance(one, ast.Assign):
             variables, value = [target.id for target in one.targets if isinstance(target, ast.Name)], one.value
         elif isinstance(one, ast.Call) and isinstance(grown := _grown(one), ast.Name):
