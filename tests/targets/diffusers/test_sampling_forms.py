@@ -1,5 +1,6 @@
 """Forms in which authors write their sampling: each becomes a pipeline whose whole trajectory is the authors' own."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,6 +205,30 @@ GUIDING = """
         full, none = torch.split(some, len(some) // 2, dim=0)
         joined = none + cfg_scale * (full - none)
         return torch.cat([torch.cat([joined, joined]), rest], dim=1)
+"""
+
+FALLING = """
+
+def create_transport(path_type="Linear", prediction="velocity"):
+    return path_type, prediction
+
+
+class Sampler:
+    def __init__(self, transport):
+        self.transport = transport
+
+    def sample_ode(self, *, sampling_method="dopri5", num_steps=50):
+        from torchdiffeq import odeint
+
+        def sampled(x, model, **more):
+            times = 1 - 0.96 * torch.linspace(0, 1, num_steps)
+            return odeint(lambda t, x: model(x, t * torch.ones(len(x)), **more), x, times, method=sampling_method)
+
+        return sampled
+
+
+def main(net, z, y):
+    return Sampler(create_transport()).sample_ode()(z, net.forward_with_cfg, context=y, cfg_scale=4.0)[-1]
 """
 
 COUNTED_UP = """
@@ -476,6 +501,14 @@ def test_noise_is_drawn_alike_for_prompts_that_the_model_itself_guides_by(tmp_pa
     )
     file, text = written("tern", tmp_path, rest, *COUNTED)
     assert "channels after 3 stay as they are" in text
+    compared(file, sides, "[:, :3]", "[:, :2]")
+
+
+def test_a_model_guides_itself_along_times_that_only_a_run_shows(tmp_path: Path, sides: Sides) -> None:
+    file, text = written("crane", tmp_path, GUIDING + FALLING)
+    assert "channels after 3 stay as they are" in text
+    scheduler = json.loads((tmp_path / "crane" / "toy_config.json").read_text(encoding="utf-8"))["_scheduler"]
+    assert {name: scheduler[name] for name in ("method", "last_level")} == {"method": "euler", "last_level": 0.04}
     compared(file, sides, "[:, :3]", "[:, :2]")
 
 
