@@ -1738,7 +1738,8 @@ def test_modules_in_a_local_list_are_renamed_where_they_stand_alone(tmp_path: Pa
 
 
 def test_modules_in_a_local_list_of_a_dataclass_are_renamed(tmp_path: Path) -> None:
-    made = "@dataclass(eq=False)\nclass Net(nn.Module):\n    dim: int = 8\n\n    def __post_init__(self):\n        dim = self.dim"
+    made = "@dataclass(eq=False)\nclass Net(nn.Module):\n    dim: int = 8\n\n    def __post_init__(self):"
+    made += "\n        dim = self.dim"
     net = GUARDED_PACKAGE.replace("class Net(nn.Module):\n    def __init__(self, dim=8):", made)
     head = f"from dataclasses import dataclass\n{HEAD}{attention(SPLIT, ASKED).partition(NET)[0]}"
     found = ported(tmp_path, net, head)

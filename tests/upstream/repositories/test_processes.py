@@ -315,6 +315,19 @@ def test_an_argument_for_what_the_constructor_leaves_unset_is_not_left_out(
     assert left_out(reference, one, ["x", "t", "context"]) == (near, {})
 
 
+@pytest.mark.parametrize(("kept", "near"), [
+    ("exists(classes)", []), ("exists(classes) or width > 2", ["y"]), ("unknown(classes)", ["y"]),
+])  # fmt: skip
+def test_what_the_constructor_works_out_may_be_unset(kept: str, near: list[str], tmp_path: Path) -> None:
+    one = found(tmp_path, 'from ddim import DDIMSampler\nsampler = DDIMSampler(net)\ntold["y"] = labels\n')
+    text = LABELLED.format(classes="None", test="self.classes").replace("classes = classes", f"classes = {kept}")
+    exists = "def exists(one):\n    return one is not None\n\n\nclass Net("
+    (tmp_path / "labelled.py").write_text(text.replace("class Net(", exists), encoding="utf-8")
+    assert one is not None
+    reference = find_reference(f"{tmp_path / 'labelled.py'}::Net")
+    assert left_out(reference, one, ["x", "t", "context"])[0] == near
+
+
 def test_the_nearest_use_counts(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "ddim.py").write_text(DDIM, encoding="utf-8")

@@ -2,9 +2,9 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN, Unsupported, evaluate
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.processes.class_members import plain_arguments
@@ -78,10 +78,21 @@ def _switched_off(reference: Reference, name: str) -> bool:
         return False
     usual = {one: argument.default for one, argument in reference.arguments.items() if not argument.required}
     given = {**usual, **(reference.published.values if reference.published is not None else {})}
-    off = {one for one, value in given.items() if value in (None, False)}
-    kept = (one for one in ast.walk(made[1]) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name))
-    unset = {str(dotted(target)) for one in kept if getattr(one.value, "id", "") in off for target in one.targets}
+    kept = (one for one in ast.walk(made[1]) if isinstance(one, ast.Assign))
+    unset = {str(dotted(target)) for one in kept if _is_off(one.value, given, made[0].source) for target in one.targets}
     return not any(_reads(one, name, unset) for one in forward[1].body)
+
+
+def _is_off(value: ast.expr, given: Mapping[str, object], source: SourceFile) -> bool:
+    """Return whether a value that a constructor keeps is null or false for its arguments: `exists(dim) or words`."""
+    from omni_kit.upstream.repositories.numbers import Numbers  # with numpy, which only authors' files need
+
+    if isinstance(value, ast.Name):
+        return value.id in given and given[value.id] in (None, False)
+    try:
+        return evaluate(value, Numbers(), dict(given), home=source) in (None, False)
+    except (Unsupported, ArithmeticError, LookupError, TypeError, ValueError):
+        return False
 
 
 def _reads(node: ast.AST, name: str, unset: Collection[str]) -> bool:
