@@ -53,7 +53,9 @@ def joined(function: Callable[..., Any], name: str) -> set[str]:
     return found
 
 
-def dimensions(model: Any, function: Callable[..., Any], name: str, deep: int = _DEEP) -> int | None:
+def dimensions(
+    model: Any, function: Callable[..., Any], name: str, deep: int = _DEEP, *, parts: bool = True
+) -> int | None:
     """Return the number of dimensions that code needs an argument to have; None if it does not say.
 
     It says so where it unpacks the shape, names the axes for einops or permutes them, before it changes the argument;
@@ -61,6 +63,7 @@ def dimensions(model: Any, function: Callable[..., Any], name: str, deep: int = 
 
     Args:
         deep: how many such methods are followed.
+        parts: those of parts are.
     """
     tree = tree_of(function)
     for statement in _in_order(tree.body) if tree is not None else ():
@@ -68,7 +71,7 @@ def dimensions(model: Any, function: Callable[..., Any], name: str, deep: int = 
         for node in ast.walk(statement) if simple else ():
             found = _stated(node, name)
             if found is None and deep and isinstance(node, ast.Call):
-                found = _passed_on(model, node, name, deep - 1)
+                found = _passed_on(model, node, name, deep - 1, parts)
             if found is not None:
                 return found
         if any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
@@ -123,12 +126,12 @@ def _axes_in(pattern: str) -> int | None:
     return len(grouped.split())
 
 
-def _passed_on(model: Any, call: ast.Call, name: str, deep: int) -> int | None:
+def _passed_on(model: Any, call: ast.Call, name: str, deep: int, parts: bool) -> int | None:
     """Return the dimensions that a method of a model, or the forward of a part of it, needs of the argument that it
     gets.
     """
     attribute = call.func.attr if _is_own(call.func) and isinstance(call.func, ast.Attribute) else ""
-    part = getattr(model, attribute, None) if attribute else None
+    part = getattr(model, attribute, None) if attribute and parts else None
     method = type(part).forward if isinstance(part, nn.Module) else getattr(type(model), attribute, None)
     if not inspect.isfunction(method):
         return None
@@ -136,7 +139,9 @@ def _passed_on(model: Any, call: ast.Call, name: str, deep: int) -> int | None:
     given = [*zip(names, call.args, strict=False), *((one.arg, one.value) for one in call.keywords if one.arg)]
     inner = (other for other, value in given if isinstance(value, ast.Name) and value.id == name)
     owner = part if isinstance(part, nn.Module) else model
-    return next((found for other in inner if (found := dimensions(owner, method, other, deep)) is not None), None)
+    return next(
+        (found for other in inner if (found := dimensions(owner, method, other, deep, parts=parts)) is not None), None
+    )
 
 
 def _is_own(node: ast.expr) -> bool:

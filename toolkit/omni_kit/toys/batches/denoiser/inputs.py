@@ -316,7 +316,7 @@ def _arguments(model: Any) -> list[Argument]:
             _annotated(one, forward),
             one.default is one.empty,
             sigmas,
-            (exact := dimensions(model, forward, one.name))
+            (exact := dimensions(model, forward, one.name, parts=one.name == noisy))
             or _expected(type(model), one.name)
             or len(shapes[one.name])
             or _axes(str(one.annotation)),
