@@ -7,7 +7,9 @@ import pytest
 from omni_kit.targets.diffusers.porting.devices import compiled_at, without_extensions
 from omni_kit.upstream.repositories.reference import find_reference
 
+_LOADED = 'kernel = load("kernel", sources=["kernel.cu"])'
 MODEL = """
+import torch
 from torch import nn
 from torch.utils.cpp_extension import load
 
@@ -41,8 +43,11 @@ class Net(nn.Module):
     ("return Compiled().apply(x)", False),
     ("if x.ndim == 2:\n        return scaled_native(x)\n    return Compiled().apply(x)", False),
 ])  # fmt: skip
-def test_the_branch_on_a_cpu_needs_no_extension(tmp_path: Path, code: str, without: bool) -> None:
-    (tmp_path / "model.py").write_text(MODEL.format(code=code))
+@pytest.mark.parametrize("guard", ["{}", "if torch.cuda.is_available():\n    {}\nelse:\n    kernel = None",
+                                   "try:\n    {}\nexcept Exception:\n    kernel = None"])  # fmt: skip
+def test_the_branch_on_a_cpu_needs_no_extension(tmp_path: Path, guard: str, code: str, without: bool) -> None:
+    text = MODEL.format(code=code).replace(_LOADED, guard.format(_LOADED))
+    (tmp_path / "model.py").write_text(text)
     whole = find_reference(f"{tmp_path}/model.py::Net").closure
     assert any(map(compiled_at, whole.definitions))
     found = without_extensions(whole)

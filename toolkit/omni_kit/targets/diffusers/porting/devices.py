@@ -13,8 +13,10 @@ _COMPILER = "torch.utils.cpp_extension.load"
 
 
 def compiled_at(one: Defined) -> str:
-    """Return where a top-level assignment compiles an extension in C++ or CUDA; empty for anything else."""
-    if not isinstance(one.node, ast.Assign):
+    """Return where a top-level statement compiles an extension in C++ or CUDA, also where there is a GPU alone; empty
+    for anything else.
+    """
+    if not isinstance(one.node, ast.Assign | ast.If | ast.Try):
         return ""
     calls = [node for node in ast.walk(one.node) if isinstance(node, ast.Call)]
     found = (call for call in calls if absolute(one.source, call.func).startswith(_COMPILER))
