@@ -267,6 +267,22 @@ def test_layers_keep_names_that_a_class_in_their_place_keeps(layer: str, renamed
     assert any("in its place" in what for _, what in found.todo) is not renamed
 
 
+@pytest.mark.parametrize(("held", "made"), [
+    ("kind = Attn", "kind"), ("self.kind = Attn if depth > 1 else Attn", "self.kind"), ("kind = nn.Identity", "Attn"),
+])  # fmt: skip
+def test_rows_are_for_the_places_of_a_class_that_a_variable_holds(held: str, made: str, tmp_path: Path) -> None:
+    """Another class, which is no attention, has a layer of the same name, which it keeps."""
+    other = "class Other(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+    other += "        self.q = nn.Linear(dim, dim)\n\n    def forward(self, x):\n        return self.q(x)\n\n\n"
+    net = NET.replace("super().__init__()", f"super().__init__()\n        self.first = Other(dim)\n        {held}")
+    net = net.replace("[Attn(dim)", f"[{made}(dim)")
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, other + net))
+    patterns = [row.pattern for row in found.rows if row.names != (r"\1",)]
+    assert patterns
+    assert not [one for one in patterns if re.fullmatch(one, "first.q.weight")]
+    assert [one for one in patterns if re.fullmatch(one, "blocks.0.q.weight")]
+
+
 @pytest.mark.parametrize(("early", "renamed"), [("", True), ("    if x is None:\n        return v, k, q\n", False)])
 def test_queries_and_keys_of_a_function_within_come_from_layers(early: str, renamed: bool, tmp_path: Path) -> None:
     made = (

@@ -120,6 +120,7 @@ def _makes(node: ast.stmt, known: Mapping[str, list[str]]) -> list[str]:
 def _held(node: ast.stmt, names: Mapping[str, list[str]], lists: Collection[str]) -> _Held:
     """Return the attributes of a class that hold modules of the file, with what stands between, and the classes."""
     found: _Held = {}
+    names = {**names, **_kinds(node, names)}
     local = _local(node, names, lists)
     for one in ast.walk(node):
         attribute, value, before = "", None, ""
@@ -131,6 +132,17 @@ def _held(node: ast.stmt, names: Mapping[str, list[str]], lists: Collection[str]
             for cls, inside in _modules(value, names, lists, local):
                 found.setdefault((attribute, before + inside), []).append(cls)
     return {name: list(dict.fromkeys(classes)) for name, classes in found.items()}
+
+
+def _kinds(node: ast.stmt, names: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return the variables and attributes that hold a class of the file, by their last name: all that they may hold."""
+    found: dict[str, list[str]] = {}
+    for one in (each for each in ast.walk(node) if isinstance(each, ast.Assign)):
+        values = [one.value.body, one.value.orelse] if isinstance(one.value, ast.IfExp) else [one.value]
+        classes = [cls for value in values if isinstance(value, ast.Name) for cls in names.get(value.id, [])]
+        for target in one.targets if classes else ():
+            found.setdefault(_last(target), []).extend(classes)
+    return found
 
 
 def _grown(call: ast.Call) -> ast.expr | None:
