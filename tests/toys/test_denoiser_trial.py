@@ -1157,3 +1157,15 @@ class Outer(torch.nn.Module):
 def test_what_unlike_shapes_make_together_is_not_made_where_it_is_large() -> None:
     reach = trial_module.how_far(Outer(), lambda: {"hidden_states": torch.zeros(1).expand(2**15)})
     assert reach.error == "ValueError: [32768, 1] and [1, 32768] together are too large"
+
+
+class Nameless(Small):
+    """Its forward passes everything on."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return self.mixed(*args, **kwargs)
+
+
+def test_a_forward_that_names_no_inputs_is_said_to_be_one() -> None:
+    with pytest.raises(BadInput, match=r"Nameless\.forward names no inputs"):
+        denoiser_inputs(Nameless())

@@ -305,6 +305,9 @@ def stated_option(name: str, said: Any) -> Option | None:
 def _arguments(model: Any) -> list[Argument]:
     forward = inspect.unwrap(type(model).forward)
     parameters = list(inspect.signature(forward).parameters.values())[1:]
+    if all(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) for one in parameters):
+        hint = "pass a class whose forward names its inputs: derive one from it, in a copy of the authors' files"
+        raise BadInput(f"{type(model).__name__}.forward names no inputs", hint)
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
     shapes = {one.name: _documented(type(model), one.name) for one in parameters}
