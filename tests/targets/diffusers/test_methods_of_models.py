@@ -28,7 +28,7 @@ class Net(nn.Module):
         ("x", "x, t=t, **more", "self(x, timestep=t, **more, return_dict=False)[0]"),
         ("x, t", "x, t", "self(x, t, return_dict=False)\n"),
         ("x", "x, t, detail=True", "self(x, t, detail=True, return_dict=False)[0]"),
-        ("{'x': x}", "x, t", "self(x, t)\n"),
+        ("{'x': x}", "x, t", '{"x": self(x, t, return_dict=False)[0]}\n'),
     ],
 )
 def test_other_methods_get_what_the_authors_forward_returns(

@@ -283,6 +283,16 @@ def test_rows_are_for_the_places_of_a_class_that_a_variable_holds(held: str, mad
     assert [one for one in patterns if re.fullmatch(one, "blocks.0.q.weight")]
 
 
+def test_a_class_that_others_only_inherit_from_has_no_rows_of_its_own(tmp_path: Path) -> None:
+    heir = "class Heir(Attn):\n    def __init__(self, dim):\n        super(Heir, self).__init__(dim)\n\n\n"
+    net = NET.replace("[Attn(dim)", "[Heir(dim)").replace(
+        "super().__init__()", "super().__init__()\n        self.q = 2"
+    )
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, heir + net))
+    assert found.rows
+    assert all(row.pattern.startswith("blocks") for row in found.rows)
+
+
 @pytest.mark.parametrize(("early", "renamed"), [("", True), ("    if x is None:\n        return v, k, q\n", False)])
 def test_queries_and_keys_of_a_function_within_come_from_layers(early: str, renamed: bool, tmp_path: Path) -> None:
     made = (

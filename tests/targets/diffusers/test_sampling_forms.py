@@ -610,7 +610,7 @@ def test_latents_of_a_line_are_no_pictures_and_training_is_no_sampling(n: int, t
 
 def test_labels_may_be_rows_of_zeros_with_a_one(tmp_path: Path, sides: Sides) -> None:
     """The network is preconditioned, and returns a mapping."""
-    file, text = written("heron", tmp_path, PRECONDITIONED, *ONE_HOT)
+    file, text = written("ibis", tmp_path, PRECONDITIONED, *ONE_HOT)
     assert "one_hot(labels, num_classes + 1)[:, :num_classes]" in text
     assert "if self.transformer.config.learn_sigma:" in text
     compared(file, sides, "num_classes + 1)[:, :num_classes]", "num_classes + 1)[:, 1:]")

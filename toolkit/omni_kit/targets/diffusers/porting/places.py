@@ -50,7 +50,8 @@ def _joined(path: str, name: str, between: str) -> str:
 
 
 def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str, list[Place]]:
-    """Return the class, as it is called in the file -> the paths at which the model has it.
+    """Return the class, as it is called in the file -> the paths at which the model has it: none for one that others
+    only inherit from.
 
     Args:
         others: what classes of torch's are called in the file where another stands in their place.
@@ -60,7 +61,10 @@ def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str
     found: dict[str, list[Place]] = {parts.root.name: [Place()]}
     for place, name in _walked(parts.root.name, held, names, Place(), 0):
         found.setdefault(name, []).append(place)
-    return found
+    used = {name for part in parts.parts for name in _used(part.definition.node)}
+    heirs = {_last(base) for part in parts.parts for base in getattr(part.definition.node, "bases", [])}
+    bases = {part.name: part.definition.name for part in parts.parts if part.definition.name in heirs - used}
+    return {**{name: [] for name in bases}, **found}
 
 
 def alternatives(parts: Parts) -> dict[str, set[str]]:
@@ -143,6 +147,17 @@ def _kinds(node: ast.stmt, names: Mapping[str, list[str]]) -> dict[str, list[str
         for target in one.targets if classes else ():
             found.setdefault(_last(target), []).extend(classes)
     return found
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    """Yield the names that code reads, other than those of base classes and of arguments of `super`."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    skipped = node.bases if isinstance(node, ast.ClassDef) else []
+    skipped = node.args if isinstance(node, ast.Call) and _last(node.func) == "super" else skipped
+    for one in ast.iter_child_nodes(node):
+        if one not in skipped:
+            yield from _used(one)
 
 
 def _grown(call: ast.Call) -> ast.expr | None:
