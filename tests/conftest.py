@@ -21,7 +21,7 @@ from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
-from .state import State, changes, forget_temporary, state
+from .state import changes, forget_temporary, state
 
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -46,18 +46,13 @@ Models = Callable[..., UpstreamModel]
 _bound = _MOST
 
 
-_left: State | None = None
-
-
 @pytest.fixture(autouse=True, scope="module")
 def state_as_before() -> Iterator[None]:
     """Fail a file that leaves changed what other files of its process use."""
-    global _left
-    before = state() if _left is None else _left  # as the last file left it
+    before = state()
     yield
     forget_temporary(before)
-    _left = state()
-    assert not (found := [*changes(before, _left)]), "\n".join(["this file leaves the process changed:", *found])
+    assert not (found := [*changes(before, state())]), "\n".join(["this file leaves the process changed:", *found])
 
 
 @pytest.fixture(autouse=True)
