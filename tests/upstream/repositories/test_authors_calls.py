@@ -335,6 +335,26 @@ def test_a_sampler_with_a_number_of_steps_of_its_own_keeps_that_of_training(tmp_
     assert found.trained == 0
 
 
+COUNTED = """
+
+class Noising:
+    def __init__(self, model, timesteps=1000):
+        self.model, self.timesteps = model, timesteps
+
+    def sample(self, n_samples, size):
+        x = torch.randn(n_samples, *size)
+        for step in reversed(range(self.timesteps)):
+            x = x - self.model(x, step)
+        return x
+"""
+
+
+def test_a_number_of_samples_next_to_a_shape_says_that_it_is_of_one(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET + COUNTED)
+    (found,) = authors_calls(find_reference(f"{tmp_path}/net.py::Net"))
+    assert "n_samples=len(begun), size=tuple(begun.shape[1:])" in found.called
+
+
 @pytest.mark.parametrize(("rest", "names"), [(WHOLE.replace("{more}", ""), ["Sampler.forward"]),
                                              (OWN_MODEL, ["predict"]), ("", [])])  # fmt: skip
 def test_functions_that_seem_to_sample_are_named(rest: str, names: list[str], tmp_path: Path) -> None:

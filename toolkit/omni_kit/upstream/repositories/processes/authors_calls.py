@@ -53,11 +53,12 @@ _LEVELS = re.compile(r"^(t_span|time_grid|t_eval|ts|sigmas|t_steps|levels|timest
 _GUIDED = re.compile(r"(cfg|guidance|cond)_?(scale|strength|rate|weight)|^(cfg|guidance|w)$")
 SHAPE = f"tuple({BEGUN}.shape)"
 """The expression for the shape of latents."""
+_ROWS = f"len({BEGUN})"
 _FEATURES, _LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
 _GUIDES = re.compile(r"(^|_)(cfg|guidance)(_|$)")
 _SIZES = (
     (re.compile(r"^(image|img|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
-    (re.compile(r"^(batch|bsz?|(num|n)_samples?|batch_size)$"), f"len({BEGUN})"),
+    (re.compile(r"^(batch|bsz?|(num|n)_samples?|batch_size)$"), _ROWS),
     (re.compile(r"^(in_|num_|n_|latent_|im(a)?ge?_)?(channels|chans?)$|^n_feats$"), _FEATURES),
     (re.compile(r"^(feature|action|data|transition)_?(size|dim)$"), _FEATURES),
     (re.compile(r"^(seq|sequence)_?len(gth)?$|^horizon$"), _LENGTH),
@@ -571,6 +572,8 @@ def _told(
                 if usual is ... or (usual is None and "shape" in name) or fits:
                     pair = isinstance(said_by.get(name, usual), tuple) and size == _LENGTH
                     said[name] = f"tuple({BEGUN}.shape[2:])" if pair else size
+                    apart = size == SHAPE and _ROWS in said.values()  # a number of samples, and the shape of each
+                    said[name] = f"tuple({BEGUN}.shape[1:])" if apart else said[name]
             elif constructs and name in said_by and (default is None or whole):
                 said[name] = repr(said_by[name])
             elif _KEYWORDS.search(name) and (default is None or literal(default) is None):
