@@ -119,6 +119,83 @@ def test_a_method_with_a_list_of_one_sample_and_a_scheduler_of_its_own(tmp_path:
     assert not found.process.todo
 
 
+PLAIN = """
+
+class EulerScheduler:
+    def __init__(self, steps=1000, shift=1.0):
+        self.steps, self.shift = steps, shift
+
+    def set_timesteps(self, count, device=None):
+        levels = torch.linspace(1, 0, count + 1)
+        self.sigmas = self.shift * levels / (1 + (self.shift - 1) * levels)
+        self.timesteps = self.sigmas[:-1] * self.steps
+
+    def step(self, answer, t, latents, return_dict=True):
+        at = (self.timesteps == t).nonzero()[0]
+        return (latents + (self.sigmas[at + 1] - self.sigmas[at]) * answer,)
+
+
+def load():
+    return {"scheduler": EulerScheduler(shift=config.get("shift", 3.0))}
+
+
+def generate(model, encoder, scheduler, prompt: str | list[str], num_inference_steps=30, guidance_scale=4.0):
+    prompts = [prompt] if isinstance(prompt, str) else prompt
+    embeds, against = encoder(prompts), encoder([""] * len(prompts))
+    latents = torch.randn((len(prompts), model.channels, 8, 8))
+    scheduler.set_timesteps(num_inference_steps)
+    for t in scheduler.timesteps:
+        twice = guidance_scale > ABOVE
+        asked = (latents.repeat(2, 1, 1, 1) if twice else latents).unsqueeze(2)
+        answers = model(list(asked.unbind(0)), (1 - t / 1000).expand(len(asked)), embeds)
+        answer = torch.stack([one for one in answers]).squeeze(2)
+        if twice:
+            first, second = answer.chunk(2)
+            answer = first + guidance_scale * (first - second)
+        latents = scheduler.step(-answer, t, latents, return_dict=False)[0]
+    return latents
+"""
+
+
+@pytest.mark.parametrize(("above", "scale"), [("1", 2), ("0", 1), ("0.7", 0)])
+def test_films_of_one_frame_a_plain_scheduler_and_a_scale_that_counts_from_zero(
+    tmp_path: Path, above: str, scale: int
+) -> None:
+    found = stood(tmp_path, PLAIN, f"plain_{scale}", ABOVE=above)
+    if not scale:
+        assert "guides above another scale than 0 or 1" in " ".join(found.why)
+        return
+    one, spec = found.stepping.installed, told(found)
+    assert (one.name, one.rises, found.stepping.shift) == (FlowMatchEulerDiscreteScheduler.__name__, True, 3.0)
+    assert (found.lone, found.more, found.above) == (2, 1, scale) == (spec["lone"], spec["more"], spec["above"])
+    assert found.guides
+
+
+class InFilms(nn.Module):
+    """Answers with a list of films, of one frame each."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, context: torch.Tensor) -> list[torch.Tensor]:
+        assert x[0].shape == (4, 1, 8, 8)
+        return [torch.sin(film) * text.mean() + time for film, text, time in zip(x, context, t, strict=True)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_a_run_with_several_prompts_in_films_of_one_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    spec = told(stood(tmp_path, PLAIN, "plain_authors", ABOVE="1"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    noise, text, against = torch.randn(2, 4, 8, 8), torch.randn(2, 5, 6), torch.randn(2, 5, 6)
+    model, latents = InFilms(), noise
+    scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
+    scheduler.set_timesteps(sigmas=[1 - step / 6 for step in range(6)])
+    for t in scheduler.timesteps:
+        first, second = (torch.stack(model(latents.unsqueeze(2), (1 - t / 1000).expand(2), one)).squeeze(2)
+                         for one in (text, against))  # fmt: skip
+        latents = scheduler.step(-(second + scale * (first - second)), t, latents, return_dict=False)[0]
+    torch.testing.assert_close(sampled(model, noise, 6, text, against, scale, {}, spec), latents)
+
+
 class Answering(nn.Module):
     """Answers otherwise for each text."""
 

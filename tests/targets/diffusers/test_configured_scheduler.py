@@ -20,6 +20,9 @@ KNOWN = {"num_train_timesteps": 100, "beta_schedule": "linear"}
     ("DDIMScheduler(**config.noise, clip_sample=False)", [100], {**KNOWN, "clip_sample": False}),
     ("DDIMScheduler(num_train_timesteps=c['num_train_timesteps'], beta_schedule=c.beta_schedule)", [100, 100], KNOWN),
     ("DDIMScheduler(num_train_timesteps=9)", [100], {"num_train_timesteps": 9}),
+    ("DDIMScheduler(num_train_timesteps=c.get('steps', STEPS), eta=c.get('eta', 0.5))", [],
+     {"num_train_timesteps": 500, "eta": 0.5}),
+    ("DDIMScheduler(num_train_timesteps=STEPS, eta=OTHER)", [], {"num_train_timesteps": 500, "eta": UNKNOWN}),
     ("DDIMScheduler(**config['noise'])", [100, 200], {"": UNKNOWN}),
     ("DDIMScheduler(**config['noise'])", [], {"": UNKNOWN}),
     ("DDIMScheduler(num_train_timesteps=c['steps'], beta_schedule=c.kind)", [100],
@@ -28,13 +31,13 @@ KNOWN = {"num_train_timesteps": 100, "beta_schedule": "linear"}
 def test_entries_of_a_config_are_those_of_all_configs_that_have_them(
     call: str, steps: list[int], found: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "net.py").write_text(f"STEPS = 500\n{NET}")
     for number, one in enumerate(steps):
         (tmp_path / f"{number}.yaml").write_text(CONFIG.format(one))
     node = ast.parse(call, mode="eval").body
     assert isinstance(node, ast.Call)
-    repository = find_reference(f"{tmp_path}/net.py::Net").repository
-    assert constructed_with(node, "DDIMScheduler", repository) == found
+    reference = find_reference(f"{tmp_path}/net.py::Net")
+    assert constructed_with(reference.cls.source, node, "DDIMScheduler", reference.repository) == found
 
 
 HELD = """

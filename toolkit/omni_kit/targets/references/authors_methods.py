@@ -73,6 +73,7 @@ class Heard:
         passed: the model's other arguments.
         counts: how many answers each step asked for.
         stepped: the scheduler; `ended`: the latents after its last step.
+        lone: the axis of one place that the model's latents have, and those of the method lack; 0 without one.
     """
 
     spec: Mapping[str, Any]
@@ -90,6 +91,7 @@ class Heard:
     told: dict[str, Any] = field(default_factory=dict)
     verdict: bool = False
     asked: str = ""
+    lone: int = 0
     _folded: bool = False
     _drawn: bool = False
     _last: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -101,8 +103,8 @@ class Heard:
             Refused: it does what a pipeline cannot repeat.
         """
         self._drawn = self.gives
-        if (made := self.spec["scheduler"]) is not None:  # diffusers imports its schedulers as they are named
-            getattr(importlib.import_module(made["module"]), made["name"])
+        made = self.spec["scheduler"]  # diffusers imports its schedulers as they are named
+        own = getattr(importlib.import_module(made["module"]), made["name"]) if made is not None else None
         bound = getattr(standing(used, self._missing), self.spec["method"]) if self.spec["owner"] else used
         function = inspect.unwrap(bound)
         with ExitStack() as stack:
@@ -110,10 +112,10 @@ class Heard:
             stack.enter_context(replaced(StandIn, "verdict", False))
             stack.enter_context(self._drawing())
             stack.enter_context(sizes())
-            for cls in _schedulers():
-                for name, own in (("step", self._step), ("set_timesteps", self._set)):
+            for cls in dict.fromkeys([*_schedulers(), *([own] if own is not None else [])]):
+                for name, noted in (("step", self._step), ("set_timesteps", self._set)):
                     if name in vars(cls):
-                        stack.enter_context(replaced(cls, name, own(vars(cls)[name])))
+                        stack.enter_context(replaced(cls, name, noted(vars(cls)[name])))
             stack.enter_context(torch.no_grad())
             returned = bound(**dict(self._arguments(function)))
             if inspect.isgenerator(returned):
@@ -162,7 +164,8 @@ class Heard:
             elif known_by_name(name) is not None:
                 yield name, known_by_name(name)
             elif "prompt" in name and "embed" not in name and (required or (one.default is None and name == "prompt")):
-                yield name, _PROMPT
+                several = len(self.noise) > 1 and "list" in str(one.annotation).lower()
+                yield name, [_PROMPT] * len(self.noise) if several else _PROMPT
             elif required or (one.default is None and name in self.spec["order"] and not name.endswith("kwargs")):
                 yield name, StandIn(name)
 
@@ -257,6 +260,8 @@ class Heard:
     def _answered(self, x: Any, t: Any, given: Mapping[str, Any]) -> Any:
         listed = isinstance(x, list | tuple)
         one = _tensor(x)
+        self.lone = self.lone or self._lone_axis(one)
+        one = one.squeeze(self.lone) if self.lone else one
         whole = self.noise.ndim == one.ndim
         rows = one if whole else one.unsqueeze(0)
         batch = 1 if self._folded else len(self.noise)
@@ -289,12 +294,18 @@ class Heard:
             found.append(answer)
         return self._returned(found, listed, whole, given)
 
+    def _lone_axis(self, one: torch.Tensor) -> int:
+        """Return the axis by which a batch of latents has one more than noise, as films of one frame do."""
+        axes = (axis for axis in range(2, one.ndim) if one.shape[axis] == 1) if not self._folded else ()
+        return next((axis for axis in axes if one.squeeze(axis).shape[1:] == self.noise.shape[1:]), 0)
+
     def _returned(self, found: list[Any], listed: bool, whole: bool, given: Mapping[str, Any]) -> Any:
         """Return answers as the model does: in a tuple, an object or a list."""
         rows = []
         for one in found:
             value = one[self.spec["keys"][0]] if isinstance(one, Mapping) else one
             own = _tensor(value[0] if isinstance(value, tuple) else getattr(value, "sample", value))
+            own = own.unsqueeze(self.lone) if self.lone and own.ndim == self.noise.ndim else own
             rows += [torch.cat([*own], -1)] if self._folded else [*own]
         form = self.spec["returns"]
         if listed and form == "list":
@@ -354,8 +365,10 @@ def sampled(
     Args:
         text, against: embeddings of the prompt, and of what is guided against.
         conditions: the model's other arguments, by the authors' names.
+        scale: of guidance, where 1 makes no difference.
         spec: the method, as `trace` has it; `first`: of two answers the first is for the prompt; `alone`: with a scale
-            of 1 it asks once; `text`, `mask`: the arguments for prompts.
+            of 1 it asks once; `more`: by so much its own scale is less; `above`: it guides where the scale is above
+            that; `text`, `mask`: the arguments for prompts; `lone`: see `Heard`.
     """
 
     def answer(x: torch.Tensor, t: torch.Tensor, prompted: bool, given: Mapping[str, Any]) -> Any:
@@ -370,12 +383,14 @@ def sampled(
             holder, _, key = name.rstrip("}").partition("{")
             place = told.setdefault(holder, {}) if key else told
             place[key or holder] = value
-        return model(**{spec["latents"]: x, spec["time"]: t.expand(len(x)), **told})
+        asked = x.unsqueeze(spec["lone"]) if spec["lone"] else x
+        return model(**{spec["latents"]: asked, spec["time"]: t.expand(len(x)), **told})
 
     module = importlib.import_module(spec["module"])
     used = getattr(module, spec["owner"] or spec["method"])
-    twice = scale > 1 or not spec["alone"]
-    heard = Heard(spec, noise, steps, scale, spec["gives"], answer, first=spec["first"], twice=twice)
+    twice = scale > spec["above"] or not spec["alone"]
+    theirs = scale - spec["more"]
+    heard = Heard(spec, noise, steps, theirs, spec["gives"], answer, first=spec["first"], twice=twice)
     return heard.run(used)
 
 
@@ -450,14 +465,16 @@ class _Traces:
         return {
             "ways": ways, "constants": constants, "conditions": conditions, "embedded": embedded,
             "masked": masked, **self._guides(ways[0]),
-            "scheduler": {"module": cls.__module__, "name": cls.__name__, "config": _plain(heard.stepped.config)},
+            "scheduler": {"module": cls.__module__, "name": cls.__name__, "config": _settings(heard.stepped)},
             "told": _plain({name: one for name, one in heard.told.items() if not isinstance(one, StandIn)}),
-            "tables": _tables(heard.stepped), "own": self._own(heard, ways),
+            "tables": _tables(heard.stepped), "own": self._own(heard, ways), "lone": heard.lone,
         }  # fmt: skip
 
     def _own(self, heard: Heard, ways: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return how the authors' own scheduler takes these steps by itself; None if it does not."""
-        cls, config = type(heard.stepped), _plain(heard.stepped.config)
+        cls, config = type(heard.stepped), _settings(heard.stepped)
+        if cls not in _schedulers():
+            return None
         more = {name: one for name, one in heard.told.items() if name != _SETTINGS[0] and not isinstance(one, StandIn)}
         if not all(isinstance(one, bool | int | float | str) for one in more.values()):
             return None
@@ -507,8 +524,11 @@ class _Traces:
         return {"count": count, "model": place, "calls": calls, "ended": _one(ended)}
 
     def _guides(self, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """Return whether two answers are joined as is usual, in which order they are asked for, and whether only one is
-        with a scale of 1.
+        """Return how two answers are joined by a scale, in which order they are asked for, and whether only one is
+        where the scale makes no difference.
+
+        `more` is what the usual scale is more than theirs: 1 of `one + scale * (one - other)`. Above `above`, a usual
+        scale, two are asked for.
 
         Raises:
             Refused: they are joined in another way.
@@ -516,17 +536,28 @@ class _Traces:
         count, place = plain["count"], plain["model"]
         twice = {*self.heard.counts}
         if twice == {1}:
-            return {"guides": False, "first": True, "alone": True}
-        pair = (_APART, _APART * _SCALE / (_SCALE - 1))
-        orders = [first for first in (True, False)
-                  if alike(self.way(count, place, apart=pair if first else pair[::-1]), plain)]  # fmt: skip
-        if twice != {2} or len(orders) != 1:
+            return {"guides": False, "first": True, "alone": True, "more": 0, "above": 1}
+        ways = []
+        for more in (0, 1):
+            pair = (_APART, _APART * (_SCALE + more) / (_SCALE + more - 1))
+            ways += [(more, first) for first in (True, False)
+                     if alike(self.way(count, place, apart=pair if first else pair[::-1]), plain)]  # fmt: skip
+        if twice != {2} or len(ways) != 1:
             raise Refused("guides by another formula than the usual one")
-        unguided = self.way(count, place, scale=1.0)
+        more, first = ways[0]
+        unguided = self.way(count, place, scale=1.0 - more)
         asks = {*self.heard.counts}
         if not alike(unguided, plain) or len(asks) != 1:
             raise Refused("goes elsewhere where it does not guide")
-        return {"guides": True, "first": orders[0], "alone": asks == {1}}
+        asked = [self._asks(count, place, scale) for scale in (0.5, 1.0)[: 2 * more]]
+        if {1} in asked and asked != [{1}] * 2:
+            raise Refused("guides above another scale than 0 or 1")
+        return {"guides": True, "first": first, "alone": asks == {1}, "more": more, "above": 1 + ({1} in asked)}
+
+    def _asks(self, count: int, place: int, scale: float) -> set[int]:
+        """Return how many answers the steps ask for with a scale."""
+        self.way(count, place, scale=scale)
+        return {*self.heard.counts}
 
 
 def _one(tensor: torch.Tensor) -> float:
@@ -539,6 +570,14 @@ def _one(tensor: torch.Tensor) -> float:
         return one_value(tensor)
     except ValueError as error:
         raise Refused(str(error)) from error
+
+
+def _settings(scheduler: Any) -> dict[str, Any]:
+    """Return what a scheduler was made with: its config, or the attributes that its constructor's arguments became."""
+    if isinstance(config := getattr(scheduler, "config", None), Mapping):
+        return _plain(config)
+    taken, held = inspect.signature(type(scheduler).__init__).parameters, vars(scheduler)
+    return _plain({name: held[name] for name in taken if name in held})
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:

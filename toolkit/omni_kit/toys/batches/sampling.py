@@ -15,7 +15,7 @@ from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.repositories.packing import latents_shape
-from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, NEGATIVE, NULL, PROMPT_AXIS, STEPS
+from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, FRAME_AXIS, NEGATIVE, NULL, PROMPT_AXIS, STEPS
 from omni_kit.upstream.repositories.recorded import LATENTS as PACKED
 
 NAMES = "_arguments"
@@ -122,8 +122,10 @@ class SamplingBatchBuilder:
             value = null if null is not None else sample[text] if text else without
             return value.squeeze(axis) if isinstance(value, torch.Tensor) and axis is not None else value
 
+        frame = getattr(model, ARGUMENTS, {}).get(FRAME_AXIS)
+
         def begun(sample: Tensors) -> torch.Tensor:
-            tokens = sample[latents]
+            tokens = sample[latents].select(frame, 0) if frame else sample[latents]
             return tokens.new_empty(latents_shape(tokens.shape, packed[1])) if packed else tokens
 
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]

@@ -12,6 +12,7 @@ _EXAMPLES = "reference_models"
 CONDITIONS = "_conditions"  # what else a pipeline is given -> whether there is another one to guide against
 NEGATIVE = "negative_"  # before the name of a condition: the one to guide against
 PROMPT_AXIS = "_prompt_axis"  # the axis that a pipeline adds to an embedded prompt before the model gets it
+FRAME_AXIS = "_frame_axis"  # the axis of a single frame that a pipeline adds to latents before the model gets them
 LATENTS = "_latents"  # the shape of the latents of which a pipeline makes tokens, if it does
 NULL = "_null_label"  # the key under which it says the class label of no class
 STATED = "_inputs"  # argument of forward -> what a person says that it is

@@ -36,6 +36,7 @@ _TRIED = (4, 7, 12)
 SIZE = 1024
 """Stands for a size of latents where a schedule depends on it."""
 _CLOSE = 1e-9
+_SINGLE = 1e-5  # what levels of single precision leave of a factor
 _TRAINS = "backward"
 
 
@@ -442,4 +443,4 @@ def bent(values: object, count: int) -> float | None:
         if not 0 < own < 1:
             return None
         factors.append(own * (1 - even) / (even * (1 - own)))
-    return factors[0] if all(math.isclose(one, factors[0], rel_tol=1e-6) for one in factors) else None
+    return factors[0] if all(math.isclose(one, factors[0], rel_tol=_SINGLE) for one in factors) else None

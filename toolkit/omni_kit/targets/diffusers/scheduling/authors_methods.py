@@ -40,6 +40,9 @@ class Stood:
         guides: it joins two answers by a scale.
         embedded: the model's argument for that scale.
         listed: the model returns a list.
+        lone: the axis of one place that the model's latents have, and those of the method lack; 0 without one.
+        more: by so much the usual scale of guidance is more than theirs.
+        above: the usual scale above which they guide.
         why: what a pipeline cannot repeat, for each method.
     """
 
@@ -50,6 +53,9 @@ class Stood:
     guides: bool = False
     embedded: str = ""
     listed: bool = False
+    lone: int = 0
+    more: int = 0
+    above: int = 1
     why: tuple[str, ...] = ()
 
 
@@ -103,6 +109,7 @@ def _stood(
     reference: Reference, method: ScheduledMethod, spec: Mapping[str, Any], one: _Found, stepping: Stepping
 ) -> Stood:
     spec = {**spec, "first": one["first"], "alone": one["alone"], "gives": one["gives"]}
+    spec |= {name: one[name] for name in ("lone", "more", "above")}
     known = {spec["text"], spec["mask"], next((n for n in one["conditions"] if n == spec["mask"]), "")}
     conditions = tuple(name for name in one["conditions"] if name not in known and _has(reference, name))
     constants = {name: value for name, value in one["constants"].items() if _has(reference, name)
@@ -111,14 +118,17 @@ def _stood(
     same = given is not None and given["name"] == one["scheduler"]["name"]
     named = f"set the scheduler as the authors do: {method.name} is given any"
     todo = [f"{named} {one['scheduler']['name']} ({method.where})"] if same and not given["config"] else []
+    less = "; the scale of guidance is one more than theirs" if one["more"] else ""
     todo += [f"keep latents where a mask is set, as {method.name} does ({method.where})"] if one["masked"] else []
     called = f"sampled(model, noise, steps, text, against, scale, {'conditions' if conditions else '{}'}, spec)"
     imported = (f"from {METHODS} import sampled",)
     process = Process(
-        method.where, imported, called, stepping.name, stepping.reason, stepping.installed.config,
+        method.where, imported, called, stepping.name, stepping.reason + less, stepping.installed.config,
         rises=stepping.installed.rises, held=lines, todo=tuple(todo),
     )  # fmt: skip
-    return Stood(process, stepping, conditions, constants, one["guides"], one["embedded"], spec["returns"] == "list")
+    listed = spec["returns"] == "list"
+    return Stood(process, stepping, conditions, constants, one["guides"], one["embedded"], listed, one["lone"],
+                 one["more"], one["above"])  # fmt: skip
 
 
 def _has(reference: Reference, name: str) -> bool:

@@ -40,6 +40,7 @@ _WORKER = "omni_kit.targets.references.authors_calls"
 _TIMEOUT = 120.0
 _MOST = 6
 _SINGLE = 9  # digits of single precision
+_DIGITS = 4  # of a shift
 _SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
@@ -272,6 +273,6 @@ def levels_of(calls: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
 
 def shift_of(ways: Mapping[tuple[int, int], LoopTrace]) -> float | None:
     """Return the shift that all levels have; None for other levels."""
-    found = {None if one is None else round(one, 5) for (count, _), way in ways.items()
+    found = {None if one is None else short(one, _DIGITS) for (count, _), way in ways.items()
              for one in [bent([*way.levels, 0.0], count)]}  # fmt: skip
     return found.pop() if len(found) == 1 else None

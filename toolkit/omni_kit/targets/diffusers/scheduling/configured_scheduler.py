@@ -11,7 +11,7 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.diffusers.scheduling.betas import schedulers
-from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.published import documented
 from omni_kit.upstream.repositories.repository import Repository
 
@@ -39,13 +39,16 @@ def held_as(source: SourceFile, function: ast.FunctionDef, written: str) -> ast.
     return found
 
 
-def constructed_with(call: ast.Call, meant: str | Defined | None, repository: Repository) -> dict[str, Any]:
+def constructed_with(
+    source: SourceFile, call: ast.Call, meant: str | Defined | None, repository: Repository
+) -> dict[str, Any]:
     """Return the arguments of a call that makes a scheduler; UNKNOWN for those that nothing says.
 
     Entries of a config, `config["steps"]` or `config.steps`, are those of the authors' configs that have all of them;
-    what is passed by `**` is a config with settings of this scheduler alone. Several configs must agree.
+    of `config.get("steps", STEPS)` the default counts. What is passed by `**` is a config with settings of this
+    scheduler alone. Several configs must agree.
     """
-    given = {one.arg: literal(one.value) for one in call.keywords}
+    given = {one.arg: _constant(source, one.value) for one in call.keywords}
     entries = {one.arg: key for one in call.keywords
                if one.arg and given[one.arg] is UNKNOWN and (key := _key(one.value))}  # fmt: skip
     spread, found = given.pop(_SPREAD, None) is UNKNOWN, {str(name): value for name, value in given.items()}
@@ -57,6 +60,16 @@ def constructed_with(call: ast.Call, meant: str | Defined | None, repository: Re
         found |= {name: mapping[key] for name, key in entries.items() if key in mapping}
         found |= {name: mapping[name] for name in mapping.keys() & taken if spread and name not in found}
     return found
+
+
+def _constant(source: SourceFile, node: ast.expr) -> Any:
+    """Return a literal, a constant of the authors' files, or the default of an entry that is either; else UNKNOWN."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(), default]):
+            return _constant(source, default)
+        case ast.Name(id=name) if isinstance(found := resolve(source, name), Defined):
+            return literal(getattr(found.node, "value", None))
+    return literal(node)
 
 
 def _key(node: ast.expr) -> str:

@@ -31,6 +31,7 @@ from omni_kit.upstream.repositories.sources import distance, sources_of
 _TRAINED, _NOISE, _CLOSE = 1000, 0.8, 1e-6
 _LOADED = (".from_pretrained", ".from_config")
 _KINDS = frozenset({"SchedulerMixin", "ConfigMixin"})
+_METHODS = frozenset({"set_timesteps", "step"})
 _DYNAMIC = "use_dynamic_shifting"
 _HEAD = '''"""The loop of {} by itself, for a comparison with the pipeline; it runs only next to the authors' code.
 
@@ -115,6 +116,8 @@ def _scheduled(
     made, config, where = chosen.meant, chosen.given, chosen.where
     if config.get(_DYNAMIC):
         raise Unsupported("shifts its schedule by the size of latents")
+    if isinstance(made, Defined) and not is_of_diffusers_kind(made):
+        raise Unsupported(f"steps with {made.name}, which inherits from no scheduler of diffusers")
     divided = Divided(loop.sampling, order, latents, time)
     way = trace_of(divided, len(LEVELS), _NOISE, _model, {})
     if way is None or len(way.calls) != len(LEVELS):
@@ -205,7 +208,8 @@ def scheduler_of(reference: Reference, source: SourceFile, function: ast.Functio
     if not found:
         raise Unsupported(f"does not say which scheduler {written} is")
     nearest = min(found, key=lambda one: distance(reference, one.source.path))
-    return _chosen(nearest, loaded)
+    same = next((one for one in made if one.meant == nearest.meant), nearest)  # where it is made, its settings are said
+    return _chosen(same, loaded)
 
 
 def _chosen(one: _Named, loaded: Sequence[_Named]) -> Chosen:
@@ -267,7 +271,7 @@ def _passed(call: ast.Call, meant: str | Defined) -> dict[str, Any]:
 def _constructed(source: SourceFile, call: ast.Call, repository: Repository) -> _Named | None:
     """Return the scheduler that a call makes by the constructor; None if it makes none, or with unknown settings."""
     meant = _scheduler(source, dotted(call.func) or "")
-    given = constructed_with(call, meant, repository)
+    given = constructed_with(source, call, meant, repository)
     if isinstance(meant, Defined):
         given = {key: value for key, value in given.items() if value is not UNKNOWN}
     return None if meant is None or UNKNOWN in given.values() else _Named(meant, given, source, call)
@@ -302,16 +306,22 @@ def _next_to(source: SourceFile, sources: Sequence[SourceFile]) -> Iterator[_Nam
 
 
 def _scheduler(source: SourceFile, name: str) -> str | Defined | None:
-    """Return the scheduler that a name means: diffusers' by its name there, or the authors' own of diffusers' kind."""
+    """Return the scheduler that a name means: diffusers' by its name there, or the authors' own, of diffusers' kind or
+    with its methods.
+    """
     meant = resolve(source, name)
     if isinstance(meant, str):
         return last if (last := meant.rpartition(".")[2]) in schedulers() else None
-    bases = [ast.unparse(one) for one in meant.node.bases] if meant and isinstance(meant.node, ast.ClassDef) else []
-    return (
-        meant
-        if any(one.rpartition(".")[2] in _KINDS or one.rpartition(".")[2] in schedulers() for one in bases)
-        else None
-    )
+    if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
+        return None
+    methods = {one.name for one in meant.node.body if isinstance(one, ast.FunctionDef)}
+    return meant if is_of_diffusers_kind(meant) or methods >= _METHODS else None
+
+
+def is_of_diffusers_kind(own: Defined) -> bool:
+    """Return whether a class of the authors' inherits from diffusers' schedulers."""
+    bases = [ast.unparse(one).rpartition(".")[2] for one in getattr(own.node, "bases", [])]
+    return any(one in _KINDS or one in schedulers() for one in bases)
 
 
 def _annotated(source: SourceFile, function: ast.FunctionDef, written: str) -> Iterator[str]:

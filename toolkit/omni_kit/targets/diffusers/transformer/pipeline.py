@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
@@ -151,6 +152,9 @@ class PipelineFacts:
         embedded: the argument of the transformer that receives the scale; empty without one.
         forms: of the transformer's prompt and mask, by the name here, what gives them another axis.
         listed: the transformer returns a list of tensors, one for each sample.
+        lone: the axis of a single frame that the transformer's latents have, and the pipeline's lack; 0 without one.
+        more: by so much the scale of guidance is more than the authors'.
+        above: the scale above which two answers are joined.
         imaged: the authors embed images instead of a prompt.
         usual: settings where a caller states none: those of the authors' sampling, as far as it states them.
         decoding: how the authors decode latents, where that was read.
@@ -186,6 +190,9 @@ class PipelineFacts:
     embedded: str = ""
     steps: tuple[str, ...] = ()
     listed: bool = False
+    lone: int = 0
+    more: int = 0
+    above: int = 1
     imaged: bool = False
     usual: UsualSampling = _USUAL
     decoding: Decoding | None = None
@@ -224,12 +231,14 @@ class PipelineFacts:
         left = f"write the denoising steps of {self.sampled_at}: {why}"
         return replace(
             self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
-            variance=False, packing=None, guided=None, guides=bool(self.condition), embedded="",
+            variance=False, packing=None, guided=None, guides=bool(self.condition), embedded="", lone=0, more=0,
+            above=1,
             steps=(*self.steps, left),
         )  # fmt: skip
 
     def with_axes(self, axes: int) -> "PipelineFacts":
         """Return the facts for latents with this number of axes, which a run has shown."""
+        axes -= bool(self.lone)
         if self.by_class is not None or self.packing is not None or axes == self.axes:
             return self
         return replace(self, axes=axes)
@@ -411,7 +420,7 @@ def pipeline_facts(
         guided=guided,
         guides=bool(condition) and (cut is None or cut.loop.guides) and (stood.process is None or stood.guides),
         embedded=embedded,
-        listed=stood.listed,
+        **_as_stood(stood if process is not None and process is stood.process else Stood()),
     )
     facts = replace(facts, decoding=decoding(reference, facts.sampled_at))
     facts = _with_defaults(reference, _of_images(reference, facts))
@@ -432,7 +441,13 @@ def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
         found = replace(found, steps=trained if isinstance(trained, int) else None)
     if process is not None and process.denoiser:
         found = replace(found, scale=None)  # a run has shown how it guides, which may be by a scale that counts from 0
-    return replace(facts, usual=replace(found, steps=found.steps or _USUAL.steps, scale=found.scale or _USUAL.scale))
+    scale = (found.scale or _USUAL.scale or 0) + facts.more
+    return replace(facts, usual=replace(found, steps=found.steps or _USUAL.steps, scale=scale))
+
+
+def _as_stood(stood: Stood) -> dict[str, Any]:
+    """Return what a run of the authors' method has shown."""
+    return {name: getattr(stood, name) for name in ("listed", "lone", "more", "above")}
 
 
 def _of_images(reference: Reference, facts: PipelineFacts) -> PipelineFacts:

@@ -42,7 +42,17 @@ from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, EVERY, LATENTS, NULL, PROMPT_AXIS, SHAPES, STATED
+from omni_kit.upstream.repositories.recorded import (
+    CONDITIONS,
+    COUNT,
+    EVERY,
+    FRAME_AXIS,
+    LATENTS,
+    NULL,
+    PROMPT_AXIS,
+    SHAPES,
+    STATED,
+)
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.returned import returned
 from omni_kit.upstream.repositories.switched_on import switched_on
@@ -273,6 +283,7 @@ class _Planner:
         if self.pipeline.process is not None and self.pipeline.process.every_step:
             conditions[COUNT] = EVERY
         conditions |= {PROMPT_AXIS: self._prompt_axis} if self._prompt_axis is not None else {}
+        conditions |= {FRAME_AXIS: self.pipeline.lone} if self.pipeline.lone else {}
         stated = {STATED: self._recorded[STATED]} if STATED in self._recorded else {}
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
         shapes = self._shapes(values)
@@ -312,6 +323,8 @@ class _Planner:
             planned[self._text_argument] = [1, text_length(self.reference, values), text_width(self.reference, values)]
         recorded = self.found.shapes if self.found is not None else self._recorded.get(SHAPES, {})
         shapes = {name: [*recorded.get(name, one)] for name, one in planned.items()}
+        if facts.lone and len(shapes[facts.latents_argument]) > facts.axes:
+            del shapes[facts.latents_argument][facts.lone]
         if self._prompt_axis is not None and len(shapes.get(self._text_argument, ())) > len(_PROMPT):
             del shapes[self._text_argument][self._prompt_axis]
         return shapes
