@@ -13,9 +13,10 @@ from omni_kit.upstream.repositories.reference import Reference
 
 # Bases whose own code calls no method of a class that it does not name here.
 _PLAIN = re.compile(r"(^|\.)(Module|ModelMixin|ConfigMixin|LightningModule|ABC|object)$")
-_CALLED_BY_TORCH = re.compile(
+_CALLED_BY_LIBRARIES = re.compile(
     r"^(__\w+__|forward|extra_repr|train|eval|to|half|float|double|cuda|cpu|type|apply|_apply|requires_grad_|parameters"
-    r"|reset_parameters|_(load_from|save_to)_state_dict|(load_)?state_dict|get_extra_state|set_extra_state)$"
+    r"|reset_parameters|_(load_from|save_to)_state_dict|(load_)?state_dict|get_extra_state|set_extra_state"
+    r"|(get|set)_processor|(un)?fuse_projections)$"  # by a model of diffusers, of its modules
 )
 _STORES = re.compile(r"(^|_)(load|save|restore|print|summary)(_|$)")  # what diffusers has its own methods for
 
@@ -54,7 +55,7 @@ def called_by_others(reference: Reference) -> set[str]:
     classes = [one for one in reference.cls.mro if isinstance(one, ClassRef)]
     own = {one.source.path for one in classes}
     names = {item.name for one in classes for item in one.node.body if isinstance(item, ast.FunctionDef)}
-    wanted = {name for name in names if not _STORES.search(name) and not _CALLED_BY_TORCH.match(name)}
+    wanted = {name for name in names if not _STORES.search(name) and not _CALLED_BY_LIBRARIES.match(name)}
     texts = (
         file.read_text(encoding="utf-8", errors="ignore") for file in reference.repository.files if file not in own
     )
@@ -77,7 +78,7 @@ def _stays(method: cst.FunctionDef, of_model: bool, computed: Sequence[str]) -> 
     name = method.name.value
     assigned = (target.target for one in walk(method) if isinstance(one, cst.Assign) for target in one.targets)
     sets = of_model and any(own_attribute(one) for one in assigned)
-    return sets or bool(_CALLED_BY_TORCH.match(name)) or any(re.fullmatch(one, name) for one in computed)
+    return sets or bool(_CALLED_BY_LIBRARIES.match(name)) or any(re.fullmatch(one, name) for one in computed)
 
 
 def _computed_names(part: Part) -> Iterator[str]:
