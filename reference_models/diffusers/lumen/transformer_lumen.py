@@ -1,3 +1,5 @@
+# Adapted from reference_models/diffusers/_upstream/lumen/model.py. License: Apache License
+
 import math
 
 import torch

@@ -54,6 +54,11 @@ class Repository(Library):
         return tuple(place for place in (self.root, self.root / "src") if place.is_dir())
 
     @cached_property
+    def outermost(self) -> Path:
+        """The folder at which the authors' project begins: the root of imports, or one above it."""
+        return _outermost(self.root)
+
+    @cached_property
     def files(self) -> tuple[Path, ...]:
         """Every file of Python in it, in order; links that lead out of it, and what is built or hidden, left out."""
         return tuple(file for file in self._everything if file.suffix == ".py")

@@ -59,6 +59,7 @@ from omni_kit.targets.diffusers.porting.tidying import tidied
 from omni_kit.targets.diffusers.porting.unused_methods import called_by_others, without_unused_methods
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
+from omni_kit.upstream.repositories.license import header_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.several_latents import several_in
 from omni_kit.upstream.repositories.timestep import step_of
@@ -175,7 +176,8 @@ def port(
     rows = rows_of(attention.projections, names, inner.layers, inner.places, places_wanted)
     rows += [Row(rf"{old}(\..+)?", (rf"{new}\1",)) for old, new in moved.items()]
     without_unreached(parts)
-    text = _assembled(parts, package, rules)
+    sources = (one.definition.source for one in parts.parts)
+    text = header_of(reference.cls.source, sources) + _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
 
 

@@ -39,6 +39,7 @@ from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan,
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
+from omni_kit.upstream.repositories.license import header_of, license_of
 from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
@@ -371,8 +372,14 @@ class _Planner:
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
-            "takes_generator": self._takes_generator, **self._by_class,
+            "takes_generator": self._takes_generator, "notice": self._notice, **self._by_class,
         }  # fmt: skip
+
+    @property
+    def _notice(self) -> str:
+        """The notice above the statements of the authors' loop."""
+        sampling = self.pipeline.sampling
+        return header_of(sampling.source) if sampling is not None else ""
 
     @property
     def _by_class(self) -> dict[str, object]:
@@ -510,7 +517,8 @@ class _Planner:
                 raise Refusal(
                     f"{copied.name} cannot be copied", "name another loop behind the class: PATH::Class::FUNCTION"
                 )
-            yield NewFile(f"{self.base}/scheduling_{self.request.name}.py", text=scheduling)
+            text = header_of(copied.source) + scheduling
+            yield NewFile(f"{self.base}/scheduling_{self.request.name}.py", text=text)
         for template, place in self._places().items():
             if self.pipeline.raises and template in _DRAWING:
                 continue  # the pipeline raises where its steps are to be written
@@ -555,6 +563,7 @@ class _Planner:
     def decisions(self) -> Iterator[Decision]:
         found, where = self.port, self.reference.where
         yield Decision("model", found.class_name, f"{self.authors}, with its dependencies, in one file", where)
+        yield self._license()
         if self.reference.settings is not None:
             made = self.reference.settings.cls
             reason = f"what {made.node.name} holds is registered, argument by argument"
@@ -585,6 +594,14 @@ class _Planner:
             left = f"import {package}" in found.text or f"from {package}" in found.text
             yield Decision(package, "kept" if left else "written out", "diffusers models depend only on torch", place)
         yield self.pipeline.decision()
+
+    def _license(self) -> Decision:
+        found = license_of(self.reference.cls.source)
+        if found is None:
+            return Decision(
+                "license", "none found", "ask the authors before you publish the port", self.reference.where
+            )
+        return Decision("license", found.title, "the notices of copied files are kept", found.where)
 
     def _toy_decision(self, found: FoundToy) -> Decision:
         where = self.reference.where
