@@ -1243,6 +1243,37 @@ def test_a_method_that_asks_for_a_mapping_gets_one(returned: str, asked: str, wr
     assert f"return {written}" in text.replace('"', "'")
 
 
+OUTPUT = "@dataclass\nclass NetOutput(BaseOutput):\n    sample: torch.Tensor\n    mask: torch.Tensor = None\n\n\n"
+PLAIN = "if not return_dict:\n            return (hidden_states,)\n        return "
+HERE = "Transformer2DModelOutput(sample=hidden_states)"
+
+
+@pytest.mark.parametrize(("taken", "body", "written"), [
+    (", return_dict=True", "if not return_dict:\n            return (x,)\n        return NetOutput(sample=x)",
+     PLAIN + HERE),
+    (", return_dict=True", "if not return_dict:\n            return x\n        return NetOutput(x)", PLAIN + HERE),
+    (", return_dict=True", "if return_dict:\n            return {'x': x}\n        return x", PLAIN + HERE),
+    (", return_dict=True", "if return_dict:\n            return NetOutput(x)\n        else:\n            return (x,)",
+     PLAIN + HERE),
+    ("", "return NetOutput(sample=x)", PLAIN + HERE),
+    (", return_dict=True",
+     "if not return_dict:\n            return (x, t)\n        return NetOutput(sample=x, mask=t)",
+     "return (hidden_states, timestep)\n        return TinyNetOutput(sample=hidden_states, mask=timestep)"),
+    ("", "return NetOutput(sample=x, mask=t)",
+     "return (hidden_states, timestep)\n        return TinyNetOutput(sample=hidden_states, mask=timestep)"),
+])  # fmt: skip
+def test_the_authors_own_output_is_no_output_within_diffusers(
+    taken: str, body: str, written: str, tmp_path: Path
+) -> None:
+    net = NET.replace("context):", f"context{taken}):").replace("        return x", f"        {body}")
+    head = "from dataclasses import dataclass\nfrom diffusers.utils import BaseOutput\n"
+    text = ported(tmp_path, head + attention(SPLIT, ASKED).replace(NET, OUTPUT + net)).text
+    assert written in text
+    assert text.count("if not return_dict") == 1
+    assert "TODO" not in text.partition("def forward(self, hidden_states")[2]
+    assert ("class TinyNetOutput" in text) == ("mask=timestep" in written)
+
+
 LABELLED = """
 class Labels(nn.Module):
     def __init__(self, classes, dim, drop):

@@ -34,7 +34,8 @@ def returned(reference: Reference) -> Returned:
 
 def returned_by(function: ast.FunctionDef) -> Returned:
     """Return what a function returns."""
-    nodes = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+    returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)]
+    nodes = [one.value for one in sorted(returns, key=lambda one: one.lineno)]  # as written, not by depth
     last = nodes[-1] if nodes else None
     count = max((len(one.elts) for one in nodes if isinstance(one, ast.Tuple)), default=1)
     if isinstance(last, ast.Tuple):

@@ -11,6 +11,7 @@ import libcst as cst
 
 from omni_kit.pysource.reads import item_tested
 from omni_kit.targets.diffusers.porting.calling_forward import PlainAnswers
+from omni_kit.targets.diffusers.porting.outputs import Outputs, with_output
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
@@ -21,7 +22,6 @@ from omni_kit.targets.diffusers.porting.syntax import (
     method,
     names_used,
     own_attribute,
-    parameters,
     statement,
     visited,
     walk,
@@ -29,7 +29,6 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
-from omni_kit.upstream.repositories.returned import Returned, returned_by
 from omni_kit.upstream.repositories.timestep import STEP
 
 LATENTS, TIME, TEXT, MASK = "hidden_states", "timestep", "encoder_hidden_states", "encoder_attention_mask"
@@ -45,7 +44,6 @@ TEXT_WIDTH = re.compile(
     r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
 )
 """An argument of a constructor that says how wide the embedding of a prompt is."""
-_OUTPUT = "Transformer2DModelOutput"
 
 
 @dataclass
@@ -124,12 +122,12 @@ def port_forward(
     own = _with_items(own, taken, used, done.names)
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
     node = visited(own, Renamed(done.names), looped)
-    answers = _Answers(node)
-    changed = _answering(node, answers)
+    answers = Outputs(node)
+    changed = with_output(node, answers)
     cls = with_body(root.cls, [looped.within(one) for one in body_of(root.cls)])
     done.blocks, done.todo = looped.found, done.todo + answers.todo + looped.todo
     root.node = cls = with_method(cls, "forward", lambda _: changed)
-    if "return_dict" not in {one.name.value for one in parameters(own)}:
+    if not answers.switched and not answers.objects:
         calls = PlainAnswers(done.names, bool(answers.todo), answers.plain, answers.keys)
         others = [visited(one, calls) if one is not changed else one for one in body_of(cls)]
         root.node = with_body(cls, others)
@@ -213,91 +211,6 @@ class _Items(cst.CSTTransformer):
             if item_tested(test, holder) == key and isinstance(test, ast.Compare):
                 return expression(f"{name} is {'not ' if isinstance(test.ops[0], ast.In) else ''}None")
         return updated_node
-
-
-def _answering(node: cst.FunctionDef, answers: "_Answers") -> cst.FunctionDef:
-    """Return the function with diffusers' output class, and a tuple without `return_dict`."""
-    changed = visited(node, answers)
-    given = changed.params
-    if "return_dict" in {one.name.value for one in parameters(node)}:
-        return changed
-    more = cst.Param(
-        cst.Name("return_dict"), cst.Annotation(cst.Name("bool")), cst.MaybeSentinel.DEFAULT, cst.Name("True")
-    )
-    if given.kwonly_params or isinstance(given.star_arg, cst.Param | cst.ParamStar):
-        return changed.with_changes(params=given.with_changes(kwonly_params=[*given.kwonly_params, more]))
-    return changed.with_changes(params=given.with_changes(params=[*given.params, more]))
-
-
-class _Answers(cst.CSTTransformer):
-    """Every `return` of the function itself, except what a caller asks for by an argument that is off by default."""
-
-    def __init__(self, function: cst.FunctionDef) -> None:
-        self.todo: list[str] = []
-        tree = ast.parse(textwrap.dedent(code(function))).body[0]
-        output = returned_by(tree) if isinstance(tree, ast.FunctionDef) else Returned()
-        self.filled = output.keys  # of a mapping that statements fill, else of one that is written out
-        self.keys: tuple[str, ...] = ()  # those of the tuple's values
-        self.inside = -1
-        self.asked: list[str] = []  # the switches that are on
-        self.plain: set[str] = set()  # those under which it returns a tuple as it is
-        off = {"False", "None", "0"}
-        self.switches = {
-            one.name.value for one in parameters(function) if one.default is not None and code(one.default) in off
-        }
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        self.inside += 1
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
-        self.inside -= 1
-        return updated_node
-
-    def _is_switch(self, test: cst.BaseExpression) -> bool:
-        return isinstance(test, cst.Name) and test.value in self.switches
-
-    def visit_If_body(self, node: cst.If) -> None:  # noqa: N802
-        self.asked += [code(node.test)] * self._is_switch(node.test)
-
-    def leave_If_body(self, node: cst.If) -> None:  # noqa: N802
-        del self.asked[len(self.asked) - self._is_switch(node.test) :]
-
-    def leave_SimpleStatementLine(  # noqa: N802
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]":
-        last = updated_node.body[-1]
-        if self.inside or not isinstance(last, cst.Return) or last.value is None:
-            return updated_node
-        values = _values(last.value)
-        whole_mapping = isinstance(last.value, cst.Name) and bool(self.filled)
-        if whole_mapping:
-            values = [expression(f"{code(last.value)}[{self.filled[0]!r}]")]
-        if len(values) > 1 and self.asked:
-            self.plain |= {*self.asked}
-            return updated_node
-        first, lines = values[0], []
-        if not isinstance(first, cst.Name):
-            lines.append(statement(f"sample = {code(first)}"))
-            first = cst.Name("sample")
-        self.keys = self.filled[: len(values)]
-        whole = ", ".join([first.value, *map(code, values[1:])])
-        if len(values) > 1:
-            self.todo = [f"return all values in an output class of its own: {_OUTPUT} keeps {first.value} of ({whole})"]
-        elif whole_mapping and len(self.filled) > 1:
-            left = ", ".join(self.filled[1:])
-            self.todo = [f"return all values in an output class of its own: {_OUTPUT} does not keep {left}"]
-        whole += "," * (len(values) == 1)
-        lines.append(statement(f"if not return_dict:\n    return ({whole})\n"))
-        lines.append(statement(f"return {_OUTPUT}(sample={first.value})"))
-        lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
-        return cst.FlattenSentinel(lines)
-
-
-def _values(returned: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Return the values of a tuple or of a mapping; another expression is one."""
-    if isinstance(returned, cst.Tuple | cst.Dict):
-        return [one.value for one in returned.elements] or [returned]
-    return [returned]
 
 
 def _counts(iterable: cst.BaseExpression) -> bool:
