@@ -153,6 +153,18 @@ def test_steps_along_a_grid_are_those_of_torchdiffeq(method: str) -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("size", [0.25, 0.3])
+def test_steps_of_a_size_are_those_of_torchdiffeq(size: float) -> None:
+    points, start = torch.tensor([1.0, 0.0]), torch.tensor([[1.0, -2.0]])
+    theirs, ours = (
+        package.odeint_adjoint(
+            lambda t, y: t - 0.5 * y, start, points, method="euler", options={"step_size": size}, adjoint_params=()
+        )
+        for package in (real("torchdiffeq"), own("torchdiffeq"))
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize(("settings", "dim"), [({}, -2), ({"theta": 500, "freqs_for": "pixel"}, -2), ({}, -3)])
 def test_rotary_positions_are_those_of_rotary_embedding_torch(settings: dict[str, Any], dim: int) -> None:
     theirs = real("rotary_embedding_torch").RotaryEmbedding(8, **settings)

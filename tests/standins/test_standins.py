@@ -175,6 +175,24 @@ def test_steps_along_a_grid_come_near_the_solution(method: str) -> None:
     torch.testing.assert_close(found[-1], end, rtol=0, atol=0.4 if method == "euler" else 0.01)
 
 
+@pytest.mark.parametrize(
+    ("ends", "size", "count"), [((0.0, 1.0), 0.25, 4), ((1.0, 0.0), 0.25, 4), ((0.0, 1.0), 0.3, 4)]
+)
+def test_steps_of_a_size_go_from_the_first_point_to_the_last(
+    ends: tuple[float, float], size: float, count: int
+) -> None:
+    times: list[float] = []
+
+    def answer(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        times.append(float(t))
+        return torch.ones_like(y)
+
+    found = odeint(answer, torch.zeros(2), torch.tensor(ends), method="euler", options={"step_size": size})
+    assert times == pytest.approx([ends[0] + (ends[1] - ends[0]) * size * one for one in range(4)])
+    torch.testing.assert_close(found[-1], torch.full((2,), ends[1] - ends[0]))
+    assert len(found) == 2
+
+
 def test_a_solver_that_adapts_its_steps_is_not_stood_in_for() -> None:
     with pytest.raises(NotImplementedError, match="pip install torchdiffeq"):
         odeint(lambda t, y: y, torch.ones(1), torch.linspace(0, 1, 3))

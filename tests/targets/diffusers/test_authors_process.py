@@ -50,14 +50,16 @@ def test_a_sampler_that_clamps_its_result_is_compared_before_that(tmp_path: Path
     assert process is not None
     assert (process.scheduler, process.every_step) == ("DDPMScheduler", True)
     assert process.config == {"clip_sample": False, "variance_type": "fixed_large"}
-    assert process.called == "unclamped(lambda: Sampler(model=denoiser, T=steps)(x_T=begun), begun.shape)"
+    assert (
+        process.called == "unclamped(lambda: denoiser.ended(Sampler(model=denoiser, T=steps)(x_T=begun), begun.shape))"
+    )
 
 
 def test_a_sampler_without_a_clamp_and_with_another_number_of_steps(tmp_path: Path) -> None:
     process = found(tmp_path, trained=400, noise="self.variance", left="x")
     assert process is not None
     assert process.config == {"clip_sample": False, "num_train_timesteps": 400}
-    assert process.called.startswith("latents_of(")
+    assert process.called.startswith("denoiser.ended(")
 
 
 def test_a_result_that_is_bent_has_no_scheduler(tmp_path: Path) -> None:
@@ -89,9 +91,9 @@ def test_betas_of_no_schedule_of_diffusers_are_left_to_a_person(tmp_path: Path) 
 
 def test_only_the_last_clamp_is_undone() -> None:
     x = torch.tensor([0.5, 2.0])
-    assert unclamped(lambda: x.clamp(-1, 1), x.shape).tolist() == [0.5, 2.0]
-    assert unclamped(lambda: x.clone().clamp_(-1, 1), x.shape).tolist() == [0.5, 2.0]
-    assert unclamped(lambda: x.clamp(-1, 1) * 2, x.shape).tolist() == [1.0, 2.0]
+    assert unclamped(lambda: x.clamp(-1, 1)).tolist() == [0.5, 2.0]
+    assert unclamped(lambda: x.clone().clamp_(-1, 1)).tolist() == [0.5, 2.0]
+    assert unclamped(lambda: x.clamp(-1, 1) * 2).tolist() == [1.0, 2.0]
 
 
 PRECONDITIONED = """
@@ -246,3 +248,55 @@ def test_an_integration_goes_as_a_run_of_it_shows(
     assert (one.scheduler if one is not None else "", one.rises if one is not None else None) == (scheduler, rises)
     if one is not None:
         assert {**one.config, **({"shift": one.shift} if one.shift != 1 else {})} == config
+
+
+DIFFUSION = """
+
+class Steps:
+    def __init__(self, num_timesteps, beta_start, beta_end):
+        self.betas = torch.linspace(beta_start, beta_end, num_timesteps)
+        self.kept = torch.cumprod(1 - self.betas, 0)
+
+    def before(self, x, noise, t):
+        mean = (x - self.betas[t] * noise / (1 - self.kept[t]).sqrt()) / (1 - self.betas[t]).sqrt()
+        if t == 0:
+            return mean, x
+        variance = (1 - self.kept[t - 1]) / (1 - self.kept[t]) * self.betas[t]
+        return mean + variance.sqrt() * torch.randn(x.shape), x
+
+
+def sample(model, steps_of, settings):
+    x = torch.randn(settings["num_samples"], 4, settings["im_size"], settings["im_size"])
+    for t in reversed(range(settings["num_timesteps"])):
+        x, clean = steps_of.before(x, model(x, torch.as_tensor(t).unsqueeze(0)), torch.as_tensor(t))
+        os.mkdir("pictures")
+        make_grid(x.clamp(-1, 1), nrow=3).save("pictures/last.png")
+    LEFT
+"""
+
+
+@pytest.mark.parametrize("left", ["print('done')", "return x"])
+def test_a_script_that_saves_pictures_is_run_with_an_object_of_its_own(left: str, tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    head = "import os\nfrom torchvision.utils import make_grid\n"
+    file.write_text(head + NET + DIFFUSION.replace("LEFT", left), encoding="utf-8")
+    said = "{num_timesteps: 1000, num_samples: 16, im_size: 8, beta_start: 0.0001, beta_end: 0.02}"
+    (tmp_path / "config.yaml").write_text(f"sampling: {said}\n", encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert (process.scheduler, process.every_step) == ("DDPMScheduler", True)
+    assert process.config == {"clip_sample": False}
+
+
+def test_noise_that_a_default_draws_is_drawn_late(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    body = SAMPLER.replace("def forward(self, x_T):\n        x = x_T", (
+        "def sample(self, shape, noise_fn=torch.randn):\n        x = noise_fn(shape)"
+    ))  # fmt: skip
+    text = NET + body.replace("torch.randn_like(x)", "noise_fn(shape)")
+    for name, value in {"TRAINED": "1000", "LAST": "0.02", "NOISE": "self.variance", "LEFT": "x"}.items():
+        text = text.replace(name, value)
+    file.write_text(text, encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert process.config == {"clip_sample": False}

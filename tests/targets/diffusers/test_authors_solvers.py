@@ -23,7 +23,7 @@ def test_a_solver_is_followed(how: dict[str, str], config: dict[str, int], tmp_p
     found = process(tmp_path, **how)
     assert found is not None
     assert (found.scheduler, found.config, found.whole, found.real) == (DPM_SOLVER, config, True, True)
-    assert "latents_of(Solver(model_fn=" in found.called
+    assert "denoiser.ended(Solver(model_fn=" in found.called
 
 
 @pytest.mark.parametrize("how", [

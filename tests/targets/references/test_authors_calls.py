@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.isolation.requests import run_worker
-from omni_kit.upstream.repositories.processes.authors_calls import Guidance, authors_calls
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.sampler_call import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 
 SAMPLER = """

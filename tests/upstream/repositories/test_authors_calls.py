@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.sampler_names import is_named
 
 NET = """
 import torch
@@ -194,7 +196,9 @@ def test_samplers_that_another_one_calls_are_inner(tmp_path: Path) -> None:
         found[0].called
         == "Diffusion(model=denoiser, seq_length=begun.shape[-1], timesteps=steps).sample(batch_size=len(begun))"
     )
-    assert [one.is_named("net.Diffusion.sample") for one in found].count(True) == 2  # channels may be the last axis
+    assert [is_named(one.full_name, "net.Diffusion.sample") for one in found].count(
+        True
+    ) == 2  # channels may be the last axis
 
 
 def test_a_function_that_is_passed_betas_gets_some(tmp_path: Path) -> None:
@@ -323,8 +327,8 @@ def test_a_sampler_that_goes_all_steps_of_training_is_made_with_their_number(tmp
         "Sampler(model=denoiser, beta_1=0.0001, beta_T=0.02, T=steps, mean_type='epsilon')(x_T=begun)"
     )
     assert found.trained == 500
-    assert found.is_named("forward")
-    assert not found.is_named("Net.forward")
+    assert is_named(found.full_name, "forward")
+    assert not is_named(found.full_name, "Net.forward")
 
 
 def test_a_sampler_with_a_number_of_steps_of_its_own_keeps_that_of_training(tmp_path: Path) -> None:

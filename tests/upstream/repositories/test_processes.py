@@ -197,6 +197,37 @@ x = run(net.forward, z.shape, z, clip_denoised=False)
     assert "create_diffusion(timestep_respacing=str(steps)).p_sample_loop(" in one.called
 
 
+SPACED = """
+def create_spaced(steps, learn_sigma, predict_xstart, timestep_respacing):
+    return Spaced(betas=betas_of(steps))
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "known"), [("", True), ("  other: {steps: 50, learn_sigma: true, predict_xstart: true}", False)]
+)
+def test_what_an_object_must_be_made_with_is_that_of_a_config(more: str, known: bool, tmp_path: Path) -> None:
+    """The loop may yield its steps; configs that say different values say none."""
+    said = "{steps: 400, learn_sigma: false, predict_xstart: true}"
+    (tmp_path / "config.yaml").write_text(f"all:\n  diffusion: {said}\n{more}\n", encoding="utf-8")
+    (tmp_path / "spaced.py").write_text(SPACED, encoding="utf-8")
+    one = found(
+        tmp_path,
+        """
+from spaced import create_spaced
+
+diffusion = create_spaced(**kwargs)
+for out in diffusion.p_sample_loop_progressive(net, shape, clip_denoised=True):
+    x = out["sample"]
+""",
+    )
+    assert (one is not None and "create_spaced(" in one.called) is known
+    if known:
+        assert one is not None
+        assert "(timestep_respacing=str(steps), learn_sigma=False, predict_xstart=True, steps=400).p_s" in one.called
+        assert (one.config["num_train_timesteps"], one.config["prediction_type"]) == (400, "sample")
+
+
 def test_a_sampler_of_latent_diffusion_guides_itself(tmp_path: Path) -> None:
     one = found(tmp_path, "from ddim import DDIMSampler\nsampler = DDIMSampler(net)\n")
     assert one is not None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.processes.authors_calls import AuthorsCall
+from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
 from omni_kit.upstream.repositories.reference import find_reference
 from tests.upstream.repositories.test_authors_calls import NET

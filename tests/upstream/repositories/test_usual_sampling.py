@@ -25,6 +25,7 @@ parser.add_argument("--cfg-scale", type=float, default=1.5)
     ("def run(model, x, num_steps=30, cfg_scale=6.5):\n    return x", "", UsualSampling(30, 6.5)),
     ("def run(model, x, *, nfe=32, guidance=3):\n    return x", OPTIONS, UsualSampling(32, 3.0)),
     ("def run(model, x, steps, cfg=1.0):\n    return x", OPTIONS, UsualSampling(250, 1.5)),
+    ("def run(model, x, steps, cfg_scale=1.0):\n    return x", "", UsualSampling(scale=1.0)),
     ("def run(model, x, timesteps=1000, w=True):\n    return x", "", UsualSampling()),  # all steps of a training
     ("def run(model, x, scale_shift=2.0, step_size=4):\n    return x", "", UsualSampling()),
     ("def run(model, height=480, width=832, num_frames=49): ...", "", UsualSampling(None, None, 480, 832, 49)),

@@ -1,6 +1,6 @@
-"""torchdiffeq's `odeint`, for solvers with a fixed grid: the steps are those between the points that are passed."""
+"""torchdiffeq's `odeint`, for solvers with a fixed grid: that of the points that are passed, or of steps of a size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -27,16 +27,37 @@ _STEPS = {"euler": _euler, "midpoint": _midpoint, "heun2": _heun2}
 
 
 def odeint(
-    func: Function, y0: torch.Tensor, t: torch.Tensor, *, method: str = "dopri5", **settings: Any
+    func: Function,
+    y0: torch.Tensor,
+    t: torch.Tensor,
+    *,
+    method: str = "dopri5",
+    options: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> torch.Tensor:
     """Return the solution at each point of `t`, [points, ...].
 
     Raises:
-        NotImplementedError: the solver adapts its steps, or has another formula.
+        NotImplementedError: the solver adapts its steps, or has another formula; or `t` has more than two points, and
+            steps a size.
     """
+    size = (options or {}).get("step_size")
+    if size is not None and len(t) > 2:
+        raise NotImplementedError("the stand-in for torchdiffeq has two points for steps of a size")
     if method not in _STEPS:
         raise NotImplementedError(f"the stand-in for torchdiffeq has no method '{method}': pip install torchdiffeq")
     found = [y0]
-    for now, after in pairwise(t):
+    for now, after in pairwise(t if size is None else _grid(t, size)):
         found.append(found[-1] + _STEPS[method](func, now, after - now, found[-1]))
-    return torch.stack(found)
+    return torch.stack(found if size is None else [y0, found[-1]])
+
+
+odeint_adjoint = odeint
+
+
+def _grid(t: torch.Tensor, size: float) -> torch.Tensor:
+    """Return points with this distance from the first to the last."""
+    count = int(torch.ceil((t[-1] - t[0]).abs() / size + 1).item())
+    points = t[0] + torch.arange(count, dtype=t.dtype, device=t.device) * size * torch.sign(t[-1] - t[0])
+    points[-1] = t[-1]
+    return points

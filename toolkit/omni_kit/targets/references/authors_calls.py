@@ -19,9 +19,12 @@ from torch.overrides import TorchFunctionMode
 
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
+from omni_kit.targets.references.showing import showing_nothing
+from omni_kit.targets.references.standing_in import StandIn
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.elapsed import Elapsed
-from omni_kit.upstream.repositories.processes.authors_calls import GIVEN, MADE_WITH, Guidance
+from omni_kit.upstream.repositories.processes.call_arguments import GIVEN, MADE_WITH
+from omni_kit.upstream.repositories.processes.sampler_call import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE
 
@@ -38,6 +41,7 @@ _MAKES = (("1", "2"), ("None", "None"), ("{}", "{}"))
 _GIVES = (
     ("torch.zeros_like(begun)", "torch.ones_like(begun)"), ("{}", "{}"), ("1", "2"), ("None", "None"),
     ("torch.zeros(len(begun), dtype=torch.long)", "torch.ones(len(begun), dtype=torch.long)"),
+    ("StandIn('one')", "StandIn('other')"),
 )  # fmt: skip
 """Values for arguments that nothing is known of: two of each kind."""
 _MOST_TRIED, _MOST_REASONS = 80, 6
@@ -78,6 +82,18 @@ class Denoiser(nn.Module):
         self._apart, self.twice = apart, False
         self.empty: set[str] | None = None
         self._last: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.__dict__["_caller"] = (None, "")
+
+    def ended(self, returned: Any, shape: torch.Size) -> torch.Tensor:
+        """Return the latents that a sampler returns; of one that returns others, those that it was left with.
+
+        Raises:
+            ValueError: there are none of this shape.
+        """
+        frame, name = self.__dict__["_caller"]
+        if returned is not None or frame is None:
+            return latents_of(returned, shape)
+        return latents_of(frame.f_locals.get(name), shape)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the model; a method that guides with it, as far as it does not guide."""
@@ -98,6 +114,7 @@ class Denoiser(nn.Module):
         else:  # a wrapper's names
             x, told = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor | int | float)][:2]
         self._keep([one for one in (*args, *kwargs.values()) if one is not x and one is not told])
+        self._see(inspect.currentframe(), x)
         t, twice = torch.as_tensor(told).reshape(-1), len(x) == 2 * self._rows
         if twice and not torch.equal(x[: self._rows], x[self._rows :]):
             raise ValueError("asks with latents of two kinds")
@@ -111,6 +128,13 @@ class Denoiser(nn.Module):
         if isinstance(self._values, int):
             return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
         return {**dict.fromkeys(self._values), self._values[0]: answer}
+
+    def _see(self, frame: Any, x: torch.Tensor) -> None:
+        """Note the function that calls, and the variable in which it has the latents."""
+        while frame is not None and (frame.f_locals.get("self") is self or frame.f_globals is vars(nn.modules.module)):
+            frame = frame.f_back
+        held = next((name for name, one in frame.f_locals.items() if one is x), "") if frame is not None else ""
+        self.__dict__["_caller"] = (frame, held)
 
     def _guided(self, *args: Any, **kwargs: Any) -> Any:
         """Answer as the model's own way to guide does with a scale of 1.
@@ -220,12 +244,15 @@ def limited(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def noise_first(noise: torch.Tensor, draws: bool = True) -> Iterator[None]:
-    """Let the first draw of noise be this one; later draws stay as they are."""
+    """Let the first draw of noise be this one, also where the sampler draws pictures of another size; later draws stay
+    as they are.
+    """
     left, randn, like = [noise] if draws else [], torch.randn, torch.randn_like
 
     def first(*size: Any, **given: Any) -> torch.Tensor:
         shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-        return left.pop() if left and shape == tuple(noise.shape) else randn(*size, **given)
+        alike = len(shape) == noise.ndim and shape[:2] == noise.shape[:2]
+        return left.pop() if left and alike else randn(*size, **given)
 
     def first_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
         return left.pop() if left and tensor.shape == noise.shape else like(tensor, **given)
@@ -276,11 +303,11 @@ class LastClamp(TorchFunctionMode):
         return self._pair[0] if self._pair is not None and self._pair[1] is latents else latents
 
 
-def unclamped(sampled: Callable[[], Any], shape: torch.Size) -> torch.Tensor:
+def unclamped(sampled: Callable[[], torch.Tensor]) -> torch.Tensor:
     """Return the latents that a sampler ends with, before it clamps them as its last act."""
     clamp = LastClamp()
     with clamp:
-        latents = latents_of(sampled(), shape)
+        latents = sampled()
     return clamp.before(latents)
 
 
@@ -467,7 +494,7 @@ class _Run:
             channels=begun.shape[1],
         )
         told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around,
-                "namespace": namespace, "scale": _SCALE, **self.used}  # fmt: skip
+                "namespace": namespace, "StandIn": StandIn, "scale": _SCALE, **self.used}  # fmt: skip
 
         def drawn(*size: Any, **given: Any) -> torch.Tensor:
             return torch.full(tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size, DRAWN)
@@ -477,9 +504,9 @@ class _Run:
 
         with (
             replaced(torch, "randn", drawn), replaced(torch, "randn_like", drawn_like),
-            noise_first(begun, self.call["draws"]), LastClamp() as clamp,
+            noise_first(begun, self.call["draws"]), showing_nothing(), LastClamp() as clamp,
         ):  # fmt: skip
-            ended = latents_of(eval(self.call["called"], told), begun.shape)
+            ended = denoiser.ended(eval(self.call["called"], told), begun.shape)
         if not self.calls:
             raise ValueError("does not call its model")
         self.twice = denoiser.twice

@@ -27,7 +27,7 @@ from omni_kit.targets.references.standing_in import (
 )
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.elapsed import Elapsed
-from omni_kit.upstream.repositories.processes.authors_calls import TRAINED
+from omni_kit.upstream.repositories.processes.call_arguments import TRAINED
 from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS, NOISE, LoopTrace

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, TypeGuard
 
 from omni_kit.errors import BadInput
@@ -19,6 +19,7 @@ from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_names import is_named, short_names
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler, without_aliases
 from omni_kit.upstream.repositories.sampler_step.members import MADE
 from omni_kit.upstream.repositories.sampler_step.objects import Owner
@@ -96,6 +97,13 @@ class Sampling:
     script: str = ""
 
     @property
+    def full_name(self) -> str:
+        """Its module, its class and its function."""
+        own = (name for name, cls in self.source.classes.items()
+               if cls.lineno <= self.loop.lineno <= (cls.end_lineno or 0))  # fmt: skip
+        return ".".join(dict.fromkeys((*self.module.split("."), *islice(own, 1), *self.function.split("."))))
+
+    @property
     def called(self) -> tuple[str, str]:
         """Import, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
         last = self._last
@@ -132,12 +140,13 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     made = list(_made_for(reference))
     every = [pair for source in sources_of(reference) for pair in _loops(source, reference, made)]
     if reference.loop:
-        named = [one for _, one in every if reference.loop in (one.function, f"{one.module}.{one.function}")]
+        named = [one for _, one in every if is_named(one.full_name, reference.loop)]
         if not named:
             called = authors_calls(reference)
-            if any(one.is_named(reference.loop) for one in called):
+            if any(is_named(one.full_name, reference.loop) for one in called):
                 return []
-            names = ", ".join(dict.fromkeys([*(one.function for _, one in every), *(one.function for one in called)]))
+            full = dict.fromkeys([*(one.full_name for _, one in every), *(one.full_name for one in called)])
+            names = ", ".join(short_names([*full]))
             names = names or "none at all"
             raise BadInput(f"no loop over steps in a function '{reference.loop}'", f"these have one: {names}")
         return named[:1]

@@ -19,6 +19,7 @@ _SCALE = re.compile(
     r"^((text_|unconditional_|classifier_free_)?guidance(_?scale|_strength|_weight)?"
     r"|(text_)?cfg(_?scale|_strength|_weight)?|w|scale)$"
 )
+_GUIDES = re.compile(r"guidance|cfg")
 _HEIGHT = re.compile(r"^((image|img|video|target|output)_)?height$")
 _WIDTH = re.compile(r"^((image|img|video|target|output)_)?width$")
 _SIDE = re.compile(r"^((image|img|output)_?)?(size|resolution)$")
@@ -35,7 +36,7 @@ class UsualSampling:
 
     Attributes:
         steps: the number of steps; None if no code states one.
-        scale: of guidance, above 1; None if no code states one.
+        scale: of guidance, 1 for none; None if no code states one.
         height, width: of images and videos, in pixels; None if no code states both.
         frames: of a video; None if no code states them.
     """
@@ -61,7 +62,8 @@ def usual_sampling(reference: Reference, where: str) -> UsualSampling:
     side = found.pop("side", None)
     height, width = found.pop("height", side), found.pop("width", side)
     sized = {"height": height, "width": width} if height is not None and width is not None else {}
-    scale = found.pop("scale", None)
+    unguided = found.pop("unguided", None)
+    scale = found.pop("scale", unguided)
     whole = {name: int(value) for name, value in {**found, **sized}.items()}
     return UsualSampling(scale=None if scale is None else float(scale), **whole)
 
@@ -72,6 +74,8 @@ def _meant(name: str, value: float) -> Iterator[str]:
         yield "steps"
     if _SCALE.match(name) and 1 < value < _MOST_SCALE:
         yield "scale"
+    if _SCALE.match(name) and value == 1 and _GUIDES.search(name):  # a command line may say another one
+        yield "unguided"
     if value in _PIXELS:
         yield from (meant for meant, one in _SIZES.items() if one.match(name))
     if _FRAMES.match(name) and value > 1 and value == int(value):

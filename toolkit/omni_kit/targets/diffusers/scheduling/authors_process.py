@@ -20,19 +20,15 @@ from omni_kit.targets.diffusers.scheduling.library_scheduler import (
 )
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
 from omni_kit.targets.diffusers.trials import tried
-from omni_kit.upstream.repositories.processes.authors_calls import (
-    SHAPE,
-    TRAINED,
-    AuthorsCall,
-    Guidance,
-    authors_calls,
-    chosen,
-)
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, chosen
+from omni_kit.upstream.repositories.processes.call_arguments import SHAPE, TRAINED
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, Guidance
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
 from omni_kit.upstream.repositories.recorded import EVERY
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.returned import TUPLE, returned
+from omni_kit.upstream.repositories.sampler_names import is_named
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 from omni_kit.upstream.repositories.sampling import bent
 
@@ -41,20 +37,21 @@ _TIMEOUT = 120.0
 _MOST = 6
 _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
+_NUMBER = re.compile(r"\d+(\.\d*)?")
 _SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
 _WHOLE = (60, 50, EVERY)
 """Numbers of steps of training, all of which a sampler goes: enough of them for betas that grow as steps are fewer."""
 _Way = Mapping[str, Any]
-_LATENTS = "latents_of({called}, begun.shape)"
+_LATENTS = "denoiser.ended({called}, begun.shape)"
 _ENDED: Mapping[str, Callable[[_Way], float]] = {
     _LATENTS: lambda way: way["ended"],
     f"{_LATENTS} * 2 - 1": lambda way: way["ended"] * 2 - 1,
 }
 """Expressions for latents: what a sampler returns, or pictures from 0 to 1."""
 _UNCLAMPED: Mapping[str, Callable[[_Way], float]] = {
-    "unclamped(lambda: {called}, begun.shape)": lambda way: way["unclamped"]
+    "unclamped(lambda: denoiser.ended({called}, begun.shape))": lambda way: way["unclamped"]
 }
 """The expression for latents of a sampler that goes all steps and clamps pictures last of all."""
 
@@ -68,7 +65,7 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
     if not (latents and time) or importlib.util.find_spec("torch") is None:
         return None
-    calls = [one for one in authors_calls(reference) if not reference.loop or one.is_named(reference.loop)]
+    calls = [one for one in authors_calls(reference) if not reference.loop or is_named(one.full_name, reference.loop)]
     names_of = (latents, time)
     for (whole, _), kind in groupby(calls, key=lambda one: (bool(one.trained), one.usual)):
         found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS)
@@ -180,7 +177,11 @@ def _known(call: AuthorsCall, found: Mapping[str, Any]) -> AuthorsCall:
 
 def _guiding(call: AuthorsCall, how: str) -> AuthorsCall:
     """Return a call that guides in a way that a run has shown."""
-    return call if how == Guidance.unasked else replace(call, guides=(), less=how == Guidance.less)
+    if how == Guidance.unasked:
+        return call
+    less, said = how == Guidance.less, [one.partition("=")[2] for one in call.guides]
+    scale = float(said[0]) + less if len(said) == 1 and _NUMBER.fullmatch(said[0]) else None
+    return replace(call, guides=(), less=less, scale=scale if scale is not None and scale >= 1 else None)
 
 
 def _values(reference: Reference) -> int | list[str]:
@@ -210,6 +211,7 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
                 rises=one.installed.rises, todo=(*call.todo, *one.todo), denoiser=f"Denoiser({asked})",
                 draws=call.draws, whole=one.installed.whole, real=one.installed.real, scales=one.installed.scales,
                 shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),
+                scale=call.scale, guides=bool(call.guided) and found["guides"] != Guidance.unasked,
             )  # fmt: skip
     return None
 

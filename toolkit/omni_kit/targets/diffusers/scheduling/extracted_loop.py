@@ -4,7 +4,6 @@ import ast
 import builtins
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,14 +66,16 @@ class CutLoop:
 
 
 def cut_of(
-    reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str, needed: Collection[str] = ()
-) -> CutLoop | None:
+    reference: Reference, found: Sequence[Sampling], names: Mapping[str, str], text: str, needed: Collection[str] = (),
+    why: dict[str, str] | None = None,
+) -> CutLoop | None:  # fmt: skip
     """Return the first loop that stands by itself; None if none does.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
         text: the argument for a prompt or labels.
         needed: arguments that the model runs with none of, for all that forward says.
+        why: receives the reason why a loop does not stand by itself, by its file:line.
     """
     order = list(
         dict.fromkeys(name.partition("{")[0] for name in reference.forward)
@@ -84,7 +85,7 @@ def cut_of(
     latents, time, mask = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME, MASK))
     required = [name for name, one in reference.forward.items() if name in order and (one.required or name in needed)]
     for one in found:
-        with suppress(Unsupported):
+        try:
             loop = sliced(one, order, latents, time, text, mask, required, _takes_more(reference))
             told = {latents, time, text, mask, loop.embedded, *loop.conditions, *loop.constants, *loop.derived}
             if left := sorted(key for key, each in reference.forward.items() if each.required and key not in told):
@@ -93,8 +94,12 @@ def cut_of(
                 stepping, made = _scheduled(reference, one, loop, order, latents, time)
             else:
                 stepping, made = stepping_of(loop.sampling, order, names, None), ""
-            if not stepping.unmoved:
-                return CutLoop(loop, stepping, _script(loop, made))
+            if stepping.unmoved:
+                raise Unsupported(stepping.unmoved)
+            return CutLoop(loop, stepping, _script(loop, made))
+        except Unsupported as error:
+            if why is not None:
+                why[one.where] = str(error)
     return None
 
 

@@ -36,17 +36,21 @@ from omni_kit.upstream.repositories.decoding import USUAL, Decoding, decoding
 from omni_kit.upstream.repositories.given_images import given_images
 from omni_kit.upstream.repositories.names import Defined, searching
 from omni_kit.upstream.repositories.packing import packing_of
-from omni_kit.upstream.repositories.processes.authors_calls import TRAINED as ALL_STEPS
-from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, seeming_samplers
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.call_arguments import TRAINED as ALL_STEPS
 from omni_kit.upstream.repositories.processes.left_out import left_out
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.sampler_names import short_names
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
 from omni_kit.upstream.repositories.sampling import STEPS, Sampling, Schedule, samplings_of
 from omni_kit.upstream.repositories.usual_sampling import UsualSampling, usual_sampling
 
-_CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
+_CHANNELS = re.compile(
+    r"^(in|latent|z|vae|input)_?(channels?|chans?|dim|ch|nc)$|^(img|image|im)_?(channels?|chans?|ch|nc)$"
+)
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
 _RETURNED, _FILM, _PICTURE, _TOKENS = "return_dict", 5, 4, 3
@@ -55,6 +59,7 @@ _SOUNDS = re.compile(r"audio|music|speech|vocoder|(^|_)(mels?|wavs?|waveform|tts
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _MOST = 4  # samplers in a to-do
 _USUAL = UsualSampling(steps=50, scale=4.0)
+_UNKNOWN_GUIDED = "they guide, and no argument of the model is known to be a prompt or labels"
 _EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
 _EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
@@ -324,7 +329,8 @@ def pipeline_facts(
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
     unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
     condition = ported.labels.argument if ported.labels is not None else _authors(names, TEXT)
-    cut = cut_of(reference, found, names, condition, needed) if unread else None
+    why: dict[str, str] = {}
+    cut = cut_of(reference, found, names, condition, needed, why) if unread else None
     if cut is not None and by_class is not None and (cut.loop.conditions or cut.loop.constants or cut.loop.derived):
         cut = None  # a pipeline for labels passes the model nothing else
     if cut is not None and by_class is not None and cut.loop.guides:
@@ -392,9 +398,13 @@ def pipeline_facts(
         shift=shift or 1.0,
         sampling=sampling,
         steps=(
-            *(_which(reference, found) if process is None else ()),
+            *(_which(reference, found, why) if process is None else ()),
             *(f"repeat what a pipeline cannot: {one}" for one in stood.why[:_MOST] if process is None and cut is None),
-            *(_unmoved(sampling, stepping, by_class is not None) if process is None and sampling is not None else ()),
+            *(
+                _unmoved(sampling, stepping, by_class is not None, why)
+                if process is None and sampling is not None
+                else ()
+            ),
             *(f"pass the transformer {name}" for name in unknown),
         ),
         todo=(
@@ -427,8 +437,8 @@ def pipeline_facts(
     if facts.proven and process is None and not stepping.reason and shift is None and sigmas is None:
         facts = facts.without_steps("its noise levels, and which way its time runs, could not be analysed")
     if not condition and ((cut is not None and cut.loop.guides) or (stood.process is not None and stood.guides)):
-        return facts.without_steps("they guide, and no argument of the model is known to be a prompt or labels")
-    return _passing(reference, facts) if process is not None and process is not stood.process else facts
+        return facts.without_steps(_UNKNOWN_GUIDED)
+    return _passing(reference, facts, names) if process is not None and process is not stood.process else facts
 
 
 def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
@@ -440,7 +450,7 @@ def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
         trained = process.config.get(TRAINED, ALL_STEPS)
         found = replace(found, steps=trained if isinstance(trained, int) else None)
     if process is not None and process.denoiser:
-        found = replace(found, scale=None)  # a run has shown how it guides, which may be by a scale that counts from 0
+        found = replace(found, scale=process.scale)  # others may count from 0
     scale = (found.scale or _USUAL.scale or 0) + facts.more
     return replace(facts, usual=replace(found, steps=found.steps or _USUAL.steps, scale=scale))
 
@@ -459,17 +469,27 @@ def _of_images(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
     return replace(facts, imaged=True, todo=todo)
 
 
-def _passing(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
-    """Return facts that raise where the authors' sampling names arguments of the model which the steps leave out."""
-    assert facts.process is not None
+def _passing(reference: Reference, facts: PipelineFacts, names: Mapping[str, str]) -> PipelineFacts:
+    """Return facts with the arguments of the model that the authors' sampling names; facts that raise if a pipeline
+    cannot pass them.
+    """
+    process = facts.process
+    assert process is not None
     passed = reference.forward.keys() - {*facts.not_passed([*reference.forward])}
-    near, far = left_out(reference, facts.process, passed)
+    near, far = left_out(reference, process, passed)
     if far:
         named = ", ".join(f"{name} ({where})" for name, where in far.items())
         facts = replace(
             facts, todo=(*facts.todo, f"compare other arguments that the authors pass their model: {named}")
         )
-    return facts.without_steps(f"they name {', '.join(near)}, which the model takes as well") if near else facts
+    if process.learns_variance and facts.guides and facts.guided is None and facts.by_class is None:
+        return facts.without_steps("they learn a variance, and how they guide it could not be read")
+    if near and (facts.by_class is not None or process.held):
+        return facts.without_steps(f"they name {', '.join(near)}, which the model takes as well")
+    if near and process.guides and not facts.condition:
+        return facts.without_steps(_UNKNOWN_GUIDED)
+    more = (Condition(names.get(old, old), old, bool(facts.condition) and facts.guided is None) for old in near)
+    return replace(facts, conditions=(*facts.conditions, *more))
 
 
 def _speaks_of(words: re.Pattern[str], reference: Reference) -> bool:
@@ -516,8 +536,12 @@ def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_LENGTH)
 
 
-def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
-    """Return the to-do if several functions may sample, or none was found."""
+def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, str]) -> list[str]:
+    """Return the to-do if several functions may sample, or none was found.
+
+    Args:
+        why: the reasons why loops do not stand by themselves, by their file:line.
+    """
     if not found:
         files = len(reference.repository.files)
         seeming = [*dict.fromkeys(f"{name} ({where})" for name, where in islice(seeming_samplers(reference), _MOST))]
@@ -525,32 +549,37 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
         left += f", and no scheduler of diffusers is known to go as {', '.join(seeming)}" if seeming else ""
         names = dict.fromkeys(one.full_name for one in authors_calls(reference))
         if len(names) > 1 and not reference.loop:
-            named = BETWEEN.join([*reference.given.split(BETWEEN), next(iter(names))])
+            named = BETWEEN.join([*reference.given.split(BETWEEN), short_names([*names])[0]])
             left += f". Of several samplers one can be named: --from {named}"
         return [left]
     if len(found) == 1:
         return []
-    named = "; ".join(f"{one.function} ({one.where}) {_unread(one)}".rstrip() for one in found)
-    readable = [one for one in found if not _unread(one)]
-    again = BETWEEN.join([*reference.given.split(BETWEEN), (readable or found)[0].function])
+    short = short_names([one.full_name for one in found])
+    named = "; ".join(f"{name} ({one.where}) {_unread(one, why)}".rstrip()
+                      for name, one in zip(short, found, strict=True))  # fmt: skip
+    readable = [name for name, one in zip(short, found, strict=True) if one.roles and not one.closed]
+    again = BETWEEN.join([*reference.given.split(BETWEEN), (readable or short)[0]])
     return [f"write the denoising steps: several functions may sample. {named}. To name one: --from {again}"]
 
 
-def _unmoved(sampling: Sampling, stepping: Stepping, by_class: bool) -> Iterator[str]:
+def _unmoved(sampling: Sampling, stepping: Stepping, by_class: bool, why: Mapping[str, str]) -> Iterator[str]:
     """Yield the to-do for a loop whose steps no scheduler takes."""
     if stepping.unmoved:
         what = "the denoising steps of the authors' sampling" if by_class else "the authors' step as a scheduler"
-        yield f"write {what}: the loop of {sampling.where} {_unread(sampling) or stepping.unmoved}"
+        reason = stepping.unmoved if sampling.roles else _unread(sampling, why)
+        yield f"write {what}: the loop of {sampling.where} {reason or stepping.unmoved}"
 
 
-def _unread(found: Sampling) -> str:
-    """Return why a loop cannot be read without splitting it; empty if it may be."""
+def _unread(found: Sampling, why: Mapping[str, str]) -> str:
+    """Return why a loop cannot be repeated; empty if it may be."""
+    if found.roles and not found.closed:
+        return ""
+    reason = found.closed or why.get(found.where)
     scheduler = next((dotted(one.func) or "" for one in calls_in(found.loop) if steps_scheduler(one)), "")
     if scheduler:
-        return f"calls {scheduler}: write the pipeline with that scheduler of diffusers"
-    if found.closed or found.roles:
-        return found.closed
-    return "requires more arguments than a model, noise, texts, a number of steps and a scale"
+        calls = f"calls {scheduler}: write the pipeline with that scheduler of diffusers"
+        return f"{calls} ({reason})" if reason else calls
+    return reason or "requires more arguments than a model, noise, texts, a number of steps and a scale"
 
 
 def _todo(
@@ -563,5 +592,5 @@ def _todo(
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:
-        todo.append("set the number of latent channels: no transformer argument names it")
+        todo.append("set the number of channels of latents or pixels: no transformer argument names it")
     return todo

@@ -13,9 +13,12 @@ from omni_kit.pysource.signatures import defaults, named, passed, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.published import documented
+from omni_kit.upstream.repositories.reference import Reference
 
 ANCESTRAL, DETERMINISTIC = "p_sample_loop", "ddim_sample_loop"
 _SCHEDULERS = {ANCESTRAL: "DDPMScheduler", DETERMINISTIC: "DDIMScheduler"}
+_EACH_STEP = "_progressive"  # the same loop, which yields its steps
 _BETAS = "betas"
 # How the settings of such an object are called by who makes one.
 _SETTINGS = {
@@ -25,32 +28,48 @@ _SETTINGS = {
 }  # fmt: skip
 
 
-def diffusions(source: SourceFile) -> Iterator[Process]:
+def diffusions(reference: Reference, source: SourceFile) -> Iterator[Process]:
     """Yield the uses of such an object in a file, where its betas are known."""
     made = dict(_objects(source))
     clipped = [one.value for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made
                for one in node.keywords if one.arg == "clip_denoised"]  # fmt: skip
     for method in (node for node in ast.walk(source.tree) if isinstance(node, ast.Attribute) and made):
-        head, _, loop = (dotted(method) or "").rpartition(".")
+        head, _, loop = (dotted(method) or "").removesuffix(_EACH_STEP).rpartition(".")
         if head in made and loop in (ANCESTRAL, DETERMINISTIC):
             maker, meant = made[head]
             clips = all(literal(one) is not False for one in clipped)
-            config = _config(_settings(maker, meant), clips, loop)
-            if config is not None:
-                yield _process(source.where(method), maker, meant, loop, clips, config)
+            given = _given(reference, maker, meant)
+            config = _config(_settings(given, meant), clips, loop) if given is not None else None
+            if given is not None and config is not None:
+                yield _process(source.where(method), given, meant, loop, clips, config)
+
+
+def _given(reference: Reference, maker: ast.Call, meant: Defined) -> dict[str, object] | None:
+    """Return what such an object is made with: the literals of a call; what else its function must have, as the config
+    of the model says it, or all configs alike. None if nothing says it.
+    """
+    assert isinstance(meant.node, ast.FunctionDef)
+    taken = signature(meant.node)
+    said = {name: literal(one) for name, one in passed(maker, named(taken)).items()}
+    given = {name: one for name, one in said.items() if one is not UNKNOWN}
+    missing = {*named(taken)} - {*defaults(taken)} - given.keys() - {_respacing(meant)}
+    if not missing:
+        return given
+    repository, own = reference.repository, reference.published.where if reference.published is not None else ""
+    configs = [({name: values[name] for name in sorted(missing)}, repository.show(file) == own.partition(":")[0])
+               for values, file in documented(repository, missing) if missing <= values.keys()]  # fmt: skip
+    best = [values for values, near in configs if near] or [values for values, _ in configs]
+    return {**given, **best[0]} if best and all(one == best[0] for one in best) else None
 
 
 def _process(
-    where: str, maker: ast.Call, meant: Defined, loop: str, clips: bool, config: Mapping[str, object]
+    where: str, given: Mapping[str, object], meant: Defined, loop: str, clips: bool, config: Mapping[str, object]
 ) -> Process:
-    assert isinstance(meant.node, ast.FunctionDef)
     respacing = _respacing(meant)
-    settings = passed(maker, named(signature(meant.node))).items()
-    more = "".join(f", {name}={ast.unparse(one)}" for name, one in settings
-                   if name != respacing and literal(one) is not UNKNOWN)  # fmt: skip
+    more = "".join(f", {name}={value!r}" for name, value in given.items() if name != respacing)
     made = f"{meant.name}({respacing + '=' if respacing else ''}str(steps){more})"
-    given = f"clip_denoised={clips}, model_kwargs=told, device=noise.device"
-    called = f"{made}.{loop}(\n        asked, begun.shape, begun, {given}\n    )"
+    rest = f"clip_denoised={clips}, model_kwargs=told, device=noise.device"
+    called = f"{made}.{loop}(\n        asked, begun.shape, begun, {rest}\n    )"
     told = ", ".join(f"{key}={value}" for key, value in config.items())
     reason = f"{loop} of what {meant.name} makes, with its settings: {told}"
     return Process(
@@ -124,14 +143,13 @@ def _respacing(meant: Defined) -> str:
     return next((name for name in named(signature(meant.node)) if "respac" in name), "")
 
 
-def _settings(call: ast.Call, meant: Defined) -> dict[str, object]:
-    """Return the arguments of the process: those of the call, else the defaults."""
+def _settings(given: Mapping[str, object], meant: Defined) -> dict[str, object]:
+    """Return the arguments of the process: what it is made with, else the defaults."""
     assert isinstance(meant.node, ast.FunctionDef)
-    taken = signature(meant.node)
-    given = {name: literal(one) for name, one in (defaults(taken) | passed(call, named(taken))).items()}
+    known = {name: literal(one) for name, one in defaults(signature(meant.node)).items()} | {**given}
     found = {}
     for key, names in _SETTINGS.items():
-        known = [given[name] for name in names if given.get(name, UNKNOWN) is not UNKNOWN]
-        if known:
-            found[key] = known[0]
+        values = [known[name] for name in names if known.get(name, UNKNOWN) is not UNKNOWN]
+        if values:
+            found[key] = values[0]
     return found

@@ -28,6 +28,8 @@ class Process:
         small: what the scheduler of a toy is made with, where it is something else: the steps of training are as many
             as those that it samples with, if the sampler goes all of them.
         empty: arguments of the model for which it passes None, whatever it is passed itself.
+        guides: a run has shown that it joins two answers by a scale.
+        scale: that scale by default, counted as is usual; None if nothing says it.
     """
 
     where: str
@@ -47,6 +49,8 @@ class Process:
     shift: float = 1.0
     small: Mapping[str, object] = field(default_factory=dict)
     empty: tuple[str, ...] = ()
+    guides: bool = False
+    scale: float | None = None
 
     @property
     def every_step(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_names import is_named
 from omni_kit.upstream.repositories.sampler_step.members import of_self
 from omni_kit.upstream.repositories.sources import distance, sources_of
 
@@ -39,16 +40,17 @@ class ScheduledMethod:
         """Its name, behind that of its class."""
         return f"{self.owner}.{self.made.name}" if self.owner else self.made.name
 
-    def is_named(self, function: str) -> bool:
-        """Return whether this is the method of that name, with or without its class."""
-        return function in (self.made.name, self.name)
+    @property
+    def full_name(self) -> str:
+        """Its module, its class and its name."""
+        return f"{self.source.module}.{self.name}"
 
 
 def scheduled_methods(reference: Reference) -> list[ScheduledMethod]:
     """Return the methods nearest to a class; if the reference names one, that one."""
     found = [one for source in sources_of(reference) for one in _methods(source)]
     if reference.loop:
-        return [one for one in found if one.is_named(reference.loop)][:1]
+        return [one for one in found if is_named(one.full_name, reference.loop)][:1]
     own = reference.class_name
     return sorted(found, key=lambda one: (own not in one.source.text, distance(reference, one.source.path)))[:_MOST]
 

@@ -14,8 +14,9 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.processes.authors_calls import BEGUN, DENOISER, SCALE, STEPS, AuthorsCall
+from omni_kit.upstream.repositories.processes.call_arguments import BEGUN, DENOISER, SCALE, STEPS
 from omni_kit.upstream.repositories.processes.class_members import constructor_arguments, plain_arguments
+from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import methods_of
 from omni_kit.upstream.repositories.sources import sources_of

@@ -1,0 +1,117 @@
+"""Constructors of the authors' samplers, called with what their configs and their code say."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import passed
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.call_arguments import STEPS, TRAINED, Told, arguments_told
+from omni_kit.upstream.repositories.processes.class_members import bases, constructor_arguments, plain_arguments
+from omni_kit.upstream.repositories.processes.sampler_entries import makes
+from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
+from omni_kit.upstream.repositories.processes.settings_objects import settings_objects
+from omni_kit.upstream.repositories.published import options_of
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of
+
+
+@dataclass(frozen=True)
+class Construction:
+    """Ways to make an object of a class.
+
+    Attributes:
+        told: arguments of its constructor, in each way.
+        imports: what they import: module and name.
+        assumed: values that nothing says, as `name=value`.
+    """
+
+    told: tuple[Told, ...]
+    imports: tuple[tuple[str, str], ...]
+    assumed: tuple[str, ...]
+
+
+def construction(
+    reference: Reference, source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
+) -> Construction:
+    """Return the ways to make an object of one of the authors' classes."""
+    given = constructor_arguments(source, cls)
+    parts = dict(_parts(source, cls, given, sources))
+    scheduled = schedule_arguments(reference, sources, given, STEPS)
+    known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
+    known |= dict(settings_objects(reference.repository, given, _inits(source, cls)))
+    values = {**scheduled.values, **_passed(cls, given, sources)}
+    made = [*arguments_told(given, constructs=True, parts=known, values=values)]
+    whole = arguments_told(given, constructs=True, parts=known, values=values, whole=True)
+    made += [one for one in whole if one.trained]
+    if scheduled.made:
+        made = [replace(one, trained=TRAINED) for one in made]
+    assumed = tuple(one for one in scheduled.assumed if re.split("=| ", one)[0] not in values.keys() - scheduled.values)
+    return Construction(tuple(made), tuple(meant for _, meant in parts.values()), assumed)
+
+
+def _parts(
+    source: SourceFile, cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]
+) -> Iterator[tuple[str, tuple[str, tuple[str, str]]]]:
+    """Yield the arguments of a constructor that are None by default and must not be: the expression and its import.
+
+    An argument annotated with a class of the authors' gets the first object of such a class that is made of nothing,
+    from the sampler's folder; one that guides, the authors' function of its name.
+    """
+    inits = _inits(source, cls)
+    tests = [node.test for init in inits for node in ast.walk(init) if isinstance(node, ast.Assert)]
+    wanted = {ast.unparse(test.left).removeprefix("self.") for test in tests if isinstance(test, ast.Compare)
+              and isinstance(test.ops[0], ast.IsNot)}  # fmt: skip
+    near = [file for file in sources if file.path.parent == source.path.parent]
+    for one, default in given:
+        if default is None or literal(default) is not None:
+            continue
+        kind = resolve(source, dotted(one.annotation) or "") if one.annotation is not None else None
+        if one.arg in wanted and isinstance(kind, Defined):
+            part = next(_made_of_nothing(kind.node, near), None)
+            if part is not None:
+                yield one.arg, (f"{part[1]}()", part)
+        elif one.arg.endswith("_fn") and "guid" in one.arg:
+            found = next(((file.module, node.name) for file in sources for node in file.tree.body
+                          if isinstance(node, ast.FunctionDef) and node.name.endswith(one.arg)), None)  # fmt: skip
+            if found is not None:
+                yield one.arg, (found[1], found)
+
+
+def _inits(source: SourceFile, cls: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [made for each in (cls, *bases(source, cls)) if (made := methods_of(each).get(MADE)) is not None]
+
+
+def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]) -> dict[str, Any]:
+    """Return the values that the authors pass a constructor where they first call it: literals, options, or defaults of
+    the function that calls it.
+    """
+    order = [one.arg for one, _ in given]
+    for source in (one for one in sources if cls.name in one.text):
+        calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and makes(source, one, cls)]
+        options = options_of(source) if calls else {}
+        for call in calls:
+            usual = {one.arg: literal(default) for function in ast.walk(source.tree)
+                     if isinstance(function, ast.FunctionDef) and call in ast.walk(function)
+                     for one, default in plain_arguments(function) if default is not None}  # fmt: skip
+            values = {name: options.get(node.attr, UNKNOWN) if isinstance(node, ast.Attribute)
+                      else usual.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else literal(node)
+                      for name, node in passed(call, order).items()}  # fmt: skip
+            if known := {name: one for name, one in values.items() if isinstance(one, int | float | str | tuple)}:
+                return known
+    return {}
+
+
+def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tuple[str, str]]:
+    """Yield the classes, as module and name, that inherit from a class and need no argument."""
+    for file in near:
+        for name, node in file.classes.items():
+            if kind in bases(file, node) and all(
+                default is not None for _, default in constructor_arguments(file, node)
+            ):
+                yield file.module, name

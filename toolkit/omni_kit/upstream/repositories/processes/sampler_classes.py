@@ -1,0 +1,92 @@
+"""Calls of samplers that are methods of the authors' classes."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.repositories.processes.call_arguments import (
+    DENOISER,
+    FEATURES,
+    GUIDED,
+    LENGTH,
+    MODEL,
+    SCALE,
+    arguments_told,
+    is_counted,
+    way_of,
+)
+from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
+from omni_kit.upstream.repositories.processes.constructions import construction
+from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
+from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS, held_by, is_entry, loops
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import of_self
+
+
+def of_class(
+    reference: Reference, source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
+) -> Iterator[tuple[int, AuthorsCall]]:
+    """Yield the calls of the methods of a class that seem to sample, each with how many arguments were made up.
+
+    Args:
+        sources: the authors' files, the nearest to the model first.
+    """
+    methods = every_method(source, cls)
+    entries = [one for one in methods.values() if is_entry(one) and not CLEANS.search(ast.unparse(one))
+               and loops(one, methods)
+               and not any(_is_property(each) for each in one.decorator_list)]  # fmt: skip
+    if not entries:
+        return
+    ways = construction(reference, source, cls, sources)
+    made, assumed = ways.told, ways.assumed
+    held = held_by(methods)
+    named = {
+        entry.name: {of_self(node) for node in ast.walk(entry) if isinstance(node, ast.Attribute)} for entry in entries
+    }
+    for entry in entries:
+        inner = any(entry.name in names for name, names in named.items() if name != entry.name)
+        own = plain_arguments(entry)[1:]
+        takes = any(MODEL.match(one.arg) for one, _ in own)
+        for told in arguments_told(own, required=MODEL if takes else None, way=way_of(methods.values())):
+            name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
+            for one in made:
+                if (takes or one.model) and not (one.trained and is_counted(told.text)):
+                    pairs = ((one.text, told.text), (one.guided, told.guided))
+                    calls = [f"{cls.name}({first}){name}({second})" for first, second in pairs]
+                    call = call_of(source, entry, cls.name, calls, told, one)
+                    call = replace(call, parts=ways.imports, trained=one.trained, usual=one.usual, inner=inner)
+                    call = replace(call, assumed=assumed)
+                    yield from ((one.cost + told.cost + more, each) for more, each in enumerate(_turned(call)))
+            for one in made if not takes and held and not any(one.model for one in made) else ():
+                if one.trained and is_counted(told.text):
+                    continue
+                scales, calls = _kept_scales(methods), []
+                for value, text in (("0.0", told.text), (SCALE, told.guided)):
+                    kept = ", ".join(f"{each!r}: {value}" for each in scales)
+                    more = "".join(f", {each}" for each in (f"kept={{{kept}}}" if kept else "", one.text) if each)
+                    object_ = f"around({cls.name}, {held!r}, {DENOISER}{more})"
+                    calls.append(f"{object_}{name or '.' + entry.name}({text})")
+                call = call_of(source, entry, cls.name, calls, told)
+                call = replace(call, trained=one.trained, usual=one.usual, inner=inner)
+                yield from ((9 + told.cost + more, each) for more, each in enumerate(_turned(call)))
+
+
+def _turned(call: AuthorsCall) -> Iterator[AuthorsCall]:
+    """Yield a call; and, where it is passed a length, with channels as the last axis of latents."""
+    yield call
+    if LENGTH in call.called and re.search(r"len\w*=|horizon=", call.called):
+        turn = {LENGTH: FEATURES, FEATURES: LENGTH}
+        plain, guided = (re.sub("|".join(map(re.escape, turn)), lambda one: turn[one[0]], text)
+                         for text in (call.called, call.guided))  # fmt: skip
+        yield replace(call, called=plain, guided=guided)
+
+
+def _is_property(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("property", "classmethod")
+
+
+def _kept_scales(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
+    nodes = (node for one in methods.values() for node in ast.walk(one) if isinstance(node, ast.Attribute))
+    return [name for name in sorted({of_self(node) for node in nodes}) if name and GUIDED.search(name)]

@@ -1,0 +1,94 @@
+"""The authors' functions and methods that seem to sample, by their names and what they do."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.call_arguments import MODEL
+from omni_kit.upstream.repositories.processes.class_members import constructor_arguments, every_method
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import methods_of, of_self
+from omni_kit.upstream.repositories.sources import sources_of
+
+_ENTRY = re.compile(r"_steps$|sampl|solve|generate|integrate|inference|denoise|^(__call__|forward)$|loop$")
+_OTHER = re.compile(
+    r"train|loss|interpol|inpaint|infill|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior"
+)
+_SOLVERS = ("odeint",)
+CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")
+"""Names for what a model behind a preconditioning returns."""
+
+
+def seeming_samplers(reference: Reference) -> Iterator[tuple[str, str]]:
+    """Yield the functions that seem to sample with a model, each with its file:line: the nearest first.
+
+    Methods with a loop of classes that hold a model; functions with a loop that receive one, or that make the class.
+    """
+    for source in sources_of(reference):
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
+                own, methods = methods_of(node), every_method(source, node)
+                takes = any(MODEL.match(one.arg) for one, _ in constructor_arguments(source, node))
+                for one in own.values() if takes or held_by(methods) else ():
+                    if is_entry(one) and loops(one, methods):
+                        yield f"{node.name}.{one.name}", source.where(one)
+            elif isinstance(node, ast.FunctionDef) and loops(node, {}) and not _OTHER.search(node.name):
+                receives = any(isinstance(one, ast.arg) and MODEL.match(one.arg) for one in ast.walk(node))
+                if (is_entry(node) and receives) or _asks_own(source, node, reference.cls.node):
+                    yield node.name, source.where(node)
+
+
+def _asks_own(source: SourceFile, function: ast.FunctionDef, cls: ast.ClassDef) -> bool:
+    """Return whether a function makes an object of a class, and calls a variable with several arguments in a loop."""
+    made = any(isinstance(one, ast.Call) and makes(source, one, cls) for one in ast.walk(function))
+    stored = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    loops = (one for one in ast.walk(function) if made and isinstance(one, ast.For | ast.While))
+    calls = (one for loop in loops for one in ast.walk(loop) if isinstance(one, ast.Call))
+    return any(isinstance(one.func, ast.Name) and one.func.id in stored and len(one.args) + len(one.keywords) > 1
+               for one in calls)  # fmt: skip
+
+
+def is_entry(function: ast.FunctionDef) -> bool:
+    """Return whether a function's name says that it samples, and it goes all steps."""
+    name = function.name
+    if any(isinstance(node, ast.Break) for node in ast.walk(function)):  # how far it goes depends on what it finds
+        return False
+    return bool(_ENTRY.search(name)) and not _OTHER.search(name)
+
+
+def loops(function: ast.FunctionDef, methods: Mapping[str, ast.FunctionDef], deep: int = 3) -> bool:
+    """Return whether a function goes along steps: by a loop or by a solver, itself or in methods that it calls."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.For | ast.While):
+            return True
+        name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        inner = methods.get(of_self(node)) if isinstance(node, ast.Attribute) else None
+        if name in _SOLVERS or (inner is not None and inner is not function and deep
+                                and loops(inner, methods, deep - 1)):  # fmt: skip
+            return True
+    return False
+
+
+def loops_by_names(source: SourceFile, function: ast.FunctionDef) -> bool:
+    """Return whether a function goes along steps itself, or in functions of its file that it names."""
+    named = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
+    others = (source.functions[name] for name in sorted(named & source.functions.keys()))
+    return loops(function, {}) or any(loops(one, {}) and is_entry(one) for one in others)
+
+
+def makes(source: SourceFile, call: ast.Call, cls: ast.ClassDef) -> bool:
+    """Return whether a call makes an object of a class."""
+    name = dotted(call.func) or ""
+    if name.rpartition(".")[2] != cls.name:
+        return False
+    meant = resolve(source, name)
+    return isinstance(meant, Defined) and meant.node is cls
+
+
+def held_by(methods: Mapping[str, ast.FunctionDef]) -> list[str]:
+    """Return the attributes that methods call as a model."""
+    calls = (node for one in methods.values() for node in ast.walk(one) if isinstance(node, ast.Call))
+    named = (of_self(one.func) for one in calls if len(one.args) + len(one.keywords) > 1)
+    return sorted({name for name in named if name not in methods and MODEL.match(name)})
