@@ -301,6 +301,41 @@ def test_a_package_may_bind_a_function_by_the_name_of_its_module(tmp_path: Path,
         authors.forget()
 
 
+OF_BEFORE = """
+from dataclasses import dataclass
+
+from torch import nn
+
+
+@dataclass
+class Sizes:
+    dim: int
+
+
+SMALL = Sizes(dim=4)
+FORMER = Sizes(dim=8, depth=2)
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, former=False):
+        super().__init__()
+        self.layer = nn.Linear(dim, (FORMER.depth() if former else SMALL).dim)
+
+    def forward(self, x, t):
+        return self.layer(x)
+"""
+
+
+def test_a_value_that_a_module_cannot_make_matters_where_it_is_used(tmp_path: Path) -> None:
+    (tmp_path / "net_of_before.py").write_text(OF_BEFORE)
+    reference = find_reference(f"{tmp_path}/net_of_before.py::Net")
+    authors = Authors(reference)
+
+    assert build(reference, {"dim": 6}, authors).get_parameter("layer.weight").shape == (4, 6)
+    with pytest.raises(ImportError, match="net_of_before.FORMER.depth cannot be imported: TypeError: .*'depth'"):
+        build(reference, {"dim": 6, "former": True}, authors)
+
+
 def test_a_model_with_empty_weights_is_not_made(tmp_path: Path) -> None:
     text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, dim=8, size=4):\n"
     text += "        super().__init__()\n        self.layer = nn.Linear(dim, dim // size)\n"

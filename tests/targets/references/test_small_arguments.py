@@ -62,9 +62,10 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     assert all(one not in found[:index] for index, one in enumerate(found))
 
 
-@pytest.mark.parametrize(("needs", "holds"), first(14, [
+@pytest.mark.parametrize(("needs", "holds"), first(15, [
     ("out_channels * 2", lambda toy: toy["out_channels"] == 6),
     ("assert hidden_size // 4 % 8 == 0", lambda toy: toy["hidden_size"] == 64),
+    ("assert layers % 2 == 1", lambda toy: toy["layers"] == 3),
     ("assert mode == 'plain'", lambda toy: toy["mode"] == "plain"),
     ("self.normed = {'layer': 1}[norm] if norm != 'layer' else 1", lambda toy: toy["norm"] == "layer"),
     ("assert hidden_size == 1152", lambda toy: toy["hidden_size"] == 1152),
@@ -80,6 +81,7 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),
     ("if layers > 1: raise IndexError(layers)", lambda toy: toy["layers"] == 1),
     ("pass", lambda toy: toy["layers"] == 2),
+    ("if layers % 2 == 0: raise ValueError('no middle')", lambda toy: toy["layers"] == 3),
     ("assert steps[0] == 1 and steps[-1] == 1\n        assert steps[1] == 2", lambda toy: toy["steps"] == [1, 2, 1]),
     ("self.third = hidden_size // 4", lambda toy: toy["hidden_size"] == 96),
 ]))  # fmt: skip

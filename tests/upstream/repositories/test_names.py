@@ -130,3 +130,25 @@ def test_a_file_that_cannot_be_read_matters_only_to_what_needs_it(line: str, tmp
         assert not isinstance(resolve(source, name), Defined)
     with pytest.raises(BadInput):
         resolve(source, name)
+
+
+@pytest.mark.parametrize("compiled", [
+    "attend = torch.compile(attend, dynamic=False)", "attend = torch.compile(mode='default')(attend)",
+    "if torch.cuda.is_available():\n    attend = torch.compile(attend)", "attend = torch.jit.script(attend)",
+])  # fmt: skip
+def test_what_is_compiled_in_place_means_what_it_was(compiled: str, tmp_path: Path) -> None:
+    imported = written(tmp_path, f"import torch\nfrom torch.nn.kernels import attend\n{compiled}\n")
+    assert resolve(imported, "attend") == "torch.nn.kernels.attend"
+    (tmp_path / "own").mkdir()
+    own = written(tmp_path / "own", f"import torch\ndef attend(x):\n    return x\n{compiled}\n")
+    found = resolve(own, "attend")
+    assert isinstance(found, Defined) and isinstance(found.node, ast.FunctionDef)
+
+
+@pytest.mark.parametrize(
+    ("wraps", "name"), [("torch.compile(plain, mode='default')", "plain"), ("cached(plain)", "fast")]
+)
+def test_what_is_compiled_under_another_name_is_renamed(wraps: str, name: str, tmp_path: Path) -> None:
+    text = f"import torch\nfrom functools import cache as cached\ndef plain(x):\n    return x\nfast = {wraps}\n"
+    found = resolve(written(tmp_path, text), "fast")
+    assert isinstance(found, Defined) and found.name == name

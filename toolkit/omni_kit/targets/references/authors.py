@@ -33,6 +33,7 @@ from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.traits import ENDS, HALVES, IS_HALF, NEEDS_GPU, foreign
 
 _INSTEAD = "__omni_kit_instead__"  # how a module of the authors calls `Authors.instead`
+_FAILED = "__omni_kit_failed__"  # how one calls `Authors.failed`
 _PRECISION = "__omni_kit_precision__"  # how one calls `Authors.precision_of`
 _TORCH = "__omni_kit_torch__"
 _CASTS = ("to", "type")
@@ -190,6 +191,11 @@ class Authors(importlib.abc.MetaPathFinder):
         self._why.setdefault(whole, f"{type(error).__name__}: {error}")
         return Missing(whole, self)
 
+    def failed(self, error: Exception, module: str, name: str) -> Any:
+        """Return what stands for a value that a module could not make as it was imported."""
+        self._why.setdefault(whole := f"{module}.{name}", f"{type(error).__name__}: {error}")
+        return Missing(whole, self)
+
     def precision_of(self, cast: Any) -> Any:
         """Return what a cast to half precision casts to: that, or float32 in a model that has it.
 
@@ -242,7 +248,7 @@ class _Module(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """See `Loader`; functions import files, too, while a model runs."""
-        vars(module)[_INSTEAD] = self.authors.instead
+        vars(module).update({_INSTEAD: self.authors.instead, _FAILED: self.authors.failed})
         vars(module).update({_TORCH: torch, _PRECISION: self.authors.precision_of})
         before, self.authors.importing = self.authors.importing, True
         try:
@@ -287,7 +293,8 @@ class _Package(_Module):
 
 
 class _Guarded(ast.NodeTransformer):
-    """Puts plain imports under a `try`; those for which the authors have an alternative stay as they are.
+    """Puts plain imports under a `try`, and values that a module makes of calls; those for which the authors have an
+    alternative stay as they are.
 
     Args:
         loading: defaults that are null, as nothing is loaded; as they are written.
@@ -297,6 +304,12 @@ class _Guarded(ast.NodeTransformer):
         self._tree = tree
         self._loading = loading
         self._halves: list[str] = []
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        """What a module makes for others may fail, as settings of a model that has changed since."""
+        self.generic_visit(node)
+        node.body = [_made(one) if isinstance(one, ast.Assign) else one for one in node.body]
+        return node
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
         """The body is guarded already; without an alternative, what it imports is needed."""
@@ -417,6 +430,18 @@ def _tried(old: ast.stmt, new: ast.stmt, bound: str, module: str, name: str = ""
     calls = [f"{bound} = {_INSTEAD}(_omni_kit_error, {module!r}, {name!r})"]
     if whole and head != module:
         calls.append(f"{bound} = {_INSTEAD}(_omni_kit_error, {head!r}, '')")
+    return _with_fallback(old, new, calls)
+
+
+def _made(old: ast.Assign) -> ast.stmt:
+    """`try: a = call()` with `a = failed(error, __name__, "a")` where the call raises; any other assignment as it is."""
+    names = [one.id for one in old.targets if isinstance(one, ast.Name)]
+    if not isinstance(old.value, ast.Call) or len(names) != len(old.targets):
+        return old
+    return _with_fallback(old, old, [f"{name} = {_FAILED}(_omni_kit_error, __name__, {name!r})" for name in names])
+
+
+def _with_fallback(old: ast.stmt, new: ast.stmt, calls: Sequence[str]) -> ast.Try:
     fallback = ast.parse("\n".join(calls)).body
     handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "_omni_kit_error", fallback)
     made = ast.Try([new], [handler], [], [])

@@ -22,6 +22,7 @@ from omni_kit.upstream.repositories.gpu_facts import needs_gpu, without_gpu
 STAR = "*"
 _TORCH = "torch"
 _SCRIPT = "torch.jit.script"
+_COMPILES = re.compile(r"(torch\.)?(compile|jit\.script|(compiler|_dynamo)\.\w+)")
 _FAILS = re.compile(r"\b(ImportError|ModuleNotFoundError|Exception)\b")
 _AVAILABLE = re.compile(r"(?:\w+\.)*is_(\w+)_available\(\)")
 
@@ -92,13 +93,31 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
 
 def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
     """Resolve an assignment that renames a definition: `attend = F.scaled_dot_product_attention`."""
-    name = dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    name = _compiled(node) or (dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None)
     if (own := (source.module, f"{name} of {node.lineno}")) in seen:  # `model = model.module`
         return None
     seen |= {own}
     found = resolve(source, f"{name}.{rest}" if rest else name, seen) if name else None
     plain = isinstance(found, Defined) and isinstance(found.node, ast.ClassDef | ast.FunctionDef)
     return found if plain or isinstance(found, str) else None
+
+
+def _compiled(node: ast.stmt) -> str:
+    """Return the name of what an assignment compiles: `f` of `fast = torch.compile(f)`, and of
+    `fast = torch.compile(mode="default")(f)`; empty for any other statement.
+    """
+    match node:
+        case ast.Assign(targets=[_], value=ast.Call(func=function, args=[compiled])):
+            called = function.func if isinstance(function, ast.Call) else function
+            return dotted(compiled) or "" if _COMPILES.fullmatch(dotted(called) or "") else ""
+    return ""
+
+
+def _compiles_in_place(node: ast.stmt) -> bool:
+    """Return whether a statement does nothing but compile what has its name already: `f = torch.compile(f)`."""
+    if isinstance(node, ast.If):
+        return not node.orelse and all(map(_compiles_in_place, node.body))
+    return isinstance(node, ast.Assign) and bool(name := _compiled(node)) and dotted(node.targets[0]) == name
 
 
 _searching: ContextVar[bool] = ContextVar("searching", default=False)
@@ -265,7 +284,7 @@ def _run(source: SourceFile) -> tuple[ast.stmt, ...]:
             found += handlers[0].body if handlers else [node]
         else:
             found.append(node)
-    return tuple(found)
+    return tuple(one for one in found if not _compiles_in_place(one))
 
 
 def _without_gpu(node: ast.stmt) -> list[ast.stmt]:

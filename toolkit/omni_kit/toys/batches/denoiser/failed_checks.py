@@ -15,14 +15,15 @@ _EQUAL = re.compile(r"asserted (\d+) == (\d+)")
 _SHAPES = re.compile(r"asserted shape \[([\d, ]+)\] == \[([\d, ]+)\]")
 _LISTED = re.compile(r"asserted (\d+) in \[([\d, ]+)\]")
 _DIVIDED = re.compile(r"asserted (\d+) % (\d+) == 0")
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.NotIn: ast.In}
+_REMAINDER = re.compile(r"asserted (\d+) % (\d+) (==|!=) (\d+)")
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.NotIn: ast.In, ast.Eq: ast.NotEq}
 _EVEN = 4  # parts of a head are halved
 _MOST = 16  # allowed sizes of a list
 
 
 def asserted(error: BaseException) -> str:
-    """Return what a failed check requires of sizes: `asserted 64 == 1024`, `asserted 8 in [16, 32]`, or
-    `asserted 20 % 8 == 0`; empty for other errors.
+    """Return what a failed check requires of sizes: `asserted 64 == 1024`, `asserted 8 in [16, 32]`,
+    `asserted 20 % 8 == 0`, or `asserted 2 % 2 == 1`; empty for other errors.
 
     Of two shapes these are the first two sizes that differ. Both sides are computed again where the check stands.
     """
@@ -68,6 +69,10 @@ def required_sizes(said: str) -> list[tuple[int, int]]:
         below = [(size, size // parts * parts)] if size > parts else []
         even = -(-size // (whole := math.lcm(parts, _EVEN))) * whole
         return [(size, even), (size, -(-size // parts) * parts), *below, (parts, fewer)]
+    if left := _REMAINDER.search(said):
+        size, parts = int(left[1]), int(left[2])
+        more = (int(left[4]) - size) % parts if left[3] == "==" else 1
+        return [(size, one) for one in (size + more, size + more - parts) if one > 0]
     if equal:
         return [(int(equal[1]), int(equal[2])), (int(equal[2]), int(equal[1]))]
     return []
@@ -123,14 +128,14 @@ def _said(test: ast.expr, frame: FrameType) -> str:
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return ""
     left, right = test.left, test.comparators[0]
-    divided = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and ast.unparse(right) == "0"
-    sides = (left.left, left.right) if divided and isinstance(left, ast.BinOp) else (left, right)
+    divided = left if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) else None
+    sides = (left, right) if divided is None else (divided.left, divided.right)
     try:
-        one, other = (_value(side, frame) for side in sides)
+        one, other, rest = (_value(side, frame) for side in (*sides, right))
     except Exception:  # whatever the code raises that is computed again
         return ""
-    if divided:
-        return f"asserted {one} % {other} == 0" if _is_size(one) and _is_size(other) and one % other else ""
+    if divided is not None:
+        return _remainder(one, other, test.ops[0], rest) if all(map(_is_size, (one, other, rest))) else ""
     if isinstance(test.ops[0], ast.In) and _is_size(one) and isinstance(other, list | tuple | set | frozenset | range):
         sizes = [size for size in other if _is_size(size)][:_MOST]
         return f"asserted {one} in {sizes}" if sizes and one not in other else ""
@@ -142,6 +147,15 @@ def _said(test: ast.expr, frame: FrameType) -> str:
     pairs = zip(one, other, strict=False) if isinstance(one, tuple) and isinstance(other, tuple) else [(one, other)]
     one, other = next(((a, b) for a, b in pairs if a != b), (None, None))
     return f"asserted {one} == {other}" if _is_size(one) and _is_size(other) else ""
+
+
+def _remainder(size: int, parts: int, compared: ast.cmpop, rest: int) -> str:
+    """Return what is required of the remainder of a size; empty where it is met, or of other comparisons."""
+    if parts > 0 and isinstance(compared, ast.Eq) and size % parts != rest:
+        return f"asserted {size} % {parts} == {rest}"
+    if parts > 0 and isinstance(compared, ast.NotEq) and size % parts == rest:
+        return f"asserted {size} % {parts} != {rest}"
+    return ""
 
 
 def required_shapes(said: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
