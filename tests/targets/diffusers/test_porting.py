@@ -283,6 +283,50 @@ def test_rows_are_for_the_places_of_a_class_that_a_variable_holds(held: str, mad
     assert [one for one in patterns if re.fullmatch(one, "blocks.0.q.weight")]
 
 
+STACK = """
+def copies(module, count):
+    return nn.ModuleList([copy.deepcopy(module) for _ in range(count)])
+
+
+class Stack(nn.Module):
+    def __init__(self, layer, depth, more):
+        super().__init__()
+        self.dim = layer.dim
+        self.layers = copies(layer, depth)
+        self.more = nn.Sequential(*more)
+
+    def forward(self, x):
+        for one in self.layers:
+            x = one(x)
+        return self.more(x)
+
+
+class Residual(nn.Module):
+    def __init__(self, kind, dim):
+        super().__init__()
+        self.fn = kind(dim)
+
+    def forward(self, x):
+        return x + self.fn(x)
+
+
+"""
+
+
+def test_rows_are_for_the_places_to_which_a_module_is_passed(tmp_path: Path) -> None:
+    net = NET.replace(
+        "nn.ModuleList([Attn(dim) for _ in range(depth)])", "Stack(layer, depth, more=[Residual(Attn, dim)])"
+    )
+    net = net.replace("super().__init__()", "super().__init__()\n        layer = Attn(dim)")
+    net = net.replace("for block in self.blocks:\n            x = block(x)", "x = self.blocks(x)")
+    found = ported(
+        tmp_path, "import copy\n\n\n" + attention(f"self.dim = dim\n{SPLIT}", ASKED).replace(NET, STACK + net)
+    )
+    places = [f"blocks{place}.q.weight" for place in (".layers.1", ".more.0.fn", "", ".dim", ".more.0")]
+    matched = [place for place in places if any(re.fullmatch(one.pattern, place) for one in found.rows)]
+    assert matched == places[:2]
+
+
 def test_a_class_that_others_only_inherit_from_has_no_rows_of_its_own(tmp_path: Path) -> None:
     heir = "class Heir(Attn):\n    def __init__(self, dim):\n        super(Heir, self).__init__(dim)\n\n\n"
     net = NET.replace("[Attn(dim)", "[Heir(dim)").replace(

@@ -332,7 +332,7 @@ def test_a_value_that_a_module_cannot_make_matters_where_it_is_used(tmp_path: Pa
     authors = Authors(reference)
 
     assert build(reference, {"dim": 6}, authors).get_parameter("layer.weight").shape == (4, 6)
-    with pytest.raises(ImportError, match="net_of_before.FORMER.depth cannot be imported: TypeError: .*'depth'"):
+    with pytest.raises(ImportError, match=r"net_of_before.FORMER.depth cannot be imported: TypeError: .*'depth'"):
         build(reference, {"dim": 6, "former": True}, authors)
 
 

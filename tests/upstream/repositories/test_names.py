@@ -142,7 +142,8 @@ def test_what_is_compiled_in_place_means_what_it_was(compiled: str, tmp_path: Pa
     (tmp_path / "own").mkdir()
     own = written(tmp_path / "own", f"import torch\ndef attend(x):\n    return x\n{compiled}\n")
     found = resolve(own, "attend")
-    assert isinstance(found, Defined) and isinstance(found.node, ast.FunctionDef)
+    assert isinstance(found, Defined)
+    assert isinstance(found.node, ast.FunctionDef)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +152,5 @@ def test_what_is_compiled_in_place_means_what_it_was(compiled: str, tmp_path: Pa
 def test_what_is_compiled_under_another_name_is_renamed(wraps: str, name: str, tmp_path: Path) -> None:
     text = f"import torch\nfrom functools import cache as cached\ndef plain(x):\n    return x\nfast = {wraps}\n"
     found = resolve(written(tmp_path, text), "fast")
-    assert isinstance(found, Defined) and found.name == name
+    assert isinstance(found, Defined)
+    assert found.name == name

@@ -306,7 +306,7 @@ class _Guarded(ast.NodeTransformer):
         self._halves: list[str] = []
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
-        """What a module makes for others may fail, as settings of a model that has changed since."""
+        """Guard values that a module makes for others: settings of a model that has changed since may fail."""
         self.generic_visit(node)
         node.body = [_made(one) if isinstance(one, ast.Assign) else one for one in node.body]
         return node
@@ -434,7 +434,7 @@ def _tried(old: ast.stmt, new: ast.stmt, bound: str, module: str, name: str = ""
 
 
 def _made(old: ast.Assign) -> ast.stmt:
-    """`try: a = call()` with `a = failed(error, __name__, "a")` where the call raises; any other assignment as it is."""
+    """`try: a = call()` with `a = failed(error, __name__, "a")` where that raises; any other assignment as it is."""
     names = [one.id for one in old.targets if isinstance(one, ast.Name)]
     if not isinstance(old.value, ast.Call) or len(names) != len(old.targets):
         return old

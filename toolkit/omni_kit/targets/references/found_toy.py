@@ -10,6 +10,7 @@ from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.batches.denoiser.arguments import TARGET
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.size import of_toy_size
 
 _FIRST = "0."
 _LONGEST = 60.0  # seconds of the processor: somebody waits for a plan, and a comparison looks for longer
@@ -23,14 +24,16 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         request: `toy`, the content of a toy_config.json; `reference`, the class as "PATH::Class".
 
     Raises:
-        BadInput: the class takes neither these values nor variants of them, or no inputs.
+        BadInput: the class takes neither these values nor variants of them, or no inputs; or the model is larger than
+            a toy.
     """
     builder, batches = RepositoryBuilder(_LONGEST), DenoiserBatchBuilder()
     builder.open({"reference": request["reference"]})
     with tempfile.TemporaryDirectory() as place, builder.importing_files():
         file = Path(place, "toy_config.json")
         file.write_text(json.dumps(request["toy"]), encoding="utf-8")
-        model = builder.make_toy(str(file), batches)
+        with of_toy_size(file.name):
+            model = builder.make_toy(str(file), batches)
         inputs = batches.batch(model, lambda tensors: tensors)
         needed = needed_arguments(model, inputs)
     first = {name.removeprefix(_FIRST): list(one.shape) for name, one in inputs.items() if name.startswith(_FIRST)}

@@ -150,7 +150,7 @@ def _said(test: ast.expr, frame: FrameType) -> str:
 
 
 def _remainder(size: int, parts: int, compared: ast.cmpop, rest: int) -> str:
-    """Return what is required of the remainder of a size; empty where it is met, or of other comparisons."""
+    """Return what a comparison requires of the remainder of a size; empty if it is met, or of other comparisons."""
     if parts > 0 and isinstance(compared, ast.Eq) and size % parts != rest:
         return f"asserted {size} % {parts} == {rest}"
     if parts > 0 and isinstance(compared, ast.NotEq) and size % parts == rest:
