@@ -60,6 +60,42 @@ def test_what_is_assigned_in_another_way_is_no_forward(assigned: str, more: str,
         found_in(tmp_path, CHOSEN.format(assigned=assigned, more=more))
 
 
+PASSES = """import torch
+class Net(torch.nn.Module):
+    def forward(self, *args, **kwargs):
+        {first}
+        return self.plainly(*args, **kwargs)
+
+    def cached(self, x, t, cache):
+        return x + cache
+
+    def plainly(self, x, t, y=None):
+        return x + t
+
+    def last(self):
+        return 1
+"""
+IN_BOTH = "if kwargs.get('cache', None) is not None:\n            return self.cached(*args, **kwargs)"
+
+
+@pytest.mark.parametrize("first", ["", IN_BOTH, "if 'cache' in kwargs: return self.cached(*args, **kwargs)"])
+def test_a_method_to_which_forward_passes_all_on_is_forward(first: str, tmp_path: Path) -> None:
+    text = PASSES.format(first=first)
+    found = found_in(tmp_path, text)
+    forward, last = found.cls.defines("forward"), found.cls.defines("last")
+    assert (found.forwards, [*found.forward]) == ("plainly", ["x", "t", "y"])
+    assert forward is not None
+    assert last is not None
+    assert last.lineno == text.split("\n").index("    def last(self):") + 1
+
+
+@pytest.mark.parametrize("first", ["if self.training: return self.cached(*args, **kwargs)", "args = args[::-1]"])
+def test_a_forward_that_does_more_stays(first: str, tmp_path: Path) -> None:
+    found = found_in(tmp_path, PASSES.format(first=first))
+    assert not found.forwards
+    assert found.cls.defines("plainly") is not None
+
+
 MIXED = """from dataclasses import dataclass, field
 import torch
 

@@ -11,13 +11,18 @@ from omni_kit.errors import MissingRequirement, OmniKitError
 _SOURCES: Mapping[str, str] = {
     "clip": "git+https://github.com/openai/CLIP.git",
     "cv2": "opencv-python",
+    "dotenv": "python-dotenv",
+    "fla": "flash-linear-attention",
+    "hydra": "hydra-core",
     "open_clip": "open-clip-torch",
     "PIL": "pillow",
     "pl_bolts": "lightning-bolts",
     "pytorch_lightning": "pytorch-lightning",
     "pywt": "PyWavelets",
+    "sat": "SwissArmyTransformer",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
+    "taming": "taming-transformers",
     "yaml": "PyYAML",
 }
 REQUESTED = "--- "

@@ -301,6 +301,8 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
             raise ValueError(f"{empty} has no elements")
         if inspect.ismethod(own := vars(model).get("forward")):  # the constructor chose one of several methods
             type(model).forward = own.__func__
+        elif reference.forwards:
+            type(model).forward = vars(type(model))[reference.forwards]
         return model
     except (ImportError, OmniKitError):
         raise

@@ -1,8 +1,10 @@
-"""Modules of torch whose constructor or forward is made when the module is: dataclasses, and assigned methods; and
-constructors that first convert an argument, load a model for its default, or call the base's one in two branches.
+"""Modules of torch whose constructor or forward is made when the module is: dataclasses, and assigned methods; forwards
+that pass all on to a method; and constructors that first convert an argument, load a model for its default, or call the
+base's one in two branches.
 """
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -62,8 +64,16 @@ def with_forward(cls: ClassRef) -> ClassRef:
     """Return a class whose constructor assigns a method to `self.forward` as one with that method as its forward.
 
     Where a condition over attributes of `self` chooses one of two with the same arguments, forward begins with that
-    condition. A class that assigns it in another way, and any other class, stays as it is.
+    condition. So is a method to which forward passes all arguments on, see `forwarded_to`. A class that assigns it in
+    another way, and any other class, stays as it is.
     """
+    forward, method = cls.defines(_FORWARD), cls.defines(forwarded_to(cls))
+    if forward is not None and method is not None:
+        lines = list(cls.source.lines)
+        first, last = forward.lineno - 1, forward.end_lineno or forward.lineno
+        lines[first:last] = [""] * (last - first)
+        lines[method.lineno - 1] = lines[method.lineno - 1].replace(f"def {method.name}(", f"def {_FORWARD}(", 1)
+        return with_lines(cls, lines)
     init = cls.defines("__init__")
     if init is None or cls.method(_FORWARD) is not None:
         return cls
@@ -85,6 +95,28 @@ def with_forward(cls: ClassRef) -> ClassRef:
         if not lines[begins - 1].strip():  # the lines below keep their numbers
             del lines[begins - 1]
     return with_lines(cls, lines)
+
+
+def forwarded_to(cls: ClassRef) -> str:
+    """Return the method of a class to which its forward passes all arguments on, `*args, **kwargs`: the one that runs
+    where none of the arguments is passed for which conditions ask. Empty for any other forward.
+
+    `if kwargs.get("cache") is not None: return self.cached(*args, **kwargs)` asks for one.
+    """
+    forward = cls.defines(_FORWARD)
+    if forward is None or forward.decorator_list or len(forward.args.args) != 1 or forward.args.kwonlyargs:
+        return ""
+    args, kwargs = (one.arg if one is not None else "" for one in (forward.args.vararg, forward.args.kwarg))
+    body = forward.body[1:] if ast.get_docstring(forward) is not None else forward.body
+    asks = re.compile(rf"{kwargs}\.get\('\w+'(, None)?\)( is not None)?|'\w+' in {kwargs}")
+    while isinstance(body[0], ast.If) and asks.fullmatch(ast.unparse(body[0].test)):
+        if not body[0].orelse and not isinstance(body[0].body[-1], ast.Return):
+            return ""
+        body = body[0].orelse or body[1:]
+    said = ast.unparse(body[0]) if len(body) == 1 else ""
+    found = re.fullmatch(rf"return self\.(\w+)\(\*{args}, \*\*{kwargs}\)", said) if args and kwargs else None
+    method = cls.defines(found[1]) if found is not None else None
+    return method.name if method is not None and not method.decorator_list else ""
 
 
 def with_one_base_call(cls: ClassRef) -> ClassRef:

@@ -21,6 +21,7 @@ from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
 from omni_kit.upstream.repositories.constructed import (
     constructs_base,
+    forwarded_to,
     self_contained,
     with_constructor,
     with_forward,
@@ -51,6 +52,7 @@ class Reference:
         cls: the class, with the file that defines it.
         loop: the function that samples with it, where it is said which.
         shared: the mapping of a module that the constructor reads, and gets as its first argument here.
+        forwards: the method to which the authors' forward passes all on, and which is forward here; empty without one.
     """
 
     given: str
@@ -58,6 +60,7 @@ class Reference:
     cls: ClassRef
     loop: str = ""
     shared: Shared | None = None
+    forwards: str = ""
 
     @property
     def class_name(self) -> str:
@@ -269,7 +272,7 @@ def find_reference(given: str) -> Reference:
         found = [ClassRef(source, source.classes[found[0].node.name])]
     cls = without_helpers(self_contained(with_one_base_call(with_forward(with_constructor(found[0])))))
     cls, shared = with_settings_passed(cls)
-    return _checked(Reference(given, repository, cls, loop, shared))
+    return _checked(Reference(given, repository, cls, loop, shared, forwarded_to(found[0])))
 
 
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:

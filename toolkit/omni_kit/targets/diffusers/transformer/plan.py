@@ -577,6 +577,9 @@ class _Planner:
             yield Decision("published config", config.where, reason, config.where)
         if self.found is not None:
             yield self._toy_decision(self.found)
+        if self.reference.forwards:
+            reason = "the authors' forward passes all arguments on to it by default; its other branches are left out"
+            yield Decision("forward", self.reference.forwards, reason, where)
         for old, new in found.forward.names.items():
             if old != new:
                 yield Decision(f"forward: {old}", new, "diffusers' name for it", self.reference.forward[old].where)

@@ -35,6 +35,19 @@ def picked(function: Callable[..., Any], name: str) -> int:
     return len({ast.unparse(one) for one in items if type(literal(one)) is int})
 
 
+def taken_one_by_one(function: Callable[..., Any]) -> set[str]:
+    """Return the variables of a function from which it takes one item after the other: `residuals.pop()`."""
+    tree = tree_of(function)
+    found: set[str] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=[] | [ast.Constant(value=0 | -1)]
+            ):
+                found.add(name)
+    return found
+
+
 def joined(function: Callable[..., Any], name: str) -> set[str]:
     """Return the arguments that a function joins with one of them into one tensor: `torch.cat([x, condition], dim=1)`.
 

@@ -16,9 +16,9 @@ from omni_kit.isolation.failures import one_line
 from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask, ask_again
-from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, tree_of
+from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, taken_one_by_one, tree_of
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts, stated_layout
-from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role, SeveralLikeLatents
+from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role, SeveralLikeLatents, residuals
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
 from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.scalars import time
@@ -256,6 +256,7 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     counts = dict.fromkeys([*(one for key, one in sizes.config.items() if _COUNT.search(key) and type(one) is int), 2])
     tree = tree_of(inspect.unwrap(type(model).forward))
     stacked = several_in(tree, latents.name) if tree is not None else set()
+    taken = taken_one_by_one(inspect.unwrap(type(model).forward))
     choices: dict[str, list[Any]] = {latents.name: layouts(latents, sizes, [one.name for one in arguments], parts)}
     roles: dict[Role, list[str]] = {}
     stated = sizes.config.get(STATED, {})
@@ -275,6 +276,9 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
         if argument.name in stacked:
             many = [SeveralLikeLatents(argument.name, count) for count in counts if count > 0]
             choices[argument.name] = [*many, *choices.get(argument.name, [])]
+        elif argument.name in taken:
+            rest = choices.get(argument.name, [] if argument.required else [None])
+            choices[argument.name] = [residuals(argument.name), *rest]
         elif argument.required and role is None:
             name = f"{type(model).__name__}.forward"
             raise BadInput(f"{name} requires '{argument.name}', which no rule covers", _HINT)

@@ -14,6 +14,9 @@ Dim = int | Callable[[Sizes], int]
 Fill = Callable[[Sizes, tuple[int, ...]], torch.Tensor]
 
 
+_RESIDUALS = 64
+
+
 @dataclass(frozen=True)
 class Argument:
     """An argument of a forward, or an item of one that is a mapping.
@@ -101,6 +104,11 @@ class SeveralLikeLatents:
     def __call__(self, sizes: Sizes) -> Tensors:
         """See `Option`."""
         return {"": sizes.values(self.name, (sizes.noisy[0], self.count, *sizes.noisy[1:]))}
+
+
+def residuals(name: str) -> Option:
+    """Return a list of numbers that are added to what the layers of a model compute, more than there are layers."""
+    return lambda sizes: {f"[{at}]": sizes.values(f"{name}[{at}]", (1,)) for at in range(_RESIDUALS)}
 
 
 def several(*options: Option) -> Option:
