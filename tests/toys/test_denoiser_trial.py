@@ -224,14 +224,14 @@ def test_what_takes_the_place_of_a_computation_is_left_out() -> None:
 
 
 class Controlled(Small):
-    def forward(self, hidden_states: Any, timestep: Any, control: Any = None) -> torch.Tensor:
+    def forward(self, hidden_states: torch.Tensor, timestep: torch.Tensor, control: Any = None) -> torch.Tensor:
         outs = []
         for _ in range(3):
             hidden_states = self.proj(hidden_states.movedim(1, -1)).movedim(-1, 1)
             outs.append(hidden_states)
         for _ in range(3):
             hidden_states = hidden_states + outs.pop() + (control.pop() if control is not None else 0)
-        return hidden_states * timestep[:, None, None, None]
+        return hidden_states.mul(timestep[:, None, None, None])
 
 
 def test_what_a_model_adds_to_its_layers_one_by_one_is_a_list_with_enough_of_it() -> None:
