@@ -33,6 +33,21 @@ CALL = "scaled_dot_product_attention"
 WIDTH_LAST, WIDTH_FIRST, HEADS = (3, 5, 4), (3, 4, 5), (3, 2, 4, 5)
 
 
+PRECISE = """if v is not None:
+    with torch.autocast(enabled=False, device_type="cuda"):
+        q, k = q.float(), k.float()
+        sim = einsum('b i d, b j d -> b i j', q, k) * 0.5
+else:
+{}
+del q, k
+if exists(mask):
+    mask = mask[:, None]
+    far = -torch.finfo(sim.dtype).max
+    sim.masked_fill_(~mask, far)
+sim = sim.softmax(dim=-1)
+return einsum('b i j, b j d -> b i d', sim, v)"""
+
+
 def closure_in(tmp_path: Path, text: str) -> Closure:
     file = tmp_path / "net.py"
     file.write_text(FILE.format(text.replace("\n", "\n    ")), encoding="utf-8")
@@ -59,6 +74,10 @@ def function_of(closure: Closure) -> tuple[str, Callable[..., Any]]:
     (WIDTH_LAST, "sim = einsum('b i d, b j d -> b i j', q, k) * 0.5\nif exists(mask):\n    mask = mask[:, None]\n"
      "    far = -torch.finfo(sim.dtype).max\n    sim.masked_fill_(~mask, far)\nw = sim.softmax(dim=-1)\n"
      "return einsum('b i j, b j d -> b i d', w, v)"),
+    (WIDTH_LAST, PRECISE.format("    sim = einsum('b i d, b j d -> b i j', q, k) * 0.5")),
+    (WIDTH_LAST, "with torch.autocast('cuda', enabled=False):\n    q = q.float()\n"
+     "    sim = einsum('b i d, b j d -> b i j', q, k) * 0.5\nsim = sim.softmax(dim=-1)\n"
+     "return einsum('b i j, b j d -> b i d', sim, v)"),
     (WIDTH_LAST, "sim = einsum('b i d, b j d -> b i j', q, k)\nif mask is not None:\n"
      "    mask = mask[:, None]\n    sim = sim.masked_fill(~mask, -1e9)\nw = sim.softmax(dim=-1)\n"
      "return einsum('b i j, b j d -> b i d', w, v)"),
@@ -90,6 +109,7 @@ def test_the_call_computes_what_the_authors_do(shape: tuple[int, ...], text: str
     "s = einsum('b i d, b j d -> b i j', q, k)\nw = s.softmax(-1)\nreturn einsum('b i j, b j d -> b i d', w, v) + s",
     "s = einsum('b i d, b j d -> b i j', q, k)\nif mask is not None:\n    s.masked_fill_(mask, -1e9)\n"
     "w = s.softmax(-1)\nreturn einsum('b i j, b j d -> b i d', w, v)",
+    PRECISE.format("    sim = einsum('b i d, b j d -> b i j', q, k) * 0.7"),
 ])  # fmt: skip
 def test_other_forms_stay(text: str, tmp_path: Path) -> None:
     assert CALL not in function_of(as_calls(closure_in(tmp_path, text)))[0]

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 from omni_kit.targets.diffusers.porting.axis_of_heads import HEADED, TOGETHER, then, with_axis_of_heads
 from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
+from omni_kit.targets.diffusers.porting.score_precision import in_any_precision
 from omni_kit.upstream.repositories.attention import WRITTEN
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
@@ -78,7 +79,7 @@ def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> boo
     """Rewrites the attention of a function, where its form is known; whether it did."""
     text = ast.unparse(function)
     headed, together = HEADED.search(text), TOGETHER.search(text)
-    body = _with_masks(function.body)
+    body = _with_masks(in_any_precision(function.body))
     for place, statement in enumerate(body):
         name = _target(statement)
         if not name or not isinstance(statement, ast.Assign):
