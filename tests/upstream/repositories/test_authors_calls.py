@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, chosen
 from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampler_names import is_named
@@ -373,3 +373,59 @@ def test_guidance_that_is_off_by_default_is_named(tmp_path: Path) -> None:
     (call,) = authors_calls(find_reference(f"{tmp_path}/net.py::Net"))
     assert call.off == ("cfg_kwargs", "guidance_scale")
     assert "compare the guidance that cfg_kwargs, guidance_scale of solve_ode switches on" in " ".join(call.todo)
+
+
+GAUSSIAN = """
+import enum
+
+import torch
+
+
+class Mean(enum.Enum):
+    NOISE = enum.auto()
+    CLEAN = enum.auto()
+
+
+class Gaussian:
+    def __init__(self, *, betas, mean):
+        self.betas, self.mean = betas, mean
+
+    def p_sample_loop(self, model, shape, noise=None, clip_denoised=True, progress=False):
+        for out in self.p_sample_loop_progressive(model, shape, noise, clip_denoised):
+            pass
+        return out
+
+    def p_sample_loop_progressive(self, model, shape, noise=None, clip_denoised=True):
+        for t in range(len(self.betas)):
+            noise = model(noise, t)
+            yield noise
+
+    def ddim_sample_loop(self, model, shape, noise=None, clip_denoised=True):
+        for t in range(len(self.betas)):
+            noise = model(noise, t)
+        return noise
+"""
+TRAINER = """
+from gaussian import Gaussian, Mean
+
+
+class Trainer:
+    def __init__(self, net, betas):
+        self.net, self.process = net, Gaussian(betas=betas, mean=Mean.CLEAN)
+
+    def draw(self, shape):
+        return self.process.p_sample_loop(self.net, shape, clip_denoised=False, progress=True)
+"""
+
+
+def test_members_and_switches_are_those_that_the_authors_pass(tmp_path: Path) -> None:
+    for name, text in (("net.py", NET), ("gaussian.py", GAUSSIAN), ("trainer.py", TRAINER)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    reference = find_reference(f"{tmp_path / 'net.py'}::Net")
+    found = {one.function: one for one in authors_calls(reference)}
+    made = "Gaussian(betas=torch.linspace(0.0001, 0.02, steps), mean=Mean.CLEAN)"
+    given = "model=denoiser, shape=tuple(begun.shape), noise=begun"
+    assert found["p_sample_loop"].called == f"{made}.p_sample_loop({given}, clip_denoised=False)"
+    assert found["ddim_sample_loop"].called == f"{made}.ddim_sample_loop({given})"
+    assert found["p_sample_loop"].parts == (("gaussian", "Mean"),)
+    assert chosen(reference, [*found.values()]) == "p_sample_loop"  # the others are called nowhere

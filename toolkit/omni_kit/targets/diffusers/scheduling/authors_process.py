@@ -121,7 +121,7 @@ def _along(
         if near and all(one["ways"] != other["ways"] for _, other in distinct):
             distinct.append((_any_size(call, [other for other, same in ran if same["ways"] == one["ways"]]), one))
     asked = _asked(reference, *names)
-    usual = chosen(reference, [call.function for call, _ in distinct])
+    usual = chosen(reference, [call for call, _ in distinct])
     kept = [(call, one) for call, one in distinct if usual in ("", call.function)]
     went = [(call, _process(call, found, asked, solves)) for call, found in kept[:_MOST]]
     made = [one for _, one in went if one is not None]

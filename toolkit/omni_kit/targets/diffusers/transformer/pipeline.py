@@ -234,10 +234,11 @@ class PipelineFacts:
     def without_steps(self, why: str) -> "PipelineFacts":
         """Return the facts for a pipeline that raises where its steps belong; `why` ends the to-do."""
         left = f"write the denoising steps of {self.sampled_at}: {why}"
+        of_steps = {*self.stepping.todo, *(self.process.todo if self.process is not None else ())}
         return replace(
             self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
             variance=False, packing=None, guided=None, guides=bool(self.condition), embedded="", lone=0, more=0,
-            above=1,
+            above=1, todo=tuple(one for one in self.todo if one not in of_steps),
             steps=(*self.steps, left),
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.repositories.processes.call_arguments import is_counted
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall
 from omni_kit.upstream.repositories.processes.sampler_classes import of_class
@@ -55,14 +56,19 @@ _KINDS: tuple[Callable[[AuthorsCall], bool], ...] = (
 )
 
 
-def chosen(reference: Reference, functions: Sequence[str]) -> str:
-    """Return the one of several samplers that the authors' command line chooses by default, as `ddpm_steps` by
-    `--sample_type ddpm`; empty without such an option.
+def chosen(reference: Reference, calls: Sequence[AuthorsCall]) -> str:
+    """Return the function of several samplers that the authors' command line chooses by default, as `ddpm_steps` by
+    `--sample_type ddpm`; else the only one that other files of theirs call; empty without one.
     """
-    words = {one: {*one.split("_")} for one in functions}
-    for source in sources_of(reference) if len(words) > 1 else ():
-        for option, value in options_of(source).items() if "argument" in source.text else ():
+    words = {one.function: {*one.function.split("_")} for one in calls}
+    sources = [*sources_of(reference)] if len(words) > 1 else []
+    for source in (one for one in sources if "argument" in one.text):
+        for option, value in options_of(source).items():
             named = [one for one in words if isinstance(value, str) and value in words[one]]
             if len(named) == 1 and re.search(r"sampl|method|solver", option):
                 return named[0]
-    return ""
+    own = {one.module for one in calls}
+    nodes = (node for source in sources if source.module not in own for node in ast.walk(source.tree))
+    used = {name for node in nodes if isinstance(node, ast.Attribute | ast.Name)
+            and (name := (dotted(node) or "").rpartition(".")[2]) in words}  # fmt: skip
+    return used.pop() if len(used) == 1 else ""

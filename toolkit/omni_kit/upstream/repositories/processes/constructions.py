@@ -41,7 +41,7 @@ def construction(
 ) -> Construction:
     """Return the ways to make an object of one of the authors' classes."""
     given = constructor_arguments(source, cls)
-    parts = dict(_parts(source, cls, given, sources))
+    parts = {**dict(_members(cls, given, sources)), **dict(_parts(source, cls, given, sources))}
     scheduled = schedule_arguments(reference, sources, given, STEPS)
     known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
     known |= dict(settings_objects(reference.repository, given, _inits(source, cls)))
@@ -105,6 +105,26 @@ def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceF
             if known := {name: one for name, one in values.items() if isinstance(one, int | float | str | tuple)}:
                 return known
     return {}
+
+
+def _members(
+    cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]
+) -> Iterator[tuple[str, tuple[str, tuple[str, str]]]]:
+    """Yield the arguments for which the authors first pass a member of a class of theirs, `Kind.plain`: the expression
+    and its import.
+    """
+    order = [one.arg for one, _ in given]
+    for source in (one for one in sources if cls.name in one.text):
+        for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and makes(source, one, cls)):
+            for name, node in passed(call, order).items():
+                kind = resolve(source, dotted(node.value) or "") if isinstance(node, ast.Attribute) else None
+                if (
+                    isinstance(node, ast.Attribute)
+                    and isinstance(kind, Defined)
+                    and isinstance(kind.node, ast.ClassDef)
+                ):
+                    yield name, (f"{kind.name}.{node.attr}", (kind.source.module, kind.name))
+            return
 
 
 def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from omni_kit.upstream.repositories.processes.call_arguments import (
 from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.constructions import construction
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
-from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS, held_by, is_entry, loops
+from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS, flags_passed, held_by, is_entry, loops
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import of_self
 
@@ -49,7 +49,8 @@ def of_class(
         inner = any(entry.name in names for name, names in named.items() if name != entry.name)
         own = plain_arguments(entry)[1:]
         takes = any(MODEL.match(one.arg) for one, _ in own)
-        for told in arguments_told(own, required=MODEL if takes else None, way=way_of(methods.values())):
+        flags = flags_passed(sources, entry)
+        for told in arguments_told(own, MODEL if takes else None, way=way_of(methods.values()), parts=flags):
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
                 if (takes or one.model) and not (one.trained and is_counted(told.text)):

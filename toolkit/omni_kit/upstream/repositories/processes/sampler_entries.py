@@ -2,12 +2,17 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.call_arguments import MODEL
-from omni_kit.upstream.repositories.processes.class_members import constructor_arguments, every_method
+from omni_kit.upstream.repositories.processes.class_members import (
+    constructor_arguments,
+    every_method,
+    plain_arguments,
+)
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import methods_of, of_self
 from omni_kit.upstream.repositories.sources import sources_of
@@ -17,6 +22,7 @@ _OTHER = re.compile(
     r"train|loss|interpol|inpaint|infill|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior"
 )
 _SOLVERS = ("odeint",)
+_REPORTS = re.compile(r"progress|verbose|return|disable|log|save|print|store|intermediate")
 CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")
 """Names for what a model behind a preconditioning returns."""
 
@@ -76,6 +82,21 @@ def loops_by_names(source: SourceFile, function: ast.FunctionDef) -> bool:
     named = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
     others = (source.functions[name] for name in sorted(named & source.functions.keys()))
     return loops(function, {}) or any(loops(one, {}) and is_entry(one) for one in others)
+
+
+def flags_passed(sources: Sequence[SourceFile], function: ast.FunctionDef) -> dict[str, str]:
+    """Return the switches that all of the authors' calls of a function turn from their default: name to text."""
+    usual = {one.arg: value for one, default in plain_arguments(function)
+             if isinstance(value := literal(default), bool) and not _REPORTS.search(one.arg)}  # fmt: skip
+    said: dict[str, set[bool]] = {name: set() for name in usual}
+    for source in (one for one in sources if usual and f"{function.name}(" in one.text):
+        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
+            if (dotted(call.func) or "").rpartition(".")[2] == function.name:
+                given = {one.arg: literal(one.value) for one in call.keywords}
+                passes = isinstance(call.func, ast.Attribute) and of_self(call.func) == function.name
+                for name in usual if not passes else ():  # methods pass on what they are given
+                    said[name].add(given.get(name, usual[name]) is True)
+    return {name: repr(not value) for name, value in usual.items() if said[name] == {not value}}
 
 
 def makes(source: SourceFile, call: ast.Call, cls: ast.ClassDef) -> bool:

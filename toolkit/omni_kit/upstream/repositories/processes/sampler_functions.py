@@ -19,7 +19,7 @@ from omni_kit.upstream.repositories.processes.call_arguments import (
 from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.constructions import construction
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
-from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS
+from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS, flags_passed
 from omni_kit.upstream.repositories.processes.settings_arguments import settings_arguments
 from omni_kit.upstream.repositories.processes.wrappers import Wrapper
 from omni_kit.upstream.repositories.reference import Reference
@@ -129,6 +129,8 @@ def _parts(
         parts.imports += [(kind.source.module, kind.name), *ways.imports]
         parts.trained = parts.trained or (told.trained if told is not None and given else 0)
         parts.assumed += ways.assumed if given else ()
+    for name, text in flags_passed((source, *sources), function).items():
+        parts.add(name, text)
     for one in settings_arguments(reference.repository, (source, *sources), function):
         told = one.told(whole=whole) if one.name not in parts.plain and not MODEL.match(one.name) else None
         if told is not None:
