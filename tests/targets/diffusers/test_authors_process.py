@@ -300,3 +300,47 @@ def test_noise_that_a_default_draws_is_drawn_late(tmp_path: Path) -> None:
     process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
     assert process is not None
     assert process.config == {"clip_sample": False}
+
+
+SEVERAL = """
+
+class Two:
+    def __init__(self, model, num_steps=10):
+        self.model, self.levels = model, torch.linspace(1, 0, num_steps + 1)
+
+    def sample(self, x):
+        for now, after in zip(self.levels[:-1], self.levels[1:]):
+            x = x + (after - now) * self.model(x, now.expand(len(x)))
+        return x
+
+    def sample_shifted(self, x):
+        levels = 3 * self.levels / (1 + 2 * self.levels)
+        for now, after in zip(levels[:-1], levels[1:]):
+            x = x + (after - now) * self.model(x, now.expand(len(x)))
+        return x
+
+    def sample_other(self, x):
+        for now in self.levels[:-1]:
+            x = x * 0.9 + self.model(x, now.expand(len(x))).tanh()
+        return x
+
+    def sample_broken(self, x):
+        for now in self.levels:
+            x = self.model(x, now) + self.unknown
+        return x
+"""
+
+
+def test_each_of_several_samplers_has_its_reason(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(NET + SEVERAL, encoding="utf-8")
+    why: dict[str, str] = {}
+    names = {"x": "hidden_states", "t": "timestep"}
+    assert process_along(find_reference(f"{file}::Net"), names, why) is None
+    reasons = list(why.values())
+    assert sorted(reasons)[:2] == ["", ""]  # each of these can be named
+    assert "steps as no scheduler of diffusers does" in reasons
+    assert any("has no attribute 'unknown'" in one for one in reasons)
+    one = process_along(find_reference(f"{file}::Net::Two.sample_shifted"), names)
+    assert one is not None
+    assert one.shift == 3.0

@@ -37,6 +37,7 @@ _TIMEOUT = 120.0
 _MOST = 6
 _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
+_LONGEST_REASON = 120
 _NUMBER = re.compile(r"\d+(\.\d*)?")
 _SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
@@ -56,11 +57,14 @@ _UNCLAMPED: Mapping[str, Callable[[_Way], float]] = {
 """The expression for latents of a sampler that goes all steps and clamps pictures last of all."""
 
 
-def process_along(reference: Reference, names: Mapping[str, str]) -> Process | None:
+def process_along(
+    reference: Reference, names: Mapping[str, str], why: dict[str, str] | None = None
+) -> Process | None:  # fmt: skip
     """Return the sampler of the authors' that a scheduler of diffusers reproduces; None without one, or with several.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
+        why: receives the reason why a sampler is not repeated, by its file:line; empty for one of several that can be.
     """
     latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
     if not (latents and time) or importlib.util.find_spec("torch") is None:
@@ -68,7 +72,7 @@ def process_along(reference: Reference, names: Mapping[str, str]) -> Process | N
     calls = [one for one in authors_calls(reference) if not reference.loop or is_named(one.full_name, reference.loop)]
     names_of = (latents, time)
     for (whole, _), kind in groupby(calls, key=lambda one: (bool(one.trained), one.usual)):
-        found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS)
+        found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS, why=why)
         if found is not None:
             return found
     return _along(reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True)
@@ -100,7 +104,7 @@ def confirmed(reference: Reference, process: Process, names: Mapping[str, str]) 
 
 def _along(
     reference: Reference, calls: Sequence[AuthorsCall], names: tuple[str, str], counts: Sequence[int],
-    solves: bool = False,
+    solves: bool = False, why: dict[str, str] | None = None,
 ) -> Process | None:  # fmt: skip
     """Return the sampler among calls that a scheduler reproduces.
 
@@ -108,6 +112,7 @@ def _along(
         names: what the authors call latents and the step.
         counts: numbers of steps to compare.
         solves: these are solvers, of which all must guide in one way.
+        why: see `process_along`.
     """
     pairs = _runs(reference, calls, names, counts)
     ways_to_guide = {one["guides"] for call, one in pairs if "ways" in one and call.guided}
@@ -127,8 +132,19 @@ def _along(
     made = [one for _, one in went if one is not None]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
     others = ", ".join(f"{call.full_name} ({call.where})" for call, one in went if one is None)
+    if why is not None and len(same) != 1:
+        why |= {call.where: _refused(one) for call, one in pairs if _refused(one)}
+        why |= {call.where: "" if one is not None else "steps as no scheduler of diffusers does" for call, one in went}
     todo = (f"compare with the authors' other samplers, which step differently: {others}",) if others else ()
     return replace(made[0], todo=(*made[0].todo, *todo)) if len(same) == 1 else None
+
+
+def _refused(found: Mapping[str, Any]) -> str:
+    """Return why a call of a sampler shows no scheduler; empty if it may."""
+    if "ways" in found:
+        return "guides by another formula than the usual one" if found["guides"] == Guidance.other else ""
+    first = str(found["why"]).partition("; ")[0]
+    return f"does not run with stand-ins ({first[:_LONGEST_REASON]})"
 
 
 def _runs(

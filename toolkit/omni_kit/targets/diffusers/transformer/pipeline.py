@@ -340,7 +340,7 @@ def pipeline_facts(
     process = stood.process
     if process is None and unread and cut is None:
         process = process_of(reference, condition)
-        process = confirmed(reference, process, names) if process is not None else process_along(reference, names)
+        process = confirmed(reference, process, names) if process is not None else process_along(reference, names, why)
     tokens = through_linear(reference, latents)
     if process is not None and process is not stood.process and process.learns_variance and tokens:
         process = None  # it splits what the model answers along axis 1, which is not that of channels
@@ -541,17 +541,18 @@ def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, st
     """Return the to-do if several functions may sample, or none was found.
 
     Args:
-        why: the reasons why loops do not stand by themselves, by their file:line.
+        why: the reasons why loops and samplers are not repeated, by their file:line; empty for one that can be named.
     """
     if not found:
         files = len(reference.repository.files)
-        seeming = [*dict.fromkeys(f"{name} ({where})" for name, where in islice(seeming_samplers(reference), _MOST))]
+        seeming = dict.fromkeys(islice(seeming_samplers(reference), _MOST))
+        known = (f"{name} ({where}{': ' if why.get(where) else ''}{why.get(where, '')})" for name, where in seeming)
         left = f"write the denoising steps: in {files} files they could be read from no loop"
-        left += f", and no scheduler of diffusers is known to go as {', '.join(seeming)}" if seeming else ""
-        names = dict.fromkeys(one.full_name for one in authors_calls(reference))
-        if len(names) > 1 and not reference.loop:
-            named = BETWEEN.join([*reference.given.split(BETWEEN), short_names([*names])[0]])
-            left += f". Of several samplers one can be named: --from {named}"
+        left += f", and no scheduler of diffusers is known to go as {', '.join(known)}" if seeming else ""
+        whole = [*dict.fromkeys(one.full_name for one in authors_calls(reference) if why.get(one.where) == "")]
+        if whole and not reference.loop:
+            again = BETWEEN.join([*reference.given.split(BETWEEN), short_names(whole)[0]])
+            left += f". Of several samplers one can be named: --from {again}"
         return [left]
     if len(found) == 1:
         return []
