@@ -22,9 +22,10 @@ MODEL = re.compile(
     r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
 )
 _NOISE = re.compile(r"^((init|initial|start|prior)_?)?(noise|latents?)$|^[xyz](_?([tT01]|init))?$|^img$|^samples?$")
-_COUNT = re.compile(
+COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
 )
+"""Names of the number of steps of a run."""
 _KEYWORDS = re.compile(r"^(model_kwargs|extra_args)$")
 _METHOD = re.compile(r"^(ode_|sampling_)?(method|solver|solver_type)$")
 _STEPS = re.compile(rf"\b{STEPS}\b(?!=)")
@@ -139,7 +140,7 @@ def arguments_told(
     names = [one.arg for one, _ in given]
     if required is not None and not any(required.match(name) for name in names):
         return
-    counted = [one.arg for one, default in given if _COUNT.match(one.arg) and not isinstance(literal(default), bool)]
+    counted = [one.arg for one, default in given if COUNT.match(one.arg) and not isinstance(literal(default), bool)]
     counted = [name for name in counted if not IS_TRAINED.match(name)] or ([] if constructs or settings else counted)
     said_by = values or {}
     left = {one.arg for one, default in given if default is not None and literal(default) is None}
