@@ -48,7 +48,9 @@ def settings(place: Path, body: str, whole: bool = False) -> list[str]:
     ("return args['num_timesteps'], args['beta_start']", ["dict(beta_start=0.0001, num_timesteps=steps)"]),
     ("return args['unknown'], args['title']", ["dict(title='run', unknown=given.unknown)"]),
     ("return args", []),
-    ("return args.step_size, other(args)", []),
+    ("return args['title'], other(args, key='x')",
+     ["dict(num_samples=len(begun), im_size=begun.shape[-1], title='run', num_timesteps=300, beta_start=0.0001)"]),
+    ("return args.step_size, [args]", []),
     ("return args.sample(x)", []),
     ("return [args[name] for name in names]", []),
 ])  # fmt: skip

@@ -24,6 +24,8 @@ from omni_kit.upstream.repositories.processes.settings_arguments import settings
 from omni_kit.upstream.repositories.processes.wrappers import Wrapper
 from omni_kit.upstream.repositories.reference import Reference
 
+_OF_AUTOENCODERS = frozenset({"decode", "encode", "to", "eval"})
+"""Methods of objects for which a stand-in does."""
 _GIVEN_BETAS, _ALONG = re.compile(r"^(b|betas?)$"), re.compile(r"^(seq|time_?steps|time_?seq)$")
 
 
@@ -94,7 +96,7 @@ def _objects(source: SourceFile, function: ast.FunctionDef) -> Iterator[tuple[st
     for one, default in plain_arguments(function):
         nodes = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
         called = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == one.arg}
-        if default is not None or not called or MODEL.match(one.arg):
+        if default is not None or called <= _OF_AUTOENCODERS or MODEL.match(one.arg):
             continue
         meant = [found for name in named if isinstance(found := resolve(source, name), Defined)]
         kinds = {each.name: each for each in meant if isinstance(each.node, ast.ClassDef)

@@ -51,18 +51,23 @@ class SettingsArgument:
 def settings_arguments(
     repository: Repository, sources: Sequence[SourceFile], function: ast.FunctionDef
 ) -> Iterator[SettingsArgument]:
-    """Yield the arguments without a default of which a function reads values by constant names and calls nothing."""
+    """Yield the arguments without a default of which a function reads values by constant names and calls nothing.
+
+    One that it also passes on has all values of the command line or the config.
+    """
     for one, default in plain_arguments(function):
-        attributes, keys = _read(function, one.arg)
+        attributes, keys, passed_on = _read(function, one.arg)
         if default is None and bool(attributes) != bool(keys):
             names = sorted(attributes or keys)
-            values = _values(repository, sources, names)
+            values = _values(repository, sources, names, every=passed_on)
             unknown = [name for name in names if name not in values]
             yield SettingsArgument(one.arg, NAMESPACE if attributes else _MAPPING, values, unknown)
 
 
-def _read(function: ast.FunctionDef, name: str) -> tuple[set[str], set[str]]:
-    """Return the attributes and the keys that are read of a variable; no names if it has other uses."""
+def _read(function: ast.FunctionDef, name: str) -> tuple[set[str], set[str], bool]:
+    """Return the attributes and the keys that are read of a variable, and whether it is passed on; no names if it has
+    other uses.
+    """
     attributes, keys, uses = set[str](), set[str](), 0
     for node in ast.walk(function):
         held = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
@@ -74,21 +79,31 @@ def _read(function: ast.FunctionDef, name: str) -> tuple[set[str], set[str]]:
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             keys.add(str(node.slice.value))
         else:
-            return set(), set()
+            return set(), set(), False
         uses -= 1
     for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
         func = call.func
         if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == name:
             if func.attr not in (*_METHODS, _GETS):
-                return set(), set()
+                return set(), set(), False
             attributes.discard(func.attr)
             keys |= {str(one.value) for one in call.args[:1] if isinstance(one, ast.Constant) and func.attr == _GETS}
-    return (set(), set()) if uses else (attributes, keys)
+    given = (one for node in ast.walk(function) if isinstance(node, ast.Call)
+             for one in (*node.args, *(each.value for each in node.keywords)))  # fmt: skip
+    passed = sum(isinstance(one, ast.Name) and one.id == name for one in given)
+    return (set(), set(), False) if uses > passed else (attributes, keys, passed > 0)
 
 
-def _values(repository: Repository, sources: Sequence[SourceFile], names: Sequence[str]) -> dict[str, Any]:
-    """Return the values that the nearest command line, or the config with most of the names, has for them."""
+def _values(
+    repository: Repository, sources: Sequence[SourceFile], names: Sequence[str], *, every: bool
+) -> dict[str, Any]:
+    """Return the values that the nearest command line, or the config with most of the names, has for them.
+
+    Args:
+        every: those for other names, too.
+    """
     found: list[Mapping[str, Any]] = [options_of(source) for source in sources if "add_argument" in source.text]
     found += [values for values, _ in documented(repository, names)]
     best = max(found, key=lambda one: len(one.keys() & {*names}), default=dict[str, Any]())
-    return {name: best[name] for name in names if name in best}
+    plain = [name for name, one in best.items() if str(name).isidentifier() and not isinstance(one, Mapping)]
+    return {name: best[name] for name in (plain if every else names) if name in best}
