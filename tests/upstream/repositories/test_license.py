@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.pysource.library import find_library
+from omni_kit.pysource.source import read_source
 from omni_kit.targets.diffusers.porting.port import port
 from omni_kit.upstream.repositories.license import header_of, license_of
 from omni_kit.upstream.repositories.reference import Reference, find_reference
@@ -70,3 +71,10 @@ def test_a_port_begins_with_the_notices_of_the_files_that_it_is_made_of(tmp_path
     read = reference(tmp_path, "# Copyright X\n", f"# Copyright Y\n{LAYER}", MIT)
     text = port(read, "Net", find_library("diffusers"), "diffusers").text
     assert text.startswith("# Copyright X\n#\n# Copyright Y\n\nimport torch")
+
+
+def test_a_scheduler_of_our_own_is_under_no_license_of_the_authors() -> None:
+    """Ports get a copy of one, whose file is none of their repository."""
+    library = find_library("diffusers")
+    source = read_source(library, library.root / "schedulers" / "scheduling_heun_discrete.py")
+    assert license_of(source) is None

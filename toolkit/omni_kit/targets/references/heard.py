@@ -315,6 +315,7 @@ def _flat(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal; tensors with all elements, and not what cannot be compared."""
     if isinstance(one, torch.Tensor):
         return one.shape == other.shape and torch.equal(one, other)
     try:

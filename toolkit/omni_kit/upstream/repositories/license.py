@@ -64,9 +64,12 @@ class License:
 
 
 def license_of(source: SourceFile) -> License | None:
-    """Return the license that lies nearest above a file, no further up than its project begins; None without one."""
+    """Return the license that lies nearest above a file, no further up than its project begins; None without one, and
+    for a file of an installed package.
+    """
     repository = source.library
-    assert isinstance(repository, Repository)
+    if not isinstance(repository, Repository):
+        return None
     within = [folder for folder in source.path.parents if folder.is_relative_to(repository.outermost)]
     files = (file for folder in within for file in sorted(folder.iterdir()) if _FILES.fullmatch(file.name))
     for file in (one for one in files if one.is_file() and one.resolve().is_relative_to(repository.outermost)):
