@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from operator import is_
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -19,7 +20,7 @@ State = Mapping[str, Mapping[str, Any]]
 
 
 def state() -> State:
-    """Return what is shared, by kind and name: places, variables, modules, settings of torch, libraries' functions."""
+    """Return what is shared, by kind and name: places, variables, modules, settings of torch, libraries' names."""
     found: dict[str, Mapping[str, Any]] = {
         "place": {"os.getcwd()": os.getcwd(), "sys.path": tuple(sys.path), "sys.meta_path": tuple(sys.meta_path)},
         "variable": {name: value for name, value in os.environ.items() if name not in _OWN},
@@ -28,12 +29,14 @@ def state() -> State:
     }
     for name, module in found["module"].items():
         if name.partition(".")[0] in _LIBRARIES:
-            found[name] = _functions(vars(module))
-            for key, value in vars(module).items():
-                if issubclass(type(value), dict) and key != "__builtins__":
-                    found[f"{name}.{key}"] = _functions(value)
-            if name in _CLASSES and (one := vars(module).get(_CLASSES[name])) is not None:
-                found[f"{name}.{_CLASSES[name]}"] = _functions(dict(vars(one)))
+            found[name] = names = dict(vars(module))
+            types = [*map(type, names.values())]
+            if types.count(dict) > ("__builtins__" in names) or any(issubclass(one, dict) for one in {*types} - {dict}):
+                for key, value in names.items():
+                    if issubclass(type(value), dict) and key != "__builtins__":
+                        found[f"{name}.{key}"] = dict(dict.items(value))
+            if name in _CLASSES and (one := names.get(_CLASSES[name])) is not None:
+                found[f"{name}.{_CLASSES[name]}"] = dict(vars(one))
     return found
 
 
@@ -52,11 +55,28 @@ def changes(before: State, after: State) -> Iterator[str]:
     """Yield, in words, what was replaced; what was first imported or registered in between is no change."""
     for kind, names in before.items():
         now = after.get(kind, {})
-        strict = kind in {"place", "variable", "setting of torch"}
-        for name in names.keys() | (now.keys() if kind == "variable" else ()):
-            old, new = names.get(name), now.get(name)
-            if (old != new) if strict else (name in now and old is not new and not _own(kind, name, new)):
-                yield f"{kind} {name}" + (f": {old!r} became {new!r}" if strict else " is another one")
+        if kind in {"place", "variable", "setting of torch"}:
+            for name in names.keys() | (now.keys() if kind == "variable" else ()):
+                if (old := names.get(name)) != (new := now.get(name)):
+                    yield f"{kind} {name}: {old!r} became {new!r}"
+            continue
+        if all(map(is_, names.values(), now.values())):
+            continue  # the same, in the same order
+        for name, old in names.items():
+            if (
+                name in now
+                and now[name] is not old
+                and _counts(kind, old, now[name])
+                and not _own(kind, name, now[name])
+            ):
+                yield f"{kind} {name} is another one"
+
+
+def _counts(kind: str, old: object, new: object) -> bool:
+    """Whether both are modules, or functions or classes by their own type: proxies answer for what they stand for, and
+    import it.
+    """
+    return kind == "module" or all(issubclass(type(one), FunctionType | type) for one in (old, new))
 
 
 def _own(kind: str, name: str, new: object) -> bool:
@@ -81,8 +101,3 @@ def _settings(torch: Any) -> dict[str, Any]:
         "precision of products": torch.get_float32_matmul_precision(),
         "functions that see every operation": torch.overrides._get_current_function_mode_stack(),
     }
-
-
-def _functions(names: dict[str, Any]) -> dict[str, Any]:
-    """Functions and classes, told by their own type: proxies answer for what they stand for, and import it."""
-    return {name: value for name, value in dict.items(names) if issubclass(type(value), FunctionType | type)}

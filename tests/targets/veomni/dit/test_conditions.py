@@ -1,20 +1,16 @@
 """Models of conditions on tiny pipelines of real components: what they hand on trains, and is what pipelines mean."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omni_kit.scaffold import new_model
 from tests.diffusers_pipelines import PIPELINES, save
+from tests.forked import run_module
 
-ROOT = Path(__file__).parents[4]
 PROBE = "tests.targets.veomni.dit.conditions_probe"
 # Of pictures and of films; the sweep goes over the others.
 QUICK = ("flux", "wan")
@@ -33,12 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
         for name in names:
             new_model(name, str(save(name, place / "pipelines" / name)), target="veomni", into=place / "packages")
         answers = place / "answers.json"
-        command = [sys.executable, "-m", PROBE, place / "pipelines", place / "packages", answers, *names]
-        done = subprocess.run(
-            [str(part) for part in command], cwd=ROOT, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert answers.is_file(), done.stderr[-3000:]
+        run_module(PROBE, place / "pipelines", place / "packages", answers, *names, diffusion=True)
         answered: dict[str, Any] = json.loads(answers.read_text(encoding="utf-8"))
         return answered
 

@@ -1,16 +1,13 @@
 """A generated wrapper as it runs: what it builds, saves and answers, and what it leaves alone."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omni_kit.scaffold import new_model
+from tests.forked import run_module
 
-ROOT = Path(__file__).parents[4]
 PROBE = "tests.targets.veomni.dit.wrapper_probe"
 CLASS = "WanTransformer3DModel"
 
@@ -20,9 +17,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     place = tmp_path_factory.mktemp("wrapper")
     new_model("mine", CLASS, target="veomni", into=place)
     answers = place / "answers.json"
-    command = [sys.executable, "-m", PROBE, str(place), str(answers), "mine", CLASS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert answers.is_file(), done.stderr[-3000:]
+    run_module(PROBE, place, answers, "mine", CLASS, diffusion=True)
     answered: dict[str, Any] = json.loads(answers.read_text(encoding="utf-8"))
     return answered
 

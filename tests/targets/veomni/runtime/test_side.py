@@ -1,14 +1,13 @@
 """The candidate side of VeOmni: kernels off, its own loader, its own export."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omni_kit.parity import make_toy_checkpoint
+from tests.forked import run_forked
 
 # VeOmni changes transformers for the whole process, so everything that imports it runs in one of its own.
 PRELUDE = """
@@ -32,13 +31,9 @@ def answer(value):
 """
 
 
-def run(code: str, *arguments: str) -> Any:
+def run(code: str, *arguments: object) -> Any:
     """What `answer(...)` was given."""
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + code, *arguments], capture_output=True, text=True, check=False
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWER")]
-    assert lines, done.stderr[-2000:]
+    lines = [line for line in run_forked(PRELUDE + code, *arguments).splitlines() if line.startswith("ANSWER")]
     return json.loads(lines[-1].removeprefix("ANSWER"))
 
 

@@ -18,6 +18,7 @@ from omni_kit.layout.taxonomy import CONVERTERS, Disk
 from omni_kit.patchgen import run_configs
 from omni_kit.scaffold import new_model
 from tests.conftest import Checkpoints, first
+from tests.forked import run_module
 
 PROBE = Path(__file__).with_name("converter_probe.py")
 
@@ -232,11 +233,9 @@ def test_a_class_inside_reads_the_whole_models_checkpoint_and_its_own(name: str,
     part.save_pretrained(tmp_path / "own")
     assert any(key.startswith("visual.") for key in load_file(tmp_path / "published" / "model.safetensors"))
     save_file({key: tensor.numpy() for key, tensor in part.state_dict().items()}, tmp_path / "expected.safetensors")
-    command = [sys.executable, str(PROBE.with_name("inner_probe.py")), str(tmp_path / "inside"), name]
-    command += [str(tmp_path / one) for one in ("expected.safetensors", "published", "own")]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert json.loads(ran.stdout.splitlines()[-1]) == {"published": [], "own": []}
+    given = [tmp_path / one for one in ("expected.safetensors", "published", "own")]
+    said = run_module(f"{__package__}.inner_probe", tmp_path / "inside", name, *given)
+    assert json.loads(said.splitlines()[-1]) == {"published": [], "own": []}
 
 
 def test_classes_inside_get_the_path_to_them_where_renamings_would_spoil_their_names(tmp_path: Path) -> None:
