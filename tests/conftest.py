@@ -25,7 +25,7 @@ from .state import changes, forget_temporary, state
 
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-servers._MOST = 10  # more kinds of processes than one command has, and each takes seconds to start
+servers._MOST = 11  # more kinds of processes than one command has, and each takes seconds to start
 source._FEW = 40_000_000  # blocks of memory; `bounded_memory` gives it back
 gc.set_threshold(50_000, 20, 50)  # millions of objects of libraries stay: looking through them takes a part of the time
 

@@ -48,7 +48,7 @@ DENOISERS_TO_FINISH = {
 # Why no small pipeline can be made around them, so that their conditions are not tried.
 UNTRIED = {"LTX2VideoTransformer3DModel": "there is no rule for connectors"}
 SHARES = {"Flux2Transformer2DModel"}
-QUICK = {"ctrl", *REFUSED}
+QUICK = {*REFUSED}
 
 
 def cases(names: Iterable[str]) -> list[Any]:

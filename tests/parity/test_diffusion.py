@@ -159,6 +159,7 @@ QUICK = ("wan_query_norm_dropped", "wan_loss_over_one_sample", "qwen_text_mask_d
 """In a block, around the model, and in what goes in."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("model", first(1, [QWEN, WAN]))
 def test_a_wrapper_of_veomni_is_exactly_upstream(model: str, denoisers: Path, sides: Sides, tmp_path: Path) -> None:
     report = run_parity(denoisers / model, LEVELS, sides=sides, work_dir=tmp_path)
@@ -292,13 +293,13 @@ def test_a_scaffold_keeps_in_float32_what_diffusers_keeps(sides: Sides) -> None:
 def test_both_sides_are_drawn(denoisers: Path, plant_denoiser: PlantDenoiser, sides: Sides, tmp_path: Path) -> None:
     fault = FAULTS["qwen_sigma_off_by_one_step"]
     faulty = plant_denoiser("drawn", fault.model, {MODELING[QWEN]: fault.edits})
-    reports = [run_parity(path, ["forward"], sides=sides) for path in (denoisers / WAN, denoisers / QWEN, faulty)]
+    reports = [run_parity(path, ["forward"], sides=sides) for path in (denoisers / QWEN, faulty)]
 
     for report in reports:
         assert [image.name for image in report.images] == ["sample.0", "sample.1"]
         alike = [image.reference_png == image.candidate_png for image in report.images]
         assert alike == [report.ok, report.ok]
-    with Image.open(io.BytesIO(reports[1].images[1].reference_png)) as picture:
+    with Image.open(io.BytesIO(reports[0].images[1].reference_png)) as picture:
         assert picture.size == (3 * 16, 5 * 16)  # columns and rows of the picture, not of its condition
         assert len(set(picture.getdata())) == 15
 

@@ -82,6 +82,7 @@ def test_only_what_all_have_is_compared() -> None:
     assert found.reference == found.candidate
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("model", first(1, ["qwen3_moe", "llama", "gemma3", "qwen3_vl", "qwen3_omni_moe"]))
 def test_veomnis_own_models_lose_what_upstream_loses(model: str, veomni_models: Path, sides: Sides) -> None:
     level = run_parity(veomni_models / model, ["dtype"], sides=sides).level("dtype")

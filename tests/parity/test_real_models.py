@@ -88,6 +88,7 @@ def test_pictures_films_and_sound_reach_the_model(veomni_models: Path, sides: Si
     assert {"pixel_values", "pixel_values_videos", "input_features"} <= set(inputs)
 
 
+@pytest.mark.sweep
 def test_the_figures_of_a_passing_model_are_within_the_stated_tolerance(veomni_models: Path, sides: Sides) -> None:
     report = compare(veomni_models / "qwen3_moe", sides)
 

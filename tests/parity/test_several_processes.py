@@ -174,6 +174,7 @@ def test_the_process_that_raised_first_is_reported(plant: Plant, sides: Sides) -
     assert "patched_modeling_qwen3_moe_gpu.py" in report.level("ep").reason
 
 
+@pytest.mark.sweep
 def test_a_process_that_crashes_is_reported_and_not_the_one_that_lost_it(plant: Plant, sides: Sides) -> None:
     report = compare(plant("aborts", {MODELING: failing("__import__('os').abort()")}), sides, "ep")
 

@@ -1,6 +1,7 @@
 """The verdict on the worked example: what stands passes, and nothing that its files say changes what is asked."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from omni_kit.errors import BadInput
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.resources import resource_dir
-from omni_kit.verify import Card, Stage, verify, verify_again
+from omni_kit.verify import Card, Stage, run, verify, verify_again
 from omni_kit.verify.pins import pins
 from omni_kit.verify.previous_run import Earlier
 from omni_kit.verify.run import silenced
@@ -25,6 +26,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_levels() -> Iterator[None]:
+    """Of the default levels, those whose stages are looked at here: the others take most of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "parse_levels", lambda *_: ["import", "keys", "roundtrip", "forward", "backward"])
+        yield
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield both
 
 
-@pytest.mark.parametrize("form", sampled(FORMS, "h_chunked", "repeated"))
+@pytest.mark.parametrize("form", sampled(FORMS, "repeated"))
 def test_a_form_is_ported_and_at_parity(form: str, tmp_path: Path, sides: Sides) -> None:
     init, forward, groups = FORMS[form]
     file = tmp_path / f"{form}.py"

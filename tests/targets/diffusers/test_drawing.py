@@ -37,7 +37,7 @@ def test_noise_comes_to_the_authors_latents_and_planted_mistakes_are_located(sid
     assert report.prove.detected == report.prove.located == report.prove.faults
 
 
-@pytest.mark.parametrize(("name", "right", "wrong", "stage"), first(1, [
+@pytest.mark.parametrize(("name", "right", "wrong", "stage"), first(0, [
     ("lamp", "timestep=timestep", "timestep=1 - timestep", "step 0 time"),
     ("torch_light", "(noise_pred, t, latents,", "(-noise_pred, t, latents,", "step 1 latents"),
     ("candle", "embeds.repeat_interleave(num_images_per_prompt, dim=0)", "embeds.repeat(num_images_per_prompt, 1, 1)",

@@ -76,7 +76,7 @@ class Case:
         return pipeline(**given, output=last_output(pipeline))
 
 
-@pytest.fixture(scope="module", params=TWINS)
+@pytest.fixture(scope="module", params=first(2, TWINS))
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("plugins")
     sys.path.insert(0, str(folder))
@@ -225,7 +225,8 @@ def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, t
         assert report.prove.detected == report.prove.located == report.prove.faults
 
 
-@pytest.mark.parametrize("pipeline", ["CogView4Pipeline", pytest.param("Lumina2Pipeline", marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("pipeline", ["CogView4Pipeline", "Lumina2Pipeline"])
 def test_a_guider_takes_over_from_a_branch_that_names_its_result(pipeline: str, tmp_path: Path, sides: Sides) -> None:
     """Both branches assign `noise_pred`: without guidance, the first answer."""
     package = f"named_by_{pipeline.lower()}"
@@ -241,13 +242,13 @@ GUIDES = "\n                # perform guidance\n"
 COMBINES = "                    noise_pred = noise_pred_uncond + "
 
 
-@pytest.mark.parametrize(("changed", "choice"), [
-    (((ALONE, f"{ALONE} * 2"),), "the pipeline's own"),
+@pytest.mark.parametrize(("changed", "choice"), first(2, [
     (((GUIDES, f"                noise_pred_cond = noise_pred_cond[:, :2]\n{GUIDES}"),), "the pipeline's own"),
     (((GUIDES, f"                noise_pred_cond = noise_pred_cond[:, :2]\n{GUIDES}"),
       (COMBINES, f"                    noise_pred_uncond = noise_pred_uncond[:, :2]\n{COMBINES}")),
      "ClassifierFreeGuidance"),
-])  # fmt: skip
+    (((ALONE, f"{ALONE} * 2"),), "the pipeline's own"),
+]))  # fmt: skip
 def test_both_outputs_are_treated_alike(changed: tuple[tuple[str, str], ...], choice: str, tmp_path: Path) -> None:
     root = copied(tmp_path, "pipelines/cogview4/pipeline_cogview4.py", changed)
     made = new_model("named", "CogView4Pipeline", target="diffusers", kind="modular", into=tmp_path,

@@ -79,16 +79,22 @@ def test_a_step_that_none_does_is_moved_and_goes_where_the_authors_go(
     choice, reason = chosen(made(name, loop, tmp_path))
     assert choice == "a new class"
     assert why in reason
-    report = run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides, prove=name == "twice")
-    assert report.ok, report.levels
-    if report.prove is not None:
-        assert {"answer-sign", "levels-one-late"} <= {fault.kind for fault in report.prove.planted}
-        assert report.prove.detected == report.prove.located == report.prove.faults
+    assert run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides).ok
     file = tmp_path / name / f"scheduling_{name}.py"
     text = file.read_text(encoding="utf-8")
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
     assert not run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides).ok
+
+
+@pytest.mark.sweep
+def test_faults_of_a_moved_step_are_noticed_and_located(tmp_path: Path, sides: Sides) -> None:
+    made("proven", HEUN, tmp_path)
+    report = run_parity(tmp_path / "proven" / "pipeline_proven.py", ("stages",), sides=sides, prove=True)
+    assert report.ok, report.levels
+    assert report.prove is not None
+    assert {"answer-sign", "levels-one-late"} <= {fault.kind for fault in report.prove.planted}
+    assert report.prove.detected == report.prove.located == report.prove.faults
 
 
 def test_a_scheduler_that_does_the_same_is_reused_wherever_its_steps_come_from(tmp_path: Path, sides: Sides) -> None:
@@ -281,7 +287,7 @@ def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) 
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.parametrize("needed", [True, False])
+@pytest.mark.parametrize("needed", first(1, [True, False]))
 def test_a_pipeline_without_an_argument_that_the_model_needs_raises(needed: bool, tmp_path: Path) -> None:
     dove = DOVE.replace("t, context):", "t, context, y=None):")
     dove = dove.replace("b, c, h, w = x.shape", f"b, c, h, w = x.shape\n        assert y is not None or not {needed}")
@@ -294,8 +300,8 @@ def test_a_pipeline_without_an_argument_that_the_model_needs_raises(needed: bool
     assert ("raise NotImplementedError" in text) is needed
 
 
-def test_what_takes_no_prompt_has_neither_a_text_encoder_nor_a_required_autoencoder(tmp_path: Path) -> None:
-    """Also where its pipeline raises, and where forward has a mask that is not one of a prompt."""
+def bare(tmp_path: Path) -> None:
+    """Port a model without prompts: its pipeline raises, and forward has a mask that is not one of a prompt."""
     source = tmp_path / "authors.py"
     source.write_text(
         "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, in_channels=3):\n"
@@ -304,6 +310,10 @@ def test_what_takes_no_prompt_has_neither_a_text_encoder_nor_a_required_autoenco
         "        return self.net(x) * mask.view(b, 1, 1, 1) + t.view(b, 1, 1, 1)\n"
     )
     new_model("bare", f"{source}::Net", target="diffusers", into=tmp_path)
+
+
+def test_what_takes_no_prompt_has_neither_a_text_encoder_nor_a_required_autoencoder(tmp_path: Path) -> None:
+    bare(tmp_path)
     text = (tmp_path / "bare" / "pipeline_bare.py").read_text(encoding="utf-8")
     assert "raise NotImplementedError" in text
     assert "vae: AutoencoderKL | None = None" in text
@@ -311,6 +321,11 @@ def test_what_takes_no_prompt_has_neither_a_text_encoder_nor_a_required_autoenco
     page = (tmp_path / "bare" / "docs" / "bare.md").read_text(encoding="utf-8")
     assert "from text" not in page
     assert "lighthouse" not in page
+
+
+@pytest.mark.sweep
+def test_the_delivered_tests_pass_where_nothing_is_prompted(tmp_path: Path) -> None:
+    bare(tmp_path)
     done = delivered(tmp_path, "bare/tests/test_bare.py")
     assert done.returncode == 0, done.stdout[-3000:]
 

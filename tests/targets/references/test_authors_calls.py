@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.isolation.requests import run_worker
+from omni_kit.targets.diffusers.trials import tried
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.processes.sampler_call import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
@@ -54,5 +54,5 @@ def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: 
         "reference": f"{file}::Net", "order": ["x", "t", "y"], "latents": "x", "time": "t", "values": 1, "axes": [4],
         "counts": [3, 4], "calls": [{name: getattr(call, name) for name in said}],
     }  # fmt: skip
-    (found,) = run_worker("omni_kit.targets.references.authors_calls:trace", request, timeout=60)
+    (found,) = tried("omni_kit.targets.references.authors_calls:trace", request, 60)
     assert found["guides"] == how

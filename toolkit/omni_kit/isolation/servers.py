@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import omni_kit
@@ -20,7 +21,8 @@ from omni_kit.isolation.forking import LENGTH, main, may_fork
 from omni_kit.isolation.limits import Limits
 
 ROOT = Path(omni_kit.__file__).resolve().parents[1]
-_MOST = 6  # servers at a time; each keeps a few hundred MB, less where it is the fork of another
+_MOST = 7  # servers at a time; each keeps a few hundred MB, less where it is the fork of another
+_SHARED = "torch"  # takes half of the time of most servers' imports
 _STARTING = 2.0  # seconds that a server has to start a process
 # Variables that differ from call to call and that no import reads.
 _VOLATILE = frozenset(
@@ -37,6 +39,7 @@ class Start:
     Attributes:
         program: what it executes, with its arguments.
         modules: what it imports in any case, so that it can be a fork of a process that has; empty for a fresh process.
+            Servers of those that begin with torch are forks of one that has imported it alone.
         beyond: what else it imports in any case; its server is a fork of the one that has imported `modules`.
         arguments: what such a fork serves with; see `serving.serve`.
         limits: what it and its descendants may use, files in `directory` included.
@@ -167,6 +170,9 @@ def _server(how: Start, make: "Callable[[], _Server] | None" = None) -> "_Server
     modules = how.modules if can_fork() else ()
     stable = tuple(sorted((name, value) for name, value in how.environment.items() if name not in _VOLATILE))
     key = (os.getpid(), modules, stable if modules else ())  # a fork of this process starts its own
+    if modules[:1] == (_SHARED,) and make is None:
+        root = _kept((os.getpid(), (_SHARED,), key[2]), lambda: _Server.fresh((_SHARED,), dict(stable)))
+        make = partial(root.fork, modules)
     server = base = _kept(key, make or (lambda: _Server.fresh(modules, dict(stable))))
     if modules and how.beyond:
         server = _kept((*key, how.beyond), lambda: base.fork(how.beyond))

@@ -65,7 +65,7 @@ def prove_loading(checkpoint: Checkpoint, model: UpstreamModel, accounting: Acco
     job = {"class": model.class_name, "config": dict(model.config.given) | {"model_type": model.config.model_type}}
     try:
         answer = run_worker(
-            f"{_WORKER}:load", {**job, "tensors": tensors}, timeout=_TIMEOUT, modules=[_WORKER],
+            f"{_WORKER}:load", {**job, "tensors": tensors}, timeout=_TIMEOUT, modules=["torch", _WORKER],
             path=[model.library.root.parent],
         )  # fmt: skip
     except StepError as error:

@@ -155,12 +155,12 @@ def _can_measure(notes: list[str]) -> bool:
     return can_measure()
 
 
-def _lasting(files: frozenset[Path] | None, made: Sequence[Path]) -> frozenset[Path] | None:
+def _lasting(files: frozenset[str] | None, made: Sequence[Path]) -> frozenset[str] | None:
     """Without the files that this run has made."""
     if files is None:
         return None
     places = tuple(f"{place.resolve()}{os.sep}" for place in made)
-    return frozenset(file for file in files if not str(file).startswith(places))
+    return frozenset(file for file in files if not file.startswith(places))
 
 
 def _with_logs_kept(report: ParityReport, where: Path) -> ParityReport:
@@ -217,8 +217,8 @@ def _executed(case: "Case") -> dict[str, Arcs] | None:
         return None
 
 
-def _loaded(case: "Case") -> frozenset[Path] | None:
-    """Return the files that the processes have loaded, links followed; None if one of them has ended."""
+def _loaded(case: "Case") -> frozenset[str] | None:
+    """Return the paths of the files that the processes have loaded, links followed; None if one of them has ended."""
     try:
         files = case.pair.loaded_files()
     except StepError:
@@ -226,7 +226,7 @@ def _loaded(case: "Case") -> frozenset[Path] | None:
     # Thousands of files lie in a few hundred directories: each of these is followed once.
     directory = cache(os.path.realpath)
     return frozenset(
-        Path(os.path.realpath(file) if os.path.islink(file) else os.path.join(directory(head), name))
+        os.path.realpath(file) if os.path.islink(file) else os.path.join(directory(head), name)
         for file in files
         for head, name in [os.path.split(file)]
     )

@@ -114,7 +114,7 @@ class _Run:
         """Files that the processes of this run loaded; None if one ended too early to report them."""
         if any(report.loaded is None for report in self._reports):
             return None
-        return frozenset(own_files(file for report in self._reports for file in report.loaded or ()))
+        return frozenset(own_files(Path(file) for report in self._reports for file in report.loaded or ()))
 
     @property
     def _all_pins(self) -> Mapping[str, object]:

@@ -21,7 +21,7 @@ FACT, SHARED = constructed.__name__, shared.__name__
 _LIMIT, _SHARING_LIMIT = 240.0, 300.0
 """Seconds in which one model is imported and built, and in which its plan is found and proven."""
 _MODULE, _SHARING = "omni_checkers.diffusers.runs.experiment", "omni_checkers.diffusers.runs.sharing"
-_IMPORTS = (_MODULE, "torch", "diffusers.models")
+_IMPORTS = ("torch", _MODULE, "diffusers.models")
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:

@@ -23,7 +23,7 @@ FACT = constructed.__name__
 LIMIT = 420.0
 """Seconds in which a pipeline is imported, constructed and called; imports of torch and SGLang included."""
 MODULE = "omni_checkers.sglang_diffusion.runs.experiment"
-IMPORTS = (MODULE, "omni_kit.targets.sglang_diffusion.runtime.preloaded")
+IMPORTS = ("torch", MODULE, "omni_kit.targets.sglang_diffusion.runtime.preloaded")
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:

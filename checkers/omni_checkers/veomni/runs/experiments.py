@@ -30,7 +30,7 @@ _IMPORT_LIMIT, _TOY_LIMIT = 120.0, 600.0
 _LOADING = ("import", "keys", "roundtrip")
 _MODULE = "omni_checkers.veomni.runs.experiment"
 _IMPORTS = (
-    _MODULE, "veomni.models.transformers", "veomni.distributed.parallel_plan", "omni_kit.layout.expected",
+    "torch", _MODULE, "veomni.models.transformers", "veomni.distributed.parallel_plan", "omni_kit.layout.expected",
     "omni_kit.targets.veomni.runtime.hooks", "omni_kit.targets.veomni.runtime.side", "omni_kit.toys.configs.language",
     "omni_kit.upstream.transformers.models",
 )  # fmt: skip

@@ -92,6 +92,7 @@ def test_blocks_are_one_graph_and_a_few_more_for_other_sizes_which_are_kept(
     assert not torch._dynamo.utils.counters["graph_break"]
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("_traced")
 def test_processors_find_their_names_after_a_break_of_the_graph(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """VeOmni warns where nothing began its parallel state: torch compiles what comes before and after that apart."""

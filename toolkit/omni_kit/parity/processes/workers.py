@@ -28,7 +28,7 @@ def preloaded(reference: str, shared: Sequence[str] = ()) -> tuple[str, ...]:
         reference: "module:Class" of upstream's side.
         shared: what else the two of one candidate import.
     """
-    return (*_STEPS, *shared, reference.partition(":")[0])
+    return ("torch", *_STEPS, *shared, reference.partition(":")[0])
 
 
 def begin(candidate: Candidate) -> None:

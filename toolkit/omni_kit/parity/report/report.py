@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from omni_kit.pysource.branches import Arcs
@@ -220,8 +219,8 @@ class ParityReport:
     Attributes:
         model_type: what was compared.
         not_run: the levels that were not asked for.
-        loaded: the files that the processes have loaded, without those of this run; None if one ended too early to
-            say.
+        loaded: the paths of files that processes have loaded, without those of this run; None if one ended too early
+            to say.
         executed: file -> pairs of lines that followed each other, of the integration's and of upstream's files; None
             where that was not measured.
         work_dir: where the tensors and logs lie; empty when they were not kept.
@@ -242,7 +241,7 @@ class ParityReport:
     notes: Sequence[str] = field(default_factory=list)
     images: Sequence[Image] = ()
     not_run: Sequence[str] = ()
-    loaded: frozenset[Path] | None = None
+    loaded: frozenset[str] | None = None
     executed: Mapping[str, Arcs] | None = None
 
     @property

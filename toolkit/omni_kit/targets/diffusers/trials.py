@@ -11,6 +11,7 @@ IMPORTING = "omni_kit.targets.diffusers.runtime.importing"
 """Module that imports a written file."""
 METHODS = "omni_kit.targets.references.authors_methods"
 """Module that runs the authors' methods, which step with a scheduler of diffusers."""
+_IMPORTS = ("torch", TOYS)
 _LIBRARY = (
     "diffusers.models.modeling_utils", "diffusers.loaders.peft", "diffusers.loaders.single_file_model",
     "diffusers.pipelines.pipeline_utils", IMPORTING, METHODS,
@@ -20,7 +21,7 @@ _LIBRARY = (
 def begin() -> None:
     """Start the processes of which trials are forks, if torch is installed, and do not wait for them."""
     if importlib.util.find_spec("torch") is not None:
-        prepare([TOYS], beyond=_LIBRARY)
+        prepare(_IMPORTS, beyond=_LIBRARY)
 
 
 def tried(function: str, request: Any, timeout: float, *, library: bool = False) -> Any:
@@ -29,4 +30,4 @@ def tried(function: str, request: Any, timeout: float, *, library: bool = False)
     Args:
         library: it imports diffusers in any case.
     """
-    return run_worker(function, request, timeout=timeout, modules=[TOYS], beyond=_LIBRARY if library else ())
+    return run_worker(function, request, timeout=timeout, modules=_IMPORTS, beyond=_LIBRARY if library else ())

@@ -29,7 +29,7 @@ def source_of(model: Any, spoken: str) -> Source:
         spoken: the one config within it that the model is asked by; empty if it is asked as a whole.
     """
     config, module = model.config, sys.modules[type(model).__module__]
-    read = fields_read(_trees(module, config))
+    read = _read(*_trees(module, config))
     if getattr(model, "_tied_weights_keys", None):
         read = replace(read, fields={TIED: ConfigField(TIED), **read.fields})
     ropes = {name: _words(function) for name, function in ROPE_INIT_FUNCTIONS.items()}
@@ -55,6 +55,11 @@ def acceptance(config_class: Any, toy: Mapping[str, Any], run: Callable[[Any], N
         return ""
 
     return why
+
+
+@cache
+def _read(*trees: ast.AST) -> FieldsRead:
+    return fields_read(trees)
 
 
 def _trees(module: ModuleType, config: Any) -> Iterator[ast.AST]:

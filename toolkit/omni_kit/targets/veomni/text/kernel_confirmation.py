@@ -30,7 +30,7 @@ _SHOWN = {
 def begin() -> None:
     """Start the process that `confirmed` runs in, if torch is installed, and do not wait for it."""
     if importlib.util.find_spec("torch") is not None:
-        prepare([_WORKER])
+        prepare(["torch", _WORKER])
 
 
 def confirmed(model: UpstreamModel, plan: IntegrationPlan) -> IntegrationPlan:
@@ -60,7 +60,7 @@ def _said(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[tuple[str, st
         config = small_config(model) | {"model_type": model.config.model_type}
         jobs = [{"site": one.site, "owner": _owner(one), "epsilon": one.epsilon} for one in sites]
         job = {"module": model.source.module, "class": model.class_name, "config": config, "sites": jobs}
-        results = run_worker(f"{_WORKER}:try_sites", job, timeout=_TIMEOUT, modules=[_WORKER])
+        results = run_worker(f"{_WORKER}:try_sites", job, timeout=_TIMEOUT, modules=["torch", _WORKER])
     except (StepError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         yield from ((_what(one), f"not confirmed by running: {error}") for one in sites)
         return
