@@ -1,5 +1,6 @@
 """Which plan shares out tokens: found where there is one, refused where there is none, and never by halves."""
 
+import ast
 import importlib
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from omni_kit.cli.app import app
 from omni_kit.errors import Refusal
+from omni_kit.isolation.requests import run_worker
 from omni_kit.scaffold import new_model
 from omni_kit.targets.diffusers.runtime.sharing import derive
 
@@ -86,13 +88,16 @@ def made(folder: Path, text: str, name: str = "ibis_net") -> Path:
 
 
 def test_a_plan_names_tokens_positions_and_what_answers(tmp_path: Path) -> None:
-    text = derive(made(tmp_path, NET, "planned_net"))
+    given = str(made(tmp_path, NET, "planned_net"))
+    module = "omni_checkers.diffusers.runs.sharing"
+    text, _ = run_worker(f"{module}:found", given, timeout=300, modules=("torch", module), confined=False)
     along = "ContextParallelInput(split_dim=0, expected_dims=2)"
-    assert [line.strip().rstrip(",") for line in text.splitlines()[1:-1]] == [
-        '"transformer_blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)}',
-        f'"transformer_blocks.*": {{"cos": {along}, "sin": {along}}}',
-        '"proj_out": ContextParallelOutput(gather_dim=1, expected_dims=3)',
-    ]
+    wanted = f"""_cp_plan = {{
+        "transformer_blocks.0": {{"x": ContextParallelInput(split_dim=1, expected_dims=3)}},
+        "transformer_blocks.*": {{"cos": {along}, "sin": {along}}},
+        "proj_out": ContextParallelOutput(gather_dim=1, expected_dims=3),
+    }}"""
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(wanted))
 
 
 @pytest.mark.sweep

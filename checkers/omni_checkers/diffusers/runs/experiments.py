@@ -59,8 +59,9 @@ def _share(found: dict[Path, dict[str, Any]], described: Mapping[Path, Mapping[s
         root = described[path]["root"]
         try:
             plan, reason = run_worker(
-                f"{_SHARING}:found", str(path), timeout=_SHARING_LIMIT, path=[Path(root)] if root else []
-            )
+                f"{_SHARING}:found", str(path), timeout=_SHARING_LIMIT, modules=("torch", _SHARING),
+                path=[Path(root)] if root else [],
+            )  # fmt: skip
         except StepError as error:
             raise BadInput(f"the run for --level toy failed: {error}", f"look at what {path} does on import") from error
         found[path][SHARED] = {"plan": plan, "reason": reason}

@@ -12,7 +12,7 @@ from tests.targets.veomni.text.mutation.subjects import PATCHED, READ, Subject, 
 from tests.targets.veomni.text.mutation.truth import DTYPES, EXACT, definitions, same
 
 Spellings = Mapping[str, list[tuple[str, str]]]
-SAMPLE = 10
+SAMPLE = 6
 """In `make test` every tenth is tried."""
 ROUNDED = {"rotary"}
 """Where the place of rounding counts."""

@@ -13,7 +13,9 @@ import torch
 from torch import distributed, nn
 
 from omni_kit.errors import Refusal
+from omni_kit.isolation.forking import may_fork
 from omni_kit.isolation.groups import run_group
+from omni_kit.isolation.servers import can_fork
 from omni_kit.targets.diffusers.runtime.module_calls import Call, watched
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.transformer.handler import TransformerHandler
@@ -78,9 +80,10 @@ def derive(path: Path) -> str:
         Refusal: no plan was found, or it changes what the model answers; why.
     """
     candidate = TransformerHandler().candidate(path)
+    forks = can_fork() and may_fork()
     with tempfile.TemporaryDirectory() as place:
         said = Path(place, "said.json")
-        if any(codes := run_group(_run, (candidate, Path(place, "store"), said), _RANKS, fork=False)):
+        if any(codes := run_group(_run, (candidate, Path(place, "store"), said), _RANKS, fork=forks)):
             raise Refusal(f"no plan is certain: of {_RANKS} processes, one ended with code {next(filter(None, codes))}")
         text, reason = json.loads(said.read_text(encoding="utf-8"))
     if reason:
