@@ -41,7 +41,7 @@ def test_the_verdict_and_its_card(
     """All stages, twice: minutes."""
     shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", tmp_path / "plugins" / "olmoe")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path / "cache"))
     assert len(VERDICT) == 2
     for command in VERDICT:
         assert main(shlex.split(command)[1:]) == 0, f"{command}\n{capsys.readouterr().out}"

@@ -25,7 +25,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("OMNI_KIT_CACHE", str(cache))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -94,7 +94,7 @@ def verified(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     plan = place / "parallel_plan.py"
     plan.write_text(_READS + plan.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setenv("OMNI_KIT_CACHE", str(cache))
         return place, verify(place, quick=True)
 
 
