@@ -65,6 +65,27 @@ def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
+STOPPED = """
+import os, signal, sys
+from omni_kit.termination import stoppable
+
+def main():
+    try:
+        with stoppable():
+            exec("os.kill(os.getpid(), signal.SIGTERM)\\nwhile True:\\n    pass")
+    except KeyboardInterrupt:
+        return 130
+
+sys.exit(main())
+"""
+
+
+def test_an_interruption_within_a_dataclass_has_its_code(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    done = subprocess.run([sys.executable, "-m", "stopped"], cwd=tmp_path, check=False)
+    assert done.returncode == 130
+
+
 @pytest.mark.parametrize("where", ["fail", "stoppable"])
 def test_an_interruption_while_one_is_reported_has_its_code(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -31,6 +31,9 @@ def stoppable() -> Iterator[None]:
     finally:
         for number in mine:
             signal.signal(number, before[number])
+        # `python -m` dies by SIGINT if an interruption went through an exec of text, as those of dataclasses are,
+        # however it was handled: CPython remembers how the last such exec ended.
+        exec("", {})
 
 
 def asked() -> bool:

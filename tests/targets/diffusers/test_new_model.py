@@ -150,6 +150,9 @@ def test_steps_that_became_invalid_python_are_a_to_do_and_the_pipeline_raises(tm
     assert "raise NotImplementedError" in pipeline
     with pytest.raises(BadInput, match="not valid Python"):
         rendered(replace(broken, simpler=None), templates)
+    assert plan.simpler is not None  # what a program says may be of several lines
+    _, files = rendered(plan.simpler("it failed:\n    $ install it"), templates)
+    assert "it failed: $ install it)" in files["lumen_off/pipeline_lumen_off.py"]
 
 
 CLAMPED = """\

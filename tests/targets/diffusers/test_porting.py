@@ -1299,6 +1299,8 @@ HERE = "Transformer2DModelOutput(sample=hidden_states)"
     (", return_dict=True", "if return_dict:\n            return {'x': x}\n        return x", PLAIN + HERE),
     (", return_dict=True", "if return_dict:\n            return NetOutput(x)\n        else:\n            return (x,)",
      PLAIN + HERE),
+    (", return_dict=True", "if return_dict:\n            made['x'] = x\n            return made\n        return x",
+     PLAIN + HERE),
     ("", "return NetOutput(sample=x)", PLAIN + HERE),
     (", return_dict=True",
      "if not return_dict:\n            return (x, t)\n        return NetOutput(sample=x, mask=t)",

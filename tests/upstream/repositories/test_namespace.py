@@ -217,3 +217,11 @@ def test_functions_read_fields_in_sections(tmp_path: Path) -> None:
 def test_other_classes_read_no_sections(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(IN_FUNCTION.format(inner="config.model.width", more="self.part = Part(config)"))
     assert find_reference(f"{tmp_path}/model.py::Net").namespace is None
+
+
+@pytest.mark.parametrize(("more", "read"), [("pass", True), ("if args is not None: self.half = args.fp16", False)])
+def test_what_is_none_by_default_and_read_in_any_case_is_needed(more: str, read: bool, tmp_path: Path) -> None:
+    source = written(tmp_path, more, PARSER)
+    model = tmp_path / "model.py"
+    model.write_text(model.read_text().replace("args, depth=2", "depth=2, args=None"))
+    assert (find_reference(source).namespace is not None) is read

@@ -68,6 +68,7 @@ def _environment(*folders: Path) -> jinja2.Environment:
         autoescape=False,
     )
     environment.filters["yaml"] = yaml_scalar
+    environment.filters["line"] = lambda text: " ".join(text.split())  # of a comment
     return environment
 
 

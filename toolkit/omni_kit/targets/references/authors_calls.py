@@ -17,11 +17,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from omni_kit.errors import in_short
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.showing import showing_nothing
 from omni_kit.targets.references.standing_in import StandIn
 from omni_kit.targets.replacing import replaced
+from omni_kit.toys.batches.denoiser.failed_checks import condition_of
 from omni_kit.toys.elapsed import Elapsed
 from omni_kit.upstream.repositories.processes.call_arguments import GIVEN, MADE_WITH
 from omni_kit.upstream.repositories.processes.sampler_call import Guidance
@@ -331,6 +333,11 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+def _said(error: Exception) -> str:
+    """Return an error in one line; an assertion without a message by its condition."""
+    return in_short(error) if str(error) else f"{type(error).__name__}: {condition_of(error)}"
+
+
 def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
     why = dict[str, None]()
     try:
@@ -338,7 +345,7 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
             named = [(call["module"], call["name"]), *call["parts"]]
             used = {name: getattr(importlib.import_module(module), name) for module, name in named}
     except Exception as error:  # the authors' own reasons
-        return {"why": f"{type(error).__name__}: {error}"}
+        return {"why": _said(error)}
     elapsed = Elapsed()
     for axes, values in product(request["axes"], filled(call["called"])):
         if elapsed.seconds > _LONGEST_TRYING:
@@ -346,7 +353,7 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
         try:
             return _gone(request, call, used, axes, *values)
         except Exception as error:  # the authors' own reasons
-            why.setdefault(f"{type(error).__name__}: {error}")
+            why.setdefault(_said(error))
     return {"why": "; ".join([*why][:_MOST_REASONS])}
 
 

@@ -85,7 +85,8 @@ class Namespace:
 
 
 def namespace_of(cls: ClassRef) -> Namespace | None:
-    """Return the constructor's required arguments that are namespaces, as one; None if it has none.
+    """Return the constructor's arguments that are namespaces, as one; None if it has none. They are required, or None
+    by default, which has no field either.
 
     Fields are read as attributes, as items under a literal text, by `get` or by `getattr`. Any other use rules an
     argument out, and so does a field with the name of another argument.
@@ -95,9 +96,10 @@ def namespace_of(cls: ClassRef) -> Namespace | None:
         return None
     init = found[1]
     positional = [one.arg for one in (*init.args.posonlyargs, *init.args.args)]
-    named = zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
-    required = positional[1 : len(positional) - len(init.args.defaults)]
-    required += [one.arg for one, default in named if default is None]
+    defaults = [None] * (len(positional) - len(init.args.defaults)) + [*init.args.defaults]
+    named = [*zip(positional, defaults, strict=True)][1:]
+    named += zip((one.arg for one in init.args.kwonlyargs), init.args.kw_defaults, strict=True)
+    required = [name for name, default in named if default is None or literal(default) is None]
     names = {*positional, *(one.arg for one in init.args.kwonlyargs)}
     joined: Namespace | None = None
     for argument in required:

@@ -91,7 +91,7 @@ class Outputs(cst.CSTTransformer):
             return updated_node
         if updated_node.orelse is not None and isinstance(updated_node.body, cst.IndentedBlock):
             return cst.FlattenSentinel(updated_node.body.body)
-        return cst.RemoveFromParent() if len(body) == 1 and original_node.orelse is None else updated_node
+        return cst.RemoveFromParent() if original_node.orelse is None else updated_node  # the rest returns both forms
 
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine

@@ -91,7 +91,9 @@ class _Steps:
                 first = self.at(start, total)
                 self.done.append(f".flatten({first}, {first + len(inner) - 1})")
                 total -= len(inner) - 1
-        self.done += [f".unsqueeze({self.at(index, len(groups))})" for index in ones]
+        for index in ones:  # from the left: those to the right of one are not there yet
+            right = len([later for later in range(index + 1, len(groups)) if later not in ones])
+            self.done.append(f".unsqueeze({self.at(index, index + 1 + right)})")
 
 
 def written_out(call: cst.Call, name: str) -> cst.BaseExpression:

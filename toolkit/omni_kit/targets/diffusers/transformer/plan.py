@@ -39,7 +39,7 @@ from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan,
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
-from omni_kit.upstream.repositories.license import header_of, license_of
+from omni_kit.upstream.repositories.license import header_of, license_of, notice_of
 from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
@@ -599,12 +599,13 @@ class _Planner:
         yield self.pipeline.decision()
 
     def _license(self) -> Decision:
-        found = license_of(self.reference.cls.source)
-        if found is None:
-            return Decision(
-                "license", "none found", "ask the authors before you publish the port", self.reference.where
-            )
-        return Decision("license", found.title, "the notices of copied files are kept", found.where)
+        source = self.reference.cls.source
+        found, kept = license_of(source), "the notices of copied files are kept"
+        if found is not None:
+            return Decision("license", found.title, kept, found.where)
+        if notice_of(source):
+            return Decision("license", "as the file of the class states", kept, self.reference.where)
+        return Decision("license", "none found", "ask the authors before you publish the port", self.reference.where)
 
     def _toy_decision(self, found: FoundToy) -> Decision:
         where = self.reference.where
