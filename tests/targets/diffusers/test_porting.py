@@ -611,11 +611,45 @@ def test_flags_of_packages_that_may_not_be_there_come_along(line: str, call: str
 
 @pytest.mark.parametrize("read", [True, False])
 def test_a_models_own_words_are_not_taken(read: bool, tmp_path: Path) -> None:
-    text = attention(SPLIT, ASKED).replace("self.blocks = nn", "self.dtype = torch.float32\n        self.blocks = nn")
+    line = (
+        "self.dtype = torch.get_default_dtype()\n        self.blocks = nn"
+        if read
+        else "self.dtype = 1\n        self.blocks = nn"
+    )
+    text = attention(SPLIT, ASKED).replace("self.blocks = nn", line)
     text = text.replace("x = block(x)", "x = block(x.to(self.dtype))") if read else text
-    assert ("self.dtype_ = torch.float32" in (found := ported(tmp_path, text)).text) is read
+    assert ("self.dtype_ = torch.get_default_dtype()" in (found := ported(tmp_path, text)).text) is read
     assert bool(found.todo) is read
     assert "self.dtype =" not in found.text
+
+
+WAVES = (
+    "def waves(t, dim):\n    t = t[:, None].float() * torch.arange(dim // 2)\n"
+    "    return torch.cat([torch.cos(t), torch.sin(t)], dim=-1)\n\n\n"
+)
+
+
+@pytest.mark.parametrize("made", ["torch.float32", "torch.float16 if depth > 9 else torch.float32"])
+@pytest.mark.parametrize(("layer", "called"), [
+    ("nn.Sequential(nn.Linear(dim, dim), nn.SiLU())", "self.t_in(waves(t, self.dim))"),
+    ("nn.Linear(dim, dim)", "self.t_in(y)"),
+    ("nn.Sequential(nn.Identity(), nn.Linear(dim, dim))", "self.t_in(y)"),
+])  # fmt: skip
+def test_a_model_runs_in_the_precision_that_it_is_cast_to(made: str, layer: str, called: str, tmp_path: Path) -> None:
+    import torch
+
+    init = f"self.dim = dim\n        self.dtype = {made}\n        self.t_in = {layer}\n        self.blocks = nn"
+    body = "y = waves(t, self.dim)\n        y = y.to(x.device)\n        x = x.type(self.dtype)"
+    body += f" + {called}[:, None]\n        for block"
+    net = NET.replace("self.blocks = nn", init).replace("for block", body)
+    found = ported(tmp_path, WAVES + attention(SPLIT, ASKED).replace(NET, net))
+    assert not found.todo
+    assert "dtype_" not in found.text
+    names: dict[str, Any] = {"__name__": "ported"}
+    exec(compile(found.text, "ported.py", "exec"), names)
+    model = names[found.class_name]().to(torch.bfloat16)
+    given = torch.randn(2, 3, 8, dtype=torch.bfloat16), torch.tensor([1, 2]), torch.randn(2, 3, 8, dtype=torch.bfloat16)
+    assert model(*given).sample.dtype == torch.bfloat16
 
 
 HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))\n"

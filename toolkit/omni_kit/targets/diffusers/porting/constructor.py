@@ -19,6 +19,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     ending,
     expression,
     field_in,
+    method,
     own_attribute,
     parameters,
     statement,
@@ -35,6 +36,7 @@ from omni_kit.upstream.repositories.traits import kept_as_tensors
 MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
 _ASKS_FOR_TUPLES = ", tuple)"  # of isinstance
 _PLACED = {"device": "None", "dtype": "torch.get_default_dtype()"}
+_DTYPE, _PRECISION = "dtype", re.compile(r"torch\.(b?float16|half|float(32)?)")
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -67,7 +69,8 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
             held = {name for function, name in namespace.readers if function == part.definition.name}
             part.node = visited(part.node, _WithoutSections(held, namespace.sections)) if held else part.node
     node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
-    node = visited(node, _WithoutUnread({*taken} & (_assigned(node) - _read(node))))
+    unread = _assigned(node) - _read(node) | ({_DTYPE} if _follows_parameters(node) else set())
+    node = visited(node, _WithoutUnread({*taken} & unread))
     stolen = sorted(_assigned(node) & set(taken))
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
@@ -78,6 +81,23 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     todo += [f"{name} names a class that is imported when the model is made: write that class into this file"
              for name in named_classes(reference.cls)]  # fmt: skip
     return todo + [f"its own '{name}' would shadow a model's: renamed {name}_ here" for name in stolen]
+
+
+def _follows_parameters(node: cst.ClassDef) -> bool:
+    """Return whether all that a class sets as its dtype is a precision by name, as the parameters may be cast to: a
+    model of diffusers has the parameters' own under that name.
+    """
+    assigns = [one for one in walk(node) if isinstance(one, cst.Assign)]
+    own = [one for one in assigns if any(own_attribute(each.target) == _DTYPE for each in one.targets)]
+    init = method(node, "__init__")
+    lines = [part for one in (body_of(init) if init is not None else ()) for part in one.children]
+    return bool(own) and all(one in lines and _is_precision(one.value) for one in own)
+
+
+def _is_precision(value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.IfExp):
+        return _is_precision(value.body) and _is_precision(value.orelse)
+    return _PRECISION.fullmatch(chain(value) or "") is not None
 
 
 def _read(node: cst.ClassDef) -> set[str]:

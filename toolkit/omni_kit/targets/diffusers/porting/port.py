@@ -24,6 +24,7 @@ from omni_kit.targets.diffusers.porting.constructor import (
 )
 from omni_kit.targets.diffusers.porting.devices import without_extensions
 from omni_kit.targets.diffusers.porting.double_precision import with_supported_precision
+from omni_kit.targets.diffusers.porting.embedding_precision import with_cast_embeddings
 from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
@@ -143,6 +144,7 @@ def port(
     without_initial_weights(parts)
     with_own_copies(parts)
     with_supported_precision(parts)
+    with_cast_embeddings(parts)
     left = _without_einops(parts)
     places_wanted, todo_joined = port_multihead(parts, prefix)
     blocks = _blocks(parts, reference)
