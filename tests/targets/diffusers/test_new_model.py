@@ -155,6 +155,41 @@ def test_steps_that_became_invalid_python_are_a_to_do_and_the_pipeline_raises(tm
     assert "it failed: $ install it)" in files["lumen_off/pipeline_lumen_off.py"]
 
 
+JOINED = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, in_channels=4, width=8):
+        super().__init__()
+        self.conv_in = nn.Conv2d(2 * in_channels, width, 3, padding=1)
+        self.conv_out = nn.Conv2d(width, in_channels, 3, padding=1)
+
+    def forward(self, x, t, cond{more}):
+        x = self.conv_in(torch.cat([x, cond], dim=1)) + t[:, None, None, None]{text}
+        return self.conv_out(x)
+"""
+
+
+@pytest.mark.parametrize(("more", "text", "prompt"), [
+    ("", "", ""), (", context", " + context.mean((1, 2))[:, None, None, None]", "context"),
+])  # fmt: skip
+def test_an_argument_of_the_size_of_latents_is_no_prompt(more: str, text: str, prompt: str, tmp_path: Path) -> None:
+    (file := tmp_path / "authors" / "net.py").parent.mkdir()
+    file.write_text(JOINED.format(more=more, text=text), encoding="utf-8")
+    source, into = f"{file}::Net", tmp_path / "out"
+    new_model("joined", source, target="diffusers", into=into)
+    toy = json.loads((into / "joined/toy_config.json").read_text())
+    assert ("encoder_hidden_states" in toy["_arguments"].values()) is bool(prompt)
+    assert toy["_arguments"].get(prompt, "encoder_hidden_states") == "encoder_hidden_states"
+    assert "cond" not in toy["_arguments"]
+    pipeline = (into / "joined/pipeline_joined.py").read_text()
+    assert ("def encode_prompt" in pipeline) is bool(prompt)
+    again = new_model("joined", source, target="diffusers", into=into, dry_run=True)
+    assert {change.action for change in again.changes} == {"unchanged"}
+
+
 CLAMPED = """\
 class Norm(nn.Module):
     def __init__(self, dim, eps=1e-12):

@@ -115,8 +115,9 @@ class Port:
 
 
 def port(
-    reference: Reference, prefix: str, library: Library, package: str, rules: Path | None = None, class_name: str = ""
-) -> Port:
+    reference: Reference, prefix: str, library: Library, package: str, rules: Path | None = None, class_name: str = "",
+    pictures: Collection[str] = (),
+) -> Port:  # fmt: skip
     """Rewrites a class and all that it needs.
 
     Args:
@@ -125,6 +126,7 @@ def port(
         package: how that is imported from the file: "diffusers", or "..." and "." in its own tree.
         rules: as `format_python` takes them.
         class_name: of the model; empty for what `model_name` chooses.
+        pictures: arguments of forward that are known to be no prompt, but of the form of latents.
 
     Raises:
         BadInput: `class_name` is one that the file imports.
@@ -156,8 +158,8 @@ def port(
     defined = reference.cls.method("forward")
     step = step_of(reference)[0]
     latents = next((name for name in reference.forward if name != step), "")
-    alike = several_in(defined[1], latents) | masks_of_latents(defined[1], reference.forward) if defined else ()
-    forward = port_forward(parts, reference.forward, blocks, told, worded, step, alike)
+    alike = several_in(defined[1], latents) | masks_of_latents(defined[1], reference.forward) if defined else set()
+    forward = port_forward(parts, reference.forward, blocks, told, worded, step, {*alike, *pictures})
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None and labels is not None:  # a pipeline guides

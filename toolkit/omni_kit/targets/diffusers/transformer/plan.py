@@ -17,7 +17,7 @@ from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
 from omni_kit.targets.diffusers.model_dir import model_classes, sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.in_checkout import Placed
 from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_in_tree, blocks_of
-from omni_kit.targets.diffusers.porting.forward import TEXT
+from omni_kit.targets.diffusers.porting.forward import MASK, TEXT
 from omni_kit.targets.diffusers.porting.model_name import model_name, page_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
@@ -63,6 +63,7 @@ from omni_kit.upstream.subject import Subject
 _INPUT, _OUTPUT = "in_channels", "out_channels"
 _PROMPT = ("prompts", "tokens", "width")
 _TOKENS_AXES = 3
+_NAMES = "_arguments"  # of forward: the authors' -> diffusers'
 _DRAWING = ("test_pipeline_class.py.jinja", "test_lora.py.jinja")
 """Templates of tests that call the pipeline."""
 _FIELDS = {"video": "frames"}
@@ -104,6 +105,7 @@ class _Planner:
     request: Request
     found: FoundToy | None = None
     planned: Mapping[str, Any] = field(default_factory=dict)  # values of a toy, before one was found
+    pictures: frozenset[str] = frozenset()  # arguments that a run shows to be no prompt
 
     def plan(self) -> IntegrationPlan:
         return IntegrationPlan(
@@ -132,6 +134,8 @@ class _Planner:
         """Return the planner with the toy that the authors' class was found to take."""
         facts = self.pipeline
         found = self._answering_latents(found_toy(self.reference, self.toy))
+        if pictured := self._pictured(found):
+            return replace(self, pictures=self.pictures | {pictured}).confirmed()
         whole = facts.packing is None or not found.values.get(facts.channels, 0) % facts.packing.side**2
         missing = facts.not_passed(found.needed) if facts.proven and facts.by_class is None else []
         if missing or not whole:
@@ -149,6 +153,12 @@ class _Planner:
         ported = self.port if named else self.port.called(model_name(self.reference, self.prefix, axes))
         vars(other).update(port=ported if self.in_tree else imported(ported), pipeline=facts)
         return other
+
+    def _pictured(self, found: FoundToy) -> str:
+        """Return the argument that was taken for a prompt, if it has the size of latents; empty otherwise."""
+        text = next((old for old, new in self.port.forward.names.items() if new == TEXT), "")
+        latents, given = (found.shapes.get(name, ()) for name in (self.pipeline.latents_argument, text))
+        return text if len(given) > _TOKENS_AXES and [*given[2:]] == [*latents[2:]] else ""
 
     def _answering_latents(self, found: FoundToy) -> FoundToy:
         """Return the toy with an output as wide as latents, where it has another width that nothing says: a model that
@@ -199,7 +209,14 @@ class _Planner:
     @cached_property
     def port(self) -> Port:
         name = self.request.class_name or self._recorded_class
-        return port(self.reference, self.prefix, self.library, "" if self.in_tree else "diffusers", self.rules, name)
+        package, pictures = "" if self.in_tree else "diffusers", self.pictures | self._recorded_pictures
+        return port(self.reference, self.prefix, self.library, package, self.rules, name, pictures)
+
+    @property
+    def _recorded_pictures(self) -> frozenset[str]:
+        """Arguments that are no prompt in an integration that is there already."""
+        names = self._recorded.get(_NAMES, {})
+        return frozenset(one for one in self.reference.forward if names and names.get(one) not in (TEXT, MASK))
 
     @property
     def _recorded_class(self) -> str:
@@ -289,7 +306,7 @@ class _Planner:
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
         shapes = self._shapes(values)
         conditions |= {LATENTS: self._latents(shapes)} if self.pipeline.packing is not None else {}
-        said = {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **conditions, **labelled}
+        said = {SIGNED: self.given, _NAMES: names, "_scheduler": scheduler, **conditions, **labelled}
         return {**said, **stated, SHAPES: shapes, **left, **values}
 
     def _latents(self, shapes: Mapping[str, list[int]]) -> list[int]:
