@@ -576,13 +576,16 @@ def test_only_modules_with_such_names_stay_in_high_precision(name: str, patterns
     assert f"_skip_layerwise_casting_patterns = {patterns}".replace("'", '"') in found.text
 
 
-@pytest.mark.parametrize(("body", "asked"), [("x * t", False), ("x.softmax(-1) * t", True)])
+@pytest.mark.parametrize(("body", "asked"), [
+    ("x * t", False), ("x.softmax(-1) * t", True), ("Attention(8)(x.softmax(-1)) * t", False),
+])  # fmt: skip
 def test_only_what_attends_is_to_have_a_processor(body: str, asked: bool, tmp_path: Path) -> None:
     text = f"\nclass Net(nn.Module):\n    def forward(self, x, t):\n        return {body}\n"
     text = text.replace(
         "    def forward", "    def __init__(self, dim=8):\n        super().__init__()\n\n    def forward"
     )
-    found = ported(tmp_path, text)
+    library = "from diffusers.models.attention_processor import Attention\n" if "Attention" in body else ""
+    found = ported(tmp_path, text, HEAD + library)
     assert any("no attention was found" in what for _, what in found.todo) is asked
 
 

@@ -66,6 +66,7 @@ from omni_kit.upstream.repositories.several_latents import several_in
 from omni_kit.upstream.repositories.timestep import step_of
 
 _ATTENDS = re.compile(r"softmax|attention|attn", re.IGNORECASE)
+_LIBRARY_MODELS = "diffusers.models."
 _EINOPS = "einops"
 _EINOPS_MANY = ROOT / "einops_exts.py"
 # What the file may need of the library, by the folder that it stands in: unused lines go away.
@@ -166,7 +167,9 @@ def port(
         _without_method(parts.root, guided.method)
     own = port_constructor(parts, reference, _taken(library))
     moved = without_modules_of_arguments(parts, reference)
-    if not found and any(_ATTENDS.search(ast.unparse(one.node)) for one in closure.definitions):
+    imported = (name for names in closure.foreign.values() for name in names.values())
+    librarys = any(name.startswith(_LIBRARY_MODELS) for name in imported)  # whose attention has processors
+    if not found and not librarys and any(_ATTENDS.search(ast.unparse(one.node)) for one in closure.definitions):
         own.append("no attention was found in the authors' own code: give it a class with a processor")
     others = {"MultiheadAttention": places_wanted} if places_wanted else {}
     names, inner = _named(parts, forward, attention, others)
