@@ -271,7 +271,7 @@ def test_layers_keep_names_that_a_class_in_their_place_keeps(layer: str, renamed
     ("kind = Attn", "kind"), ("self.kind = Attn if depth > 1 else Attn", "self.kind"), ("kind = nn.Identity", "Attn"),
 ])  # fmt: skip
 def test_rows_are_for_the_places_of_a_class_that_a_variable_holds(held: str, made: str, tmp_path: Path) -> None:
-    """Another class, which is no attention, has a layer of the same name, which it keeps."""
+    """A class without attention keeps its layer of the same name."""
     other = "class Other(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
     other += "        self.q = nn.Linear(dim, dim)\n\n    def forward(self, x):\n        return self.q(x)\n\n\n"
     net = NET.replace("super().__init__()", f"super().__init__()\n        self.first = Other(dim)\n        {held}")

@@ -16,7 +16,7 @@ _HEAD_LINES = 40  # of a license file, where its owner is named
 _WIDTH = 110
 
 
-def notices(sources: Iterable[SourceFile]) -> str:
+def _notices(sources: Iterable[SourceFile]) -> str:
     """Return the notices at the head of files as comments, each once; empty if none has one."""
     found = dict.fromkeys(notice_of(one) for one in sources)
     return "\n#\n".join(filter(None, found))
@@ -89,7 +89,7 @@ def header_of(own: SourceFile, others: Iterable[SourceFile] = ()) -> str:
         own: the file that most is taken from; where it has no notice, the license of its project is named.
         others: the further files; stand-ins are not the authors'.
     """
-    stated = notices([own, *(one for one in others if isinstance(one.library, Repository))])
+    stated = _notices([own, *(one for one in others if isinstance(one.library, Repository))])
     found = license_of(own) if not notice_of(own) else None
     if found is not None:
         adapted = f"# Adapted from {found.place}. License: {found.title}"

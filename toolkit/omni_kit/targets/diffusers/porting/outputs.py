@@ -2,6 +2,7 @@
 
 import ast
 import textwrap
+from collections.abc import Sequence
 
 import libcst as cst
 
@@ -102,8 +103,9 @@ class Outputs(cst.CSTTransformer):
             return updated_node
         if self._plainly:
             return self._as_tuple(updated_node, last.value)
-        values, named = _values(last.value), _is_named(last.value)
-        kept = named and not _has_sample(last.value)  # the authors' class has a field for each
+        fields = _fields(last.value)
+        values, named = _values(last.value), bool(fields)
+        kept = named and not _is_sample(fields)  # the authors' class has a field for each
         self.objects |= named
         whole_mapping = isinstance(last.value, cst.Name) and bool(self._filled)
         if whole_mapping:
@@ -138,22 +140,19 @@ class Outputs(cst.CSTTransformer):
         return line.with_changes(leading_lines=node.leading_lines)
 
 
-def _is_named(returned: cst.BaseExpression) -> bool:
-    """Return whether an object of an output class is made, with its fields alone."""
-    named = isinstance(returned, cst.Call) and code(returned.func).endswith(_CLASS)
-    return named and isinstance(returned, cst.Call) and bool(returned.args) and not any(a.star for a in returned.args)
+def _fields(returned: cst.BaseExpression) -> Sequence[cst.Arg]:
+    """Return the fields of an output class of which an object is made; empty for another expression."""
+    if not isinstance(returned, cst.Call) or not code(returned.func).endswith(_CLASS):
+        return ()
+    return () if any(one.star for one in returned.args) else returned.args
 
 
-def _has_sample(output: cst.BaseExpression) -> bool:
-    """Return whether an output that is made has one field alone, which diffusers' own class has, too."""
-    fields = [one.keyword.value if one.keyword is not None else "sample" for one in getattr(output, "args", ())]
-    return fields == ["sample"]
+def _is_sample(fields: Sequence[cst.Arg]) -> bool:
+    """Return whether these are one field alone, which diffusers' own class has, too."""
+    return [one.keyword.value if one.keyword is not None else "sample" for one in fields] == ["sample"]
 
 
 def _values(returned: cst.BaseExpression) -> list[cst.BaseExpression]:
     """Return the values of a tuple, a mapping or an output; another expression is one."""
-    if isinstance(returned, cst.Tuple | cst.Dict):
-        return [one.value for one in returned.elements] or [returned]
-    if isinstance(returned, cst.Call) and _is_named(returned):
-        return [one.value for one in returned.args]
-    return [returned]
+    inner = returned.elements if isinstance(returned, cst.Tuple | cst.Dict) else _fields(returned)
+    return [one.value for one in inner] or [returned]

@@ -25,7 +25,7 @@ def in_any_precision(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _uncast(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements, those of blocks without autocast, too, that are no casts of variables to float32."""
+    """Yield the statements of a body, with those of blocks without autocast but for casts of variables to float32."""
     for one in body:
         if isinstance(one, ast.With) and _switches_off(one):
             yield from (inner for inner in _uncast(one.body) if not _casts(inner))

@@ -132,10 +132,13 @@ class _Planner:
 
     def confirmed(self) -> "_Planner":
         """Return the planner with the toy that the authors' class was found to take."""
+        return self._with(self._answering_latents(found_toy(self.reference, self.toy)))
+
+    def _with(self, found: FoundToy) -> "_Planner":
+        """Return the planner with a toy, and with no argument for a prompt that has the size of latents in it."""
         facts = self.pipeline
-        found = self._answering_latents(found_toy(self.reference, self.toy))
         if pictured := self._pictured(found):
-            return replace(self, pictures=self.pictures | {pictured}).confirmed()
+            return replace(self, pictures=self.pictures | {pictured})._with(found)
         whole = facts.packing is None or not found.values.get(facts.channels, 0) % facts.packing.side**2
         missing = facts.not_passed(found.needed) if facts.proven and facts.by_class is None else []
         if missing or not whole:
@@ -214,7 +217,7 @@ class _Planner:
 
     @property
     def _recorded_pictures(self) -> frozenset[str]:
-        """Arguments that are no prompt in an integration that is there already."""
+        """Arguments that the existing integration does not map to a prompt."""
         names = self._recorded.get(_NAMES, {})
         return frozenset(one for one in self.reference.forward if names and names.get(one) not in (TEXT, MASK))
 

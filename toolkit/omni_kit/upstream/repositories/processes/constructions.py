@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -92,9 +93,8 @@ def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceF
     the function that calls it.
     """
     order = [one.arg for one, _ in given]
-    for source in (one for one in sources if cls.name in one.text):
-        calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and makes(source, one, cls)]
-        options = options_of(source) if calls else {}
+    for source, calls in _calls(cls, sources):
+        options = options_of(source)
         for call in calls:
             usual = {one.arg: literal(default) for function in ast.walk(source.tree)
                      if isinstance(function, ast.FunctionDef) and call in ast.walk(function)
@@ -107,6 +107,13 @@ def _passed(cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceF
     return {}
 
 
+def _calls(cls: ast.ClassDef, sources: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, list[ast.Call]]]:
+    """Yield the files in which the authors make an object of a class, with their calls of it."""
+    for source in (one for one in sources if cls.name in one.text):
+        if calls := [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and makes(source, one, cls)]:
+            yield source, calls
+
+
 def _members(
     cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]
 ) -> Iterator[tuple[str, tuple[str, tuple[str, str]]]]:
@@ -114,17 +121,11 @@ def _members(
     and its import.
     """
     order = [one.arg for one, _ in given]
-    for source in (one for one in sources if cls.name in one.text):
-        for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and makes(source, one, cls)):
-            for name, node in passed(call, order).items():
-                kind = resolve(source, dotted(node.value) or "") if isinstance(node, ast.Attribute) else None
-                if (
-                    isinstance(node, ast.Attribute)
-                    and isinstance(kind, Defined)
-                    and isinstance(kind.node, ast.ClassDef)
-                ):
-                    yield name, (f"{kind.name}.{node.attr}", (kind.source.module, kind.name))
-            return
+    for source, (call, *_) in islice(_calls(cls, sources), 1):
+        for name, node in passed(call, order).items():
+            kind = resolve(source, dotted(node.value) or "") if isinstance(node, ast.Attribute) else None
+            if isinstance(node, ast.Attribute) and isinstance(kind, Defined) and isinstance(kind.node, ast.ClassDef):
+                yield name, (f"{kind.name}.{node.attr}", (kind.source.module, kind.name))
 
 
 def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tuple[str, str]]:
