@@ -38,7 +38,7 @@ class Case:
         self.evidence: Evidence = evidence or pair
         self.notes = [] if notes is None else notes
         self.divergence: Divergence | None = None
-        self.reported: set[str] = set()  # errors of steps, each of which one level reports
+        self.reported: dict[str, str] = {}  # by the error of a step, the level that reports it
 
     def note(self, line: str) -> None:
         """Something that the report must say, once."""

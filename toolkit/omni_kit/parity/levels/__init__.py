@@ -97,8 +97,8 @@ def judge(name: str, case: "Case") -> LevelResult:
         if error.blames_reference:
             raise BadInput(str(error), "fix it, or take another version of it") from error
         error.reported |= str(error) in case.reported
-        case.reported.add(str(error))
-        result = _failed(name, error, case.pair.device)
+        first = case.reported.setdefault(str(error), name)
+        result = _failed(name, error, case.pair.device, first)
     except NothingToCompare as error:
         result = LevelResult(name, "error", str(error))
     except OmniKitError:
@@ -108,9 +108,10 @@ def judge(name: str, case: "Case") -> LevelResult:
     return replace(Places(case).added(result), seconds=round(time.monotonic() - started, 3))
 
 
-def _failed(level: str, error: StepError, device: str) -> LevelResult:
+def _failed(level: str, error: StepError, device: str, first: str) -> LevelResult:
+    """Return the result of `level` after an error, which the level `first` reports."""
     if error.reported:
-        return LevelResult(level, "skip", f"not run, because: {error}")
+        return LevelResult(level, "skip", f"not run, because of the error in {first}")
     error.reported = True
     fails = error.blames_candidate and not refuses_device(str(error), device)
     return LevelResult(level, "fail" if fails else "error", str(error), place=error.place)
