@@ -24,10 +24,12 @@ ROOT = Path(omni_kit.__file__).resolve().parents[1]
 _MOST = 7  # servers at a time; each keeps a few hundred MB, less where it is the fork of another
 _SHARED = "torch"  # takes half of the time of most servers' imports
 _STARTING = 2.0  # seconds that a server has to start a process
-# Variables that differ from call to call and that no import reads.
-_VOLATILE = frozenset(
-    {"TMPDIR", "TRITON_CACHE_DIR", "PYTEST_CURRENT_TEST", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_"}
-)
+# Variables that differ from call to call, or that torch sets when its compiler is first imported, and that no import
+# reads.
+_VOLATILE = frozenset({
+    "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "PYTEST_CURRENT_TEST", "COLUMNS", "LINES", "PWD", "OLDPWD",
+    "SHLVL", "_",
+})  # fmt: skip
 _servers: dict[tuple[object, ...], "_Server"] = {}
 _lock = threading.Lock()
 
