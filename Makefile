@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Bytecode is kept, whatever the machine says: tests start hundreds of processes, and each would compile omni-kit again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-fast test-all test-standins lint unit install reference docs site found recording skills-forms actionlint coverage-models media-models coverage-dit coverage-ports coverage-conversions coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
