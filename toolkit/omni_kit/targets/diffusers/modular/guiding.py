@@ -16,7 +16,7 @@ from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.pipeline_class import Method, Opened
 from omni_kit.targets.diffusers.modular.split_cfg_batch import split_cfg_batch
-from omni_kit.targets.diffusers.porting.syntax import visited
+from omni_kit.targets.diffusers.porting.visiting import visited
 from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE, Guider, guider_for
 

@@ -9,7 +9,8 @@ import libcst as cst
 from omni_kit.pysource.names import own_names
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.pipeline_class import Method
-from omni_kit.targets.diffusers.porting.syntax import Node, own_attribute
+from omni_kit.targets.diffusers.porting.syntax import own_attribute
+from omni_kit.targets.diffusers.porting.visiting import Node
 
 STATE, COMPONENTS = "block_state", "components"
 _SCOPES = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.Lambda, cst.FunctionDef)

@@ -12,7 +12,7 @@ from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.pipeline_class import Method, Opened
-from omni_kit.targets.diffusers.porting.syntax import visited
+from omni_kit.targets.diffusers.porting.visiting import visited
 from omni_kit.upstream.diffusers.guidance import is_combination
 
 _JOINS = ("cat", "concat", "concatenate")

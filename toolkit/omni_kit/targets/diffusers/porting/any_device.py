@@ -8,7 +8,8 @@ import libcst as cst
 
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.parts import Parts
-from omni_kit.targets.diffusers.porting.syntax import after_docstring, body_of, chain, code, expression, statement, walk
+from omni_kit.targets.diffusers.porting.syntax import after_docstring, body_of, chain, code, expression, statement
+from omni_kit.targets.diffusers.porting.visiting import walk
 from omni_kit.upstream.repositories.gpu_facts import OF_PROPERTIES, PROPERTIES, WITHOUT_GPU
 from omni_kit.upstream.repositories.traits import NEEDS_GPU
 

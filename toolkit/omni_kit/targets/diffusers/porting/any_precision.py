@@ -11,8 +11,8 @@ from omni_kit.targets.diffusers.porting.syntax import (
     expression,
     names_used,
     statement,
-    walk,
 )
+from omni_kit.targets.diffusers.porting.visiting import walk
 from omni_kit.upstream.repositories.traits import HALVES, IS_HALF
 
 _DTYPES = ("input_dtype", "model_dtype", "given_dtype")

@@ -28,11 +28,10 @@ from omni_kit.targets.diffusers.porting.syntax import (
     own_attribute,
     parameters,
     statement,
-    visited,
-    walk,
     with_body,
     with_method,
 )
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.repositories.attention import SDPA, Attending
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.configured import in_words_of_config

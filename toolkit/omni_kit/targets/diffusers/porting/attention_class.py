@@ -13,10 +13,9 @@ from omni_kit.targets.diffusers.porting.syntax import (
     method,
     own_attribute,
     statement,
-    visited,
-    walk,
     with_method,
 )
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.repositories.attention import SDPA
 
 _NAMES = ("attn", "attention", "attn_core")

@@ -5,15 +5,8 @@ from collections.abc import Collection, Sequence
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
-from omni_kit.targets.diffusers.porting.syntax import (
-    after_docstring,
-    body_of,
-    chain,
-    code,
-    parameters,
-    walk,
-    with_body,
-)
+from omni_kit.targets.diffusers.porting.syntax import after_docstring, body_of, chain, code, parameters, with_body
+from omni_kit.targets.diffusers.porting.visiting import walk
 from omni_kit.upstream.repositories.traits import HALVES
 
 _CASTS = {*HALVES, "float", "double", "to", "type"}

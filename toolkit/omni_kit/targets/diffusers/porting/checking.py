@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from omni_kit.formatting import run_ruff
@@ -27,11 +27,12 @@ def repaired(text: str) -> str:
     """Return a file in which annotations name later definitions in quotes, and no undefined ones; every other fault
     has a to-do.
     """
-    text = run_ruff("check", "--fix-only", "--select=F541", *_STYLE, text=text).stdout  # f-strings without a value
-    undefined = _undefined(text)
-    text = _without_unmade(_quoted(text, undefined), undefined)  # quotes change lines with annotations alone
-    text = _unannotated(text, _undefined(text))
-    for one in sorted(_wrong(text), key=lambda each: -each.line):
+    text, wrong = _checked(text)
+    if undefined := _undefined(wrong):
+        text = _without_unmade(_quoted(text, undefined), undefined)  # quotes change lines with annotations alone
+        text = _unannotated(text, _undefined(_checked(text)[1]))
+        text, wrong = _checked(text)
+    for one in sorted(wrong, key=lambda each: -each.line):
         if one.code not in _HARMLESS:
             text = with_todo(text, one.line, f"{one.message} ({one.code})")
     return text
@@ -56,17 +57,18 @@ def _statement(text: str, line: int) -> int:
     return max((start for start in starts if ends[start] >= line), default=line)
 
 
-def _wrong(text: str) -> list[_Wrong]:
-    done = run_ruff("check", "--select=F", "--output-format=json", *_STYLE, text=text)
-    found = json.loads(done.stdout or "[]")
-    return [
+def _checked(text: str) -> tuple[str, list[_Wrong]]:
+    """Return a file whose f-strings all have a value, and what is wrong in it."""
+    done = run_ruff("check", "--select=F", "--fix", "--fixable=F541", "--output-format=json", *_STYLE, text=text)
+    found = json.loads(done.stderr)
+    return done.stdout, [
         _Wrong(one["location"]["row"], one["location"]["column"], one["code"] or "", one["message"]) for one in found
     ]
 
 
-def _undefined(text: str) -> set[tuple[int, int]]:
+def _undefined(wrong: Iterable[_Wrong]) -> set[tuple[int, int]]:
     """Return the places of undefined names: line, and column from 0."""
-    return {(one.line, one.column - 1) for one in _wrong(text) if one.code == _UNDEFINED}
+    return {(one.line, one.column - 1) for one in wrong if one.code == _UNDEFINED}
 
 
 def _unannotated(text: str, places: Collection[tuple[int, int]]) -> str:

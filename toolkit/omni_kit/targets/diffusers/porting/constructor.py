@@ -23,10 +23,9 @@ from omni_kit.targets.diffusers.porting.syntax import (
     own_attribute,
     parameters,
     statement,
-    visited,
-    walk,
     with_method,
 )
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.namespace import Namespace
 from omni_kit.upstream.repositories.passed_arguments import named_classes
@@ -450,19 +449,3 @@ def _plain_super(one: cst.BaseStatement) -> cst.BaseStatement:
 class _Super(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
         return updated_node.with_changes(args=[]) if code(updated_node.func) == "super" else updated_node
-
-
-def attributes_taken(base_sources: Sequence[ast.Module], classes: Collection[str]) -> set[str]:
-    """Return the properties that classes of the library have: an attribute of that name cannot be set.
-
-    Args:
-        base_sources: the files that define them.
-    """
-    return {
-        item.name
-        for tree in base_sources
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and node.name in classes
-        for item in node.body
-        if isinstance(item, ast.FunctionDef) and any(getattr(d, "id", "") == "property" for d in item.decorator_list)
-    }

@@ -6,7 +6,8 @@ from itertools import pairwise
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
-from omni_kit.targets.diffusers.porting.syntax import Renamed, chain, code, expression, visited, walk
+from omni_kit.targets.diffusers.porting.syntax import Renamed, chain, code, expression
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.repositories.attention import SDPA
 
 BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"

@@ -3,7 +3,8 @@
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
-from omni_kit.targets.diffusers.porting.syntax import code, expression, visited
+from omni_kit.targets.diffusers.porting.syntax import code, expression
+from omni_kit.targets.diffusers.porting.visiting import visited
 
 _DOUBLE = frozenset({"torch.float64", "torch.double"})
 _DEVICE = ".device"

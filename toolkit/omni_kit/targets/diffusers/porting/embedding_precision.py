@@ -10,16 +10,8 @@ from collections.abc import Collection, Mapping
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts
-from omni_kit.targets.diffusers.porting.syntax import (
-    body_of,
-    chain,
-    code,
-    expression,
-    method,
-    own_attribute,
-    visited,
-    walk,
-)
+from omni_kit.targets.diffusers.porting.syntax import body_of, chain, code, expression, method, own_attribute
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 
 _WAVES = (re.compile(r"\bsin\("), re.compile(r"\bcos\("))
 _SINGLE = re.compile(r"\.float\(\)|float32")

@@ -23,11 +23,10 @@ from omni_kit.targets.diffusers.porting.syntax import (
     names_used,
     own_attribute,
     statement,
-    visited,
-    walk,
     with_body,
     with_method,
 )
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.timestep import STEP
 
@@ -299,7 +298,7 @@ def _by_place(call: cst.Call, block: Part | None) -> list[str] | None:
         one.name.value not in named and one.default is None for one in rest
     ):
         return None
-    return plain + [named.get(one.name.value) or code(one.default) for one in rest]  # type: ignore[arg-type]
+    return plain + [named.get(one.name.value) or code(one.default) for one in rest]
 
 
 def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str, str]:

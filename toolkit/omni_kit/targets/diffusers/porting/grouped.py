@@ -5,7 +5,8 @@ from typing import cast
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import chain, code, walk
+from omni_kit.targets.diffusers.porting.syntax import chain, code
+from omni_kit.targets.diffusers.porting.visiting import walk
 from omni_kit.upstream.repositories.attention import SDPA
 
 _REPEATED = "repeat_interleave"

@@ -8,7 +8,8 @@ from omni_kit.targets.diffusers.porting.layers import Layers, with_layers
 from omni_kit.targets.diffusers.porting.parts import Part
 from omni_kit.targets.diffusers.porting.per_head_projections import HeadsApart
 from omni_kit.targets.diffusers.porting.projections import Projections
-from omni_kit.targets.diffusers.porting.syntax import body_of, chain, own_attribute, visited, walk, with_body
+from omni_kit.targets.diffusers.porting.syntax import body_of, chain, own_attribute, with_body
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 
 
 def holds_layers_alone(part: Part, parts: Sequence[Part]) -> bool:

@@ -15,11 +15,10 @@ from omni_kit.targets.diffusers.porting.syntax import (
     expression,
     method,
     statement,
-    visited,
-    walk,
     with_body,
     with_method,
 )
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 
 _INIT = re.compile(r"(^|\.)(init\.\w+_|(trunc_|kaiming_|xavier_|orthogonal_|lecun_)?(normal|uniform|constant)_)$")
 _IN_PLACE = re.compile(r"\.(zero|fill|mul|div|copy|normal|uniform|add|clamp)_$")

@@ -6,15 +6,8 @@ from collections.abc import Collection, Sequence
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.projections import IN_TURN, Order, Projections
-from omni_kit.targets.diffusers.porting.syntax import (
-    chain,
-    code,
-    expression,
-    own_attribute,
-    statement,
-    visited,
-    with_method,
-)
+from omni_kit.targets.diffusers.porting.syntax import chain, code, expression, own_attribute, statement, with_method
+from omni_kit.targets.diffusers.porting.visiting import visited
 
 _PARTS = ("to_q", "to_k", "to_v")
 

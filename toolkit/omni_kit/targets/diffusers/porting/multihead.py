@@ -5,7 +5,8 @@ import ast
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
-from omni_kit.targets.diffusers.porting.syntax import chain, statement, visited, walk
+from omni_kit.targets.diffusers.porting.syntax import chain, statement
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 
 _WRITTEN = "nn.MultiheadAttention"
 _OTHERS = ("add_bias_kv", "add_zero_attn")

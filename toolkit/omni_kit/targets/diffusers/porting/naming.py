@@ -10,7 +10,8 @@ import libcst as cst
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.streams import RETURNED, first_calls, handed, own_calls, shared_by, slices
-from omni_kit.targets.diffusers.porting.syntax import code, visited
+from omni_kit.targets.diffusers.porting.syntax import code
+from omni_kit.targets.diffusers.porting.visiting import visited
 
 _ATTENTION = "AttentionModuleMixin"
 _LAYERS = ("Linear", "Conv1d", "Conv2d", "Conv3d")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import code, expression, parameters, statement, visited
+from omni_kit.targets.diffusers.porting.syntax import code, expression, parameters, statement
+from omni_kit.targets.diffusers.porting.visiting import visited
 from omni_kit.upstream.repositories.returned import Returned, returned_by
 
 OUTPUT = "Transformer2DModelOutput"

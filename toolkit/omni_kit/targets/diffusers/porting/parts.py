@@ -9,7 +9,8 @@ import libcst as cst
 
 from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.devices import compiled_at
-from omni_kit.targets.diffusers.porting.syntax import chain, names_used, visited, walk
+from omni_kit.targets.diffusers.porting.syntax import chain, names_used
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, keeps_names, unpacked
 from omni_kit.upstream.repositories.repository import Repository

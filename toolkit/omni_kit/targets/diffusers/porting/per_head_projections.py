@@ -5,7 +5,8 @@ import re
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import code, names_used, statement, visited
+from omni_kit.targets.diffusers.porting.syntax import code, names_used, statement
+from omni_kit.targets.diffusers.porting.visiting import visited
 
 _JOINED = re.compile(r"torch\.cat\(\[(.*)\], dim=-1\)$", re.DOTALL)
 _TURN = ".transpose(1, 2)"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
-from omni_kit.targets.diffusers.porting.syntax import chain, code, method, visited, walk, with_method
+from omni_kit.targets.diffusers.porting.syntax import chain, code, method, with_method
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 
 _PLACED = ("device", "dtype")
 _INIT = "__init__"

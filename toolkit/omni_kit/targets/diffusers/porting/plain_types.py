@@ -3,8 +3,9 @@
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Parts, WithoutImports
-from omni_kit.targets.diffusers.porting.syntax import chain, visited, walk
+from omni_kit.targets.diffusers.porting.syntax import chain
 from omni_kit.targets.diffusers.porting.tidying import NEVER, WithoutUnreachable
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.diffusers.requirements import importable
 
 

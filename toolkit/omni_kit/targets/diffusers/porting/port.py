@@ -11,6 +11,7 @@ import libcst as cst
 from omni_kit.errors import BadInput
 from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import parse_file
 from omni_kit.standins import ROOT
 from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.annotations import without_foreign_annotations
@@ -18,7 +19,6 @@ from omni_kit.targets.diffusers.porting.attention import Attended, port_attentio
 from omni_kit.targets.diffusers.porting.casting import without_casts
 from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import (
-    attributes_taken,
     port_constructor,
     without_modules_of_arguments,
 )
@@ -51,13 +51,12 @@ from omni_kit.targets.diffusers.porting.syntax import (
     code,
     own_attribute,
     statement,
-    visited,
-    walk,
     with_body,
     with_mark,
 )
 from omni_kit.targets.diffusers.porting.tidying import tidied
 from omni_kit.targets.diffusers.porting.unused_methods import called_by_others, without_unused_methods
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
 from omni_kit.upstream.repositories.license import header_of
@@ -141,7 +140,8 @@ def port(
     parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
     without_casts(parts)
-    tidied(parts, _methods(library))
+    of_library = _methods(library)
+    tidied(parts, {one.name for one in of_library} | {_LOADING})
     without_unused_methods(parts, {one.name for one, _ in guiding_methods(reference)} | called_by_others(reference))
     without_placements(parts)
     without_initial_weights(parts)
@@ -165,7 +165,7 @@ def port(
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None and labels is not None:  # a pipeline guides
         _without_method(parts.root, guided.method)
-    own = port_constructor(parts, reference, _taken(library))
+    own = port_constructor(parts, reference, {one.name for one in of_library if _is_property(one)})
     moved = without_modules_of_arguments(parts, reference)
     imported = (name for names in closure.foreign.values() for name in names.values())
     librarys = any(name.startswith(_LIBRARY_MODELS) for name in imported)  # whose attention has processors
@@ -248,19 +248,18 @@ def _blocks(parts: Parts, reference: Reference) -> dict[str, str]:
     return lists_of_blocks(found[1], names) if found is not None else {}
 
 
-def _taken(library: Library) -> set[str]:
+def _methods(library: Library) -> list[ast.FunctionDef]:
+    """Return the methods of the library's models, their properties among them."""
     files = (library.root / place for place in _OWN)
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
-    return attributes_taken(trees, ("ModelMixin", "ConfigMixin", "AttentionMixin"))
-
-
-def _methods(library: Library) -> set[str]:
-    """Return the methods of the library's models."""
-    files = (library.root / place for place in _OWN)
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    trees = [parse_file(file)[1] for file in files if file.is_file()]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     mixins = [node for node in classes if node.name in ("ModelMixin", "ConfigMixin", "AttentionMixin")]
-    return {item.name for node in mixins for item in node.body if isinstance(item, ast.FunctionDef)} | {_LOADING}
+    return [item for node in mixins for item in node.body if isinstance(item, ast.FunctionDef)]
+
+
+def _is_property(method: ast.FunctionDef) -> bool:
+    """Return whether an attribute of its name cannot be set."""
+    return any(getattr(one, "id", "") == "property" for one in method.decorator_list)
 
 
 def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:

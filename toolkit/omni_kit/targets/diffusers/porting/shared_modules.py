@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
-from omni_kit.targets.diffusers.porting.syntax import chain, code, method, own_attribute, parameters, visited, walk
+from omni_kit.targets.diffusers.porting.syntax import chain, code, method, own_attribute, parameters
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 
 _UNTRAINED = frozenset({"nn.Dropout", "nn.Identity", "nn.Module"})
 

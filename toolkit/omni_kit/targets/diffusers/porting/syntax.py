@@ -3,15 +3,16 @@
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar, cast
 
 import libcst as cst
 
 from omni_kit.pysource.reads import field_read
+from omni_kit.targets.diffusers.porting.visiting import walk
 
 MARK = "TODO(omni-kit)"
 
 
+@lru_cache(maxsize=2**13)
 def code(node: cst.CSTNode) -> str:
     """Return the text of a node."""
     return cst.Module([]).code_for_node(node)
@@ -94,20 +95,6 @@ def names_used(node: cst.CSTNode) -> set[str]:
     return {one.value for one in walk(node) if isinstance(one, cst.Name)}
 
 
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield a node and all below it."""
-    left = [node]
-    while left:
-        yield (one := left.pop())
-        left += _children(one)
-
-
-@lru_cache(maxsize=2**17)
-def _children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """Return what is directly below a node, the last first: nodes never change, and are walked over and over."""
-    return tuple(reversed(node.children))
-
-
 def chain(node: cst.CSTNode) -> str:
     """`a.b.c` of a chain of names; empty for anything else."""
     if isinstance(node, cst.Name):
@@ -132,16 +119,6 @@ def with_mark(node: cst.CSTNode, what: str) -> cst.CSTNode:
     """A statement below a line that says what is left to do there."""
     lines = list(getattr(node, "leading_lines", ()))
     return node.with_changes(leading_lines=[*lines, marked(what)])
-
-
-Node = TypeVar("Node", bound=cst.CSTNode)
-
-
-def visited(node: Node, *changes: cst.CSTTransformer) -> Node:
-    """Return a node after one change and the next; none of them removes it."""
-    for change in changes:
-        node = cast(Node, node.visit(change))
-    return node
 
 
 class Removal(cst.CSTTransformer):

@@ -16,10 +16,9 @@ from omni_kit.targets.diffusers.porting.syntax import (
     code,
     expression,
     statement,
-    visited,
-    walk,
     with_body,
 )
+from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.repositories.traits import ENDS
 
 _KEPT = re.compile(

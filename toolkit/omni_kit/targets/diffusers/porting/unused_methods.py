@@ -8,7 +8,8 @@ import libcst as cst
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
-from omni_kit.targets.diffusers.porting.syntax import body_of, chain, names_used, own_attribute, walk, with_body
+from omni_kit.targets.diffusers.porting.syntax import body_of, chain, names_used, own_attribute, with_body
+from omni_kit.targets.diffusers.porting.visiting import walk
 from omni_kit.upstream.repositories.reference import Reference
 
 # Bases whose own code calls no method of a class that it does not name here.
