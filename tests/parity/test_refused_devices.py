@@ -31,7 +31,7 @@ def test_only_a_refusal_of_the_device_itself_counts(said: str, status: str) -> N
     assert refuses_device(said, "cpu") == (status == "error")
     error = StepError(said)
     error.blames_candidate = True
-    assert _failed("forward", error, "cpu").status == status
+    assert _failed("forward", error, "cpu", "forward").status == status
 
 
 @pytest.mark.parametrize(("device", "blamed"), [("cpu", False), ("cuda", True)])
