@@ -1401,6 +1401,13 @@ def test_labels_and_how_authors_guide_by_them_are_read(tmp_path: Path) -> None:
     assert "forward_with_cfg" not in found.text
 
 
+def test_a_method_that_guides_and_sets_what_forward_reads_stays(tmp_path: Path) -> None:
+    scaled = LABELLED.replace("        half = x[", "        self.scale = power\n        half = x[")
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, "") + scaled)
+    assert found.guided is not None
+    assert "def forward_with_cfg" in found.text
+
+
 @pytest.mark.parametrize(("test", "switches"), [("self.mode == 2", {"mode": 2}), ("self.mode > 1", {})])
 def test_what_switches_labels_on_is_read(test: str, switches: dict[str, object], tmp_path: Path) -> None:
     switched = LABELLED.replace("drop=0.1):", "drop=0.1, mode=1):").replace(

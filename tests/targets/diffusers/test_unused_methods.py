@@ -201,3 +201,9 @@ def test_methods_that_other_files_call_stay(call: str, kept: bool, tmp_path: Pat
     (tmp_path / "sample.py").write_text(f"def sample(model, x):\n    return model(x, {call})\n", encoding="utf-8")
     text = MODEL.replace("def helped", "def mask_of").replace("helped", "mask_of").replace("FORWARD", "self.part(x)")
     assert ("def mask_of" in ported(tmp_path, text, name="Net").text) is kept
+
+
+def test_methods_that_other_files_call_and_that_call_the_model_are_a_pipelines(tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text("def sample(model, x):\n    return model.helped(x)\n", encoding="utf-8")
+    text = MODEL.replace("FORWARD", "self.part(x)").replace("        return x\n", "        return self(x, 1.0)\n")
+    assert "def helped" not in ported(tmp_path, text, name="Net").text

@@ -1,10 +1,17 @@
 """Other methods of the model that call its forward: they get what the authors' forward returns, no output object."""
 
+import ast
 from collections.abc import Collection, Mapping, Sequence
 
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
+
+
+def calls_forward(method: ast.FunctionDef) -> bool:
+    """Return whether a method of a model calls the model."""
+    called = {ast.unparse(node.func) for node in ast.walk(method) if isinstance(node, ast.Call)}
+    return bool(called & {"self.forward", "self"})
 
 
 class PlainAnswers(cst.CSTTransformer):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.signatures import passed
+from omni_kit.targets.diffusers.porting.calling_forward import calls_forward
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.reference import Reference
@@ -154,8 +155,7 @@ def guiding_methods(reference: Reference) -> Iterator[tuple[ast.FunctionDef, str
         if not isinstance(one, ast.FunctionDef) or one.name in ("forward", "__init__"):
             continue
         scale = next((item.arg for item in one.args.args[1:] if _SCALE.search(item.arg)), "")
-        called = {ast.unparse(node.func) for node in ast.walk(one) if isinstance(node, ast.Call)}
-        if scale and called & {"self.forward", "self"}:
+        if scale and calls_forward(one):
             yield one, scale
 
 

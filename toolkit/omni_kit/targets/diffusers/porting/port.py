@@ -55,7 +55,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_mark,
 )
 from omni_kit.targets.diffusers.porting.tidying import tidied
-from omni_kit.targets.diffusers.porting.unused_methods import called_by_others, without_unused_methods
+from omni_kit.targets.diffusers.porting.unused_methods import called_by_others, without_method, without_unused_methods
 from omni_kit.targets.diffusers.porting.visiting import visited, walk
 from omni_kit.upstream.diffusers.requirements import importable
 from omni_kit.upstream.repositories.attention import attending_in
@@ -163,8 +163,8 @@ def port(
     forward = port_forward(parts, reference.forward, blocks, told, worded, step, {*alike, *pictures})
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
-    if guided is not None and labels is not None:  # a pipeline guides
-        _without_method(parts.root, guided.method)
+    if guided is not None:  # a pipeline guides
+        without_method(parts.root, guided.method)
     own = port_constructor(parts, reference, {one.name for one in of_library if _is_property(one)})
     moved = without_modules_of_arguments(parts, reference)
     imported = (name for names in closure.foreign.values() for name in names.values())
@@ -186,12 +186,6 @@ def port(
     sources = (one.definition.source for one in parts.parts)
     text = header_of(reference.cls.source, sources) + _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
-
-
-def _without_method(part: Part, name: str) -> None:
-    assert part.cls is not None
-    kept = [one for one in body_of(part.cls) if not (isinstance(one, cst.FunctionDef) and one.name.value == name)]
-    part.node = with_body(part.cls, kept)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 import libcst as cst
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.targets.diffusers.porting.calling_forward import calls_forward
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import body_of, chain, names_used, own_attribute, with_body
 from omni_kit.targets.diffusers.porting.visiting import walk
@@ -51,11 +52,23 @@ def without_unused_methods(parts: Parts, kept_names: Collection[str] = ()) -> No
             part.node = with_body(part.cls, kept)
 
 
+def without_method(part: Part, name: str) -> None:
+    """Leave out a method of a class, unless it assigns attributes, which it may do for forward."""
+    assert part.cls is not None
+    kept = [one for one in body_of(part.cls)
+            if not (isinstance(one, cst.FunctionDef) and one.name.value == name) or _assigns(one)]  # fmt: skip
+    part.node = with_body(part.cls, kept)
+
+
 def called_by_others(reference: Reference) -> set[str]:
-    """Return the methods of the model that other files of its authors call, as those that sample do."""
+    """Return the methods of the model that other files of its authors call, as those that sample do.
+
+    A method that itself calls the model is none of them: its work is that of a pipeline.
+    """
     classes = [one for one in reference.cls.mro if isinstance(one, ClassRef)]
     own = {one.source.path for one in classes}
-    names = {item.name for one in classes for item in one.node.body if isinstance(item, ast.FunctionDef)}
+    methods = (item for one in classes for item in one.node.body if isinstance(item, ast.FunctionDef))
+    names = {item.name for item in methods if not calls_forward(item)}
     wanted = {name for name in names if not _STORES.search(name) and not _CALLED_BY_LIBRARIES.match(name)}
     texts = (
         file.read_text(encoding="utf-8", errors="ignore") for file in reference.repository.files if file not in own
@@ -77,9 +90,16 @@ def _is_plain(cls: cst.ClassDef, own: set[str]) -> bool:
 
 def _stays(method: cst.FunctionDef, of_model: bool, computed: Sequence[str]) -> bool:
     name = method.name.value
+    return (
+        (of_model and _assigns(method))
+        or bool(_CALLED_BY_LIBRARIES.match(name))
+        or any(re.fullmatch(one, name) for one in computed)
+    )
+
+
+def _assigns(method: cst.BaseStatement | cst.BaseSmallStatement) -> bool:
     assigned = (target.target for one in walk(method) if isinstance(one, cst.Assign) for target in one.targets)
-    sets = of_model and any(own_attribute(one) for one in assigned)
-    return sets or bool(_CALLED_BY_LIBRARIES.match(name)) or any(re.fullmatch(one, name) for one in computed)
+    return any(own_attribute(one) for one in assigned)
 
 
 def _computed_names(part: Part) -> Iterator[str]:
