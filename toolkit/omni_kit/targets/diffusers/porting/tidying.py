@@ -8,6 +8,7 @@ import libcst as cst
 from omni_kit.targets.diffusers.porting.any_device import OnAnyDevice, device_names
 from omni_kit.targets.diffusers.porting.any_precision import InAnyPrecision
 from omni_kit.targets.diffusers.porting.parts import Parts
+from omni_kit.targets.diffusers.porting.silent import Silent
 from omni_kit.targets.diffusers.porting.syntax import (
     Removal,
     after_docstring,
@@ -58,7 +59,7 @@ def tidied(parts: Parts, taken: Collection[str]) -> None:
     for part in parts.parts:
         part.node = visited(
             part.node,
-            _Silent(),
+            Silent(),
             _Raising(),
             WithoutUnreachable(),
             _Unwrapped(),
@@ -115,26 +116,6 @@ class WithoutUnreachable(Removal):
         if isinstance(rest, cst.If) or id(original_node) in self._elif:
             return rest
         return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
-
-
-class _Silent(Removal):
-    """Without what authors print."""
-
-    def leave_SimpleStatementLine(  # noqa: N802
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
-        """Leave out a line that does nothing else."""
-        calls = [one.value if isinstance(one, cst.Expr) else None for one in updated_node.body]
-        prints = all(isinstance(one, cst.Call) and code(one.func) == "print" for one in calls)
-        return cst.RemoveFromParent() if prints else updated_node
-
-    def leave_If(  # noqa: N802
-        self, original_node: cst.If, updated_node: cst.If
-    ) -> cst.If | cst.RemovalSentinel:
-        """Leave out a condition under which nothing else happens, if it calls nothing."""
-        plain = not any(isinstance(one, cst.Call) for one in walk(updated_node.test)) and updated_node.orelse is None
-        emptied = code(updated_node.body).strip() == "pass" != code(original_node.body).strip()
-        return cst.RemoveFromParent() if plain and emptied else updated_node
 
 
 class _Raising(cst.CSTTransformer):
