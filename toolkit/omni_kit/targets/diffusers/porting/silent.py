@@ -4,7 +4,8 @@ import re
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import Removal, chain, code, walk
+from omni_kit.targets.diffusers.porting.syntax import Removal, chain, code
+from omni_kit.targets.diffusers.porting.visiting import walk
 
 _LOGGER = re.compile(r"(?i)^(\w*logger|logging|log|loguru)$")
 _LOGS = re.compile(r"^(debug|info|warn|warning|error|exception|critical|log|success|trace)(_once|_rank0)?$")
