@@ -54,6 +54,8 @@ INSIDE = """
     ("Embedder(num_classes, width) if num_classes else None", False, True),
     ("nn.Linear(num_classes, width)", True, True),
     ("nn.Linear(width, width)", None, False),
+    ("nn.Sequential(nn.Embedding(num_classes + 1, width), nn.SiLU())", False, True),
+    ("nn.Sequential(nn.Linear(width, width), nn.SiLU())", None, False),
 ])  # fmt: skip
 def test_labels_are_numbers_or_rows_that_a_method_is_passed(
     made: str, one_hot: bool | None, named: bool, tmp_path: Path
@@ -66,3 +68,20 @@ def test_labels_are_numbers_or_rows_that_a_method_is_passed(
     if found is not None:
         assert (found.argument, found.classes, found.one_hot) == ("y", "num_classes", one_hot)
         assert found.null_of({"num_classes": 10}) == 10
+
+
+def test_a_padded_row_is_the_label_of_no_class(tmp_path: Path) -> None:
+    text = NET.format(reads="").replace("num + 1, width", "num_embeddings=num + 1, embedding_dim=width, padding_idx=0")
+    file = tmp_path / "net.py"
+    file.write_text(text, encoding="utf-8")
+    found = labels_of(find_reference(f"{file}::Net"))
+    assert found is not None
+    assert (found.null, found.highest, found.null_of({"num_embeds": 10})) == (
+        "0", "self.transformer.config.num_embeds", 0
+    )  # fmt: skip
+
+
+def test_a_table_of_steps_has_no_labels(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(NET.format(reads="").replace("self.y_embed(y)", "self.y_embed(t)"), encoding="utf-8")
+    assert labels_of(find_reference(f"{file}::Net")) is None

@@ -267,6 +267,18 @@ def test_an_attribute_that_decides_a_branch_is_filled(usual: str, filled: bool, 
     assert one is None or any("kind='eps'" in line for line in one.held)
 
 
+@pytest.mark.parametrize(("usual", "predicts"), [("eps", None), ("v", "v_prediction")])
+def test_a_model_may_predict_the_velocity(usual: str, predicts: str | None, tmp_path: Path) -> None:
+    init = f"class Latent:\n    def __init__(self):\n        self.parameterization = {usual!r}\n"
+    (tmp_path / "kinds.py").write_text(KEPT.replace("class Latent:", init), encoding="utf-8")
+    reads = 'if self.model.parameterization == "v":\n            e = self.model.predict_eps_from_z_and_v(x, t, v)\n'
+    (tmp_path / "reading.py").write_text(DDIM.replace("pass\n", reads, 1), encoding="utf-8")
+    one = found(tmp_path, "from reading import DDIMSampler\nsampler = DDIMSampler(net)\n", kept=False)
+    assert one is not None
+    assert one.config.get("prediction_type") == predicts
+    assert any("predict_eps_from_z_and_v=lambda" in line for line in one.held) == (predicts is not None)
+
+
 WHOLE = """
 model:
   linear_start: 0.003

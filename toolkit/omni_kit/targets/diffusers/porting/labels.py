@@ -7,19 +7,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
 from omni_kit.targets.diffusers.porting.calling_forward import calls_forward
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import of_self
 
-_EMBEDDING, _LINEAR = "torch.nn.Embedding", "torch.nn.Linear"
+_EMBEDDING, _LINEAR, _SEQUENTIAL = "torch.nn.Embedding", "torch.nn.Linear", "Sequential"
 _SIZES = {_EMBEDDING: "num_embeddings", _LINEAR: "in_features"}
 _COUNTS = re.compile(r"class|label")
 _ALIKE = frozenset({"long", "int", "float", "to", "view", "reshape", "flatten", "squeeze", "contiguous", "type_as"})
 _DEEP = 2  # methods that pass labels on
-_TOKENS = re.compile(r"ids|tokens|mask|pos|time|step")
+_TOKENS = re.compile(r"ids|tokens|mask|pos|time|step|^ts?$")
 _SCALE = re.compile(r"(cfg|guidance|scale)", re.IGNORECASE)
 
 
@@ -33,6 +35,7 @@ class Labels:
         more: the table has a row more than that: of no class.
         one_hot: the model is told a row of zeros with a one at the class, and zeros alone for no class.
         switches: arguments of the constructor, and the values with which there is a table at all.
+        padded: the label of no class is 0, the row that `padding_idx` keeps at zero; classes count from 1.
     """
 
     argument: str
@@ -40,10 +43,16 @@ class Labels:
     more: bool
     one_hot: bool = False
     switches: Mapping[str, object] = field(default_factory=dict)
+    padded: bool = False
 
     @property
     def null(self) -> str:
         """The label of no class, in the words of the transformer's config."""
+        return "0" if self.padded else self.highest
+
+    @property
+    def highest(self) -> str:
+        """The highest label, in the words of the transformer's config."""
         return f"self.transformer.config.{self.classes}" + ("" if self.more or self.one_hot else " - 1")
 
     @property
@@ -57,6 +66,8 @@ class Labels:
 
     def null_of(self, values: Mapping[str, object]) -> int | None:
         """Return the label of no class for a config."""
+        if self.padded:
+            return 0
         count = values.get(self.classes)
         return count - (not (self.more or self.one_hot)) if isinstance(count, int) and count > 0 else None
 
@@ -100,11 +111,11 @@ def labels_of(reference: Reference) -> Labels | None:
     for layer, told in _asked(reference.cls.node, forward, {name: name for name in reference.forward}):
         if layer not in made or _TOKENS.search(told):
             continue
-        size, one_hot = _size(made[layer], home, reference.closure)
+        size, one_hot, padded = _size(made[layer], home, reference.closure)
         classes = _argument(size, init, reference) if size is not None else ""
         if classes and _are_counted(classes, reference) and (_COUNTS.search(classes) or not one_hot):
             switches = dict(_switches(init.body, made[layer], reference))
-            return Labels(told, classes, isinstance(size, ast.BinOp), one_hot, switches)
+            return Labels(told, classes, isinstance(size, ast.BinOp), one_hot, switches, padded)
     return None
 
 
@@ -249,18 +260,18 @@ def _body(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return [one for one in found if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
 
 
-def _size(call: ast.Call, home: Defined, closure: Closure) -> tuple[ast.expr | None, bool]:
-    """Return the number of rows in an embedding table that a call, or the class it constructs, makes; and whether it is
-    a layer that takes one number for each.
+def _size(call: ast.Call, home: Defined, closure: Closure) -> tuple[ast.expr | None, bool, bool]:
+    """Return the number of rows in an embedding table that a call, or the class it constructs, makes; whether it is
+    a layer that takes one number for each; and whether its row 0 stays zero.
     """
     kind = absolute(home.source, call.func) or ""
     if kind in _SIZES:
-        return next(iter(_given(call, (_SIZES[kind],))), None), kind == _LINEAR
+        return next(iter(_given(call, (_SIZES[kind],))), None), kind == _LINEAR, _is_padded(call)
     held = closure.uses[home].get(ast.unparse(call.func)) if home in closure.uses else None
     init = _method(held.node, "__init__") if held is not None and isinstance(held.node, ast.ClassDef) else None
     forward = _method(held.node, "forward") if held is not None else None
     if held is None or init is None or _has_length(forward):
-        return None, False
+        return None, False, False
     told = forward.args.args[1].arg if forward is not None and len(forward.args.args) > 1 else ""
     first = {of_self(one.func) for one in ast.walk(forward) if isinstance(one, ast.Call) and one.args
              and _variable(one.args[0]) == told} if forward is not None else set()  # fmt: skip
@@ -273,10 +284,15 @@ def _size(call: ast.Call, home: Defined, closure: Closure) -> tuple[ast.expr | N
                 [node.id for node in ast.walk(size) if isinstance(node, ast.Name) and node.id in known] if size else []
             )
             if size is None or not used:
-                return None, False
+                return None, False, False
             rows = known[used[0]]
-            return ast.BinOp(rows, ast.Add(), ast.Constant(1)) if isinstance(size, ast.BinOp) else rows, kind == _LINEAR
-    return None, False
+            rows = ast.BinOp(rows, ast.Add(), ast.Constant(1)) if isinstance(size, ast.BinOp) else rows
+            return rows, kind == _LINEAR, _is_padded(inner)
+    return None, False, False
+
+
+def _is_padded(table: ast.Call) -> bool:
+    return any(one.arg == "padding_idx" and literal(one.value) == 0 for one in table.keywords)
 
 
 def _given(call: ast.Call, names: Sequence[str]) -> Iterator[ast.expr]:
@@ -323,6 +339,8 @@ def _made(init: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:
     for node in (one for one in ast.walk(init) if isinstance(one, ast.Assign)):
         for target, made in _pairs(node):
             value = made.body if isinstance(made, ast.IfExp) else made
+            if isinstance(value, ast.Call) and (dotted(value.func) or "").endswith(_SEQUENTIAL) and value.args:
+                value = value.args[0]  # it receives what the whole receives
             if isinstance(value, ast.Call) and (name := of_self(target)):
                 yield name, value
 

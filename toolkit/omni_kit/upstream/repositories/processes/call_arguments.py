@@ -18,8 +18,10 @@ DENOISER, BEGUN, STEPS, SCALE = "denoiser", "begun", "steps", "scale"
 MADE_WITH, GIVEN = "made_with", "given"
 """Variables whose attributes are arguments that nothing is known of: of a constructor, and of what samples."""
 MODEL = re.compile(
-    r"^((diffusion|velocity|eps|score|base)_)?(model|net|network|denoiser|unet|dit|transformer|estimator|backbone"
-    r"|vector_field|drift)(_fn)?$|^(denoise_fn|func|fn)$"
+    r"^((diffusion|velocity|eps|epsilon|score|base|nn|noise|denoising|ema)_?)?"
+    r"(model|nn|net|network|denoiser|unet|dit|transformer|estimator|predictor|backbone|vector_field|drift|theta)"
+    r"(_(fn|ema))?$|^(denoise_fn|func|fn)$",
+    re.IGNORECASE,
 )
 _NOISE = re.compile(r"^((init|initial|start|prior)_?)?(noise|latents?)$|^[xyz](_?([tT01]|init))?$|^img$|^samples?$")
 COUNT = re.compile(

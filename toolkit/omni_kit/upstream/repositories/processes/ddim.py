@@ -24,6 +24,14 @@ _PASSED = {"conditioning", "x_T", "verbose", "unconditional_guidance_scale", "un
 _START, _END, _STEPS = "linear_start", "linear_end", "timesteps"
 _SCHEDULE, _LINEAR, _OTHER = "beta_schedule", "linear", "_betas"  # given_betas, rescale_betas_zero_snr
 _KNOWN = {_START: 1e-4, _END: 2e-2, _STEPS: 1000}
+_PREDICTS, _VELOCITY = "parameterization", "v"
+_OF_VELOCITY = {
+    "predict_eps_from_z_and_v": "products[t].view(-1, *[1] * (x.dim() - 1)) ** 0.5 * v"
+    " + (1 - products[t]).view(-1, *[1] * (x.dim() - 1)) ** 0.5 * x",
+    "predict_start_from_z_and_v": "products[t].view(-1, *[1] * (x.dim() - 1)) ** 0.5 * x"
+    " - (1 - products[t]).view(-1, *[1] * (x.dim() - 1)) ** 0.5 * v",
+}
+"""Methods of a model that predicts a velocity -> what they return for latents `x`, steps `t` and the velocity `v`."""
 
 
 def samplers(source: SourceFile, condition: str, config: Published | None = None) -> Iterator[Process]:
@@ -63,11 +71,13 @@ def _process(
     more = _fields(meant.node, usual)
     if more is None:
         return None
-    fields = "".join(f" {name}={value!r}," for name, value in more.items())
+    fields = "".join(f" {name}={value!r}," for name, value in more.items() if name not in _OF_VELOCITY)
+    fields += "".join(f"\n    {name}=lambda x, t, v: {_OF_VELOCITY[name]}," for name in more if name in _OF_VELOCITY)
+    predicts = {"prediction_type": "v_prediction"} if more.get(_PREDICTS) == _VELOCITY else {}
     start, end, steps = betas[_START], betas[_END], betas[_STEPS]
     config: dict[str, object] = {
         "num_train_timesteps": steps, "beta_schedule": "scaled_linear", "beta_start": start, "beta_end": end,
-        "clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1,
+        "clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1, **predicts,
     }  # fmt: skip
     held = (
         f"betas = torch.linspace({start}**0.5, {end}**0.5, {steps}, dtype=torch.float64) ** 2",
@@ -104,9 +114,12 @@ def _fields(cls: ast.AST, usual: Mapping[str, object]) -> dict[str, object] | No
                 waiting.append(of_self(node.func))
             if not isinstance(node, ast.Attribute) or ast.unparse(node.value) not in _MODEL or node.attr in _HELD:
                 continue
-            if node.attr not in usual:
+            if node.attr in _OF_VELOCITY and usual.get(_PREDICTS) == _VELOCITY:
+                found[node.attr] = node.attr
+            elif node.attr not in usual:
                 return None
-            found[node.attr] = usual[node.attr]
+            else:
+                found[node.attr] = usual[node.attr]
     return found
 
 
