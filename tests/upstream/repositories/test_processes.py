@@ -378,3 +378,31 @@ def test_the_nearest_use_counts(tmp_path: Path) -> None:
     one = found(tmp_path, "from transport import ODE\nx = ODE(9).sample(z, net)[-1]\n")
     assert one is not None
     assert one.imports == ("from transport import ODE",)
+
+
+LOOPS = """
+class Diffusion:
+    def p_sample_loop(self, model, shape, noise=None, conf=None):
+        {reads}
+"""
+
+
+@pytest.mark.parametrize(("reads", "known"), [
+    ("return conf.jumps", False), ("return conf['jumps']", False),
+    ("return noise if conf is None else conf.jumps", True),
+    ("if conf is not None:\n            return conf.jumps", True), ("if conf.jumps:\n            pass", False),
+])  # fmt: skip
+def test_a_loop_that_reads_what_is_null_by_default_is_another_one(reads: str, known: bool, tmp_path: Path) -> None:
+    made = "\ndef create(timestep_respacing=''):\n    return Diffusion(betas=[0.1])\n"
+    (tmp_path / "jumping.py").write_text(LOOPS.format(reads=reads) + made, encoding="utf-8")
+    uses = "from jumping import create\ndiffusion = create()\nx = diffusion.p_sample_loop(net, z.shape, z)\n"
+    assert (found(tmp_path, uses) is not None) == known
+
+
+def test_a_named_sampler_is_the_one_that_is_taken(tmp_path: Path) -> None:
+    uses = "from gaussian import create_diffusion\nd = create_diffusion()\nx = d.p_sample_loop(net, z.shape, z)\n"
+    assert found(tmp_path, uses) is not None
+    net = tmp_path / "net.py"
+    for name, taken in (("Diffusion.p_sample_loop_progressive", True), ("Own.walk", False)):
+        one = process_of(find_reference(f"{net}::Net::{name}"), "context")
+        assert (one is not None) == taken

@@ -10,14 +10,16 @@ from typing import Any
 
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
-from omni_kit.targets.diffusers.scheduling.betas import TRAINED_BETAS, betas_in, schedulers, schedules_of, short
+from omni_kit.targets.diffusers.scheduling.betas import TRAINED_BETAS, betas_in, schedules_of, short
 from omni_kit.targets.diffusers.scheduling.library_scheduler import (
     COUNTS,
     FIRST,
     Installed,
     installed_along,
     installed_throughout,
+    scheduler_class,
 )
+from omni_kit.targets.diffusers.scheduling.own_schedulers import ANCESTRAL, COUNTS_FROM_ONE
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
 from omni_kit.targets.diffusers.trials import tried
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, chosen
@@ -35,6 +37,7 @@ from omni_kit.upstream.repositories.sampling import bent
 _WORKER = "omni_kit.targets.references.authors_calls"
 _TIMEOUT = 120.0
 _MOST = 6
+_PLAIN = "DDPMScheduler"
 _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
 _LONGEST_REASON = 120
@@ -257,14 +260,15 @@ def _throughout(
         tables: the long lists of numbers that they have with as many steps as they train with.
     """
     found = installed_throughout(told)
-    real = betas_in([one for one in tables if len(one) == call.trained])
+    more = bool(found is not None and found[0].config.get(COUNTS_FROM_ONE))
+    real = betas_in([one for one in tables if len(one) == call.trained + more])
     if found is None or found[2] >= len(real):
         return None
     installed, betas, place = found
-    usual = {name: one.default for name, one in signature(schedulers()[installed.name].__init__).parameters.items()}
-    named = next(schedules_of(installed.name, [real[place]]), None)
+    usual = {name: one.default for name, one in signature(scheduler_class(installed.name).__init__).parameters.items()}
+    named = _schedule(installed.name, real[place], more)
     kept = {name: value for name, value in (named or {SETTING: call.trained}).items() if value != usual[name]}
-    again = next(schedules_of(installed.name, [betas[EVERY]]), None)
+    again = _schedule(installed.name, betas[EVERY], more)
     same = named is not None and again == {**named, SETTING: EVERY}
     small = (
         {**kept, SETTING: EVERY}
@@ -276,6 +280,16 @@ def _throughout(
         f" ({call.where}), which no beta_schedule of diffusers has; the toy has those of {EVERY} steps",
     )  # fmt: skip
     return _Found(installed, {**installed.config, **kept}, {**installed.config, **small}, todo)
+
+
+def _schedule(name: str, betas: Sequence[float], more: bool) -> Mapping[str, Any] | None:
+    """Return the settings with which a scheduler has these betas, of which there may be one more than steps; None if
+    only their list says them.
+    """
+    found = next(schedules_of(_PLAIN if name == ANCESTRAL else name, [betas]), None)
+    if found is None or (name == ANCESTRAL and found.get("beta_schedule") not in ("linear", "scaled_linear")):
+        return None
+    return {**found, SETTING: len(betas) - more}
 
 
 def _trace(way: _Way, ended: float) -> LoopTrace:

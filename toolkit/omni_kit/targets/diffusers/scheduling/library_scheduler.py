@@ -21,6 +21,8 @@ from omni_kit.targets.diffusers.scheduling.betas import (
     told,
 )
 from omni_kit.targets.diffusers.scheduling.own_schedulers import (
+    ANCESTRAL,
+    COUNTS_FROM_ONE,
     DPM_SOLVER,
     RUNGE_KUTTA,
     own_scheduler,
@@ -36,8 +38,10 @@ from omni_kit.upstream.repositories.sampling import bent
 FIRST = "FlowMatchEulerDiscreteScheduler"
 """Default scheduler, which stays if nothing is known of the loop."""
 _TRAINED = 1000
-_ALL_STEPS = ("DDPMScheduler", "DDIMScheduler")
-"""Schedulers that go all steps of training as authors do: with noise, and without."""
+_ALL_STEPS = (("DDPMScheduler", 0), ("DDIMScheduler", 0), (ANCESTRAL, 0), (ANCESTRAL, 1))
+"""Schedulers that go all steps of training as authors do: with noise, without, and with noise down to step 1; and how
+many betas more than steps there are.
+"""
 COUNTS = (4, 7)
 """Numbers of steps in which a loop is compared."""
 _CLOSE = 2e-4
@@ -171,18 +175,21 @@ def installed_throughout(
     betas of each number; and their place among those that the loop's tables may be made of.
     """
     counts = dict.fromkeys(count for count, _ in known)
-    betas = {count: betas_in([one for one in known[count, 0].tables if len(one) == count]) for count in counts}
-    for name in _ALL_STEPS:
-        taken = inspect.signature(schedulers()[name].__init__).parameters
+    begun = known[next(iter(known))].calls[0][1]
+    whole, real = begun > 1, isinstance(begun, float)
+    for name, more in _ALL_STEPS:
+        betas = {count: betas_in([one for one in known[count, 0].tables if len(one) == count + more])
+                 for count in counts}  # fmt: skip
+        taken = inspect.signature(scheduler_class(name).__init__).parameters
         for place in range(min(map(len, betas.values()))):
-            for config in _choices(_STEPS, taken):
+            for chosen in _choices(_STEPS, taken):
+                config = {**chosen, COUNTS_FROM_ONE: True} if more else chosen
                 own = {count: {**config, TRAINED: count, TRAINED_BETAS: betas[count][place]} for count in counts}
-                went = (_goes(Installed(name, own[count], whole=True), count, MODELS[model], way)
+                went = (_goes(Installed(name, own[count], whole=whole), count, MODELS[model], way)
                         for (count, model), way in known.items())  # fmt: skip
                 if all(each is not None for each in went):
                     given = {key: value for key, value in config.items() if value != taken[key].default}
-                    real = isinstance(known[next(iter(known))].calls[0][1], float)
-                    found = Installed(name, given, whole=True, real=real)
+                    found = Installed(name, given, whole=whole, real=real)
                     return found, {count: each[place] for count, each in betas.items()}, place
     return None
 
@@ -265,11 +272,15 @@ def _goes(one: Installed, count: int, model: Callable[[float, float], float], wa
         return None
 
 
+def scheduler_class(name: str) -> Any:
+    """Return the class of diffusers, or of our own."""
+    return schedulers().get(name) or own_scheduler(name)
+
+
 def _walks(one: Installed, count: int, model: Callable[[float, float], float], way: LoopTrace) -> bool | None:
     import torch
 
-    cls = schedulers().get(one.name) or own_scheduler(one.name)
-    scheduler = cls(**one.config)
+    scheduler = scheduler_class(one.name)(**one.config)
     if TRAINED_BETAS in one.config:  # single precision is less than the comparison needs where betas are small
         kept = torch.cumprod(1 - torch.tensor(one.config[TRAINED_BETAS], dtype=torch.float64), 0)
         scheduler.alphas_cumprod = kept

@@ -14,8 +14,10 @@ from omni_kit.targets.diffusers.scheduling.betas import schedules_of
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
-RUNGE_KUTTA, DPM_SOLVER = "RungeKuttaScheduler", "ContinuousDPMSolverScheduler"
-_FILES = {RUNGE_KUTTA: "runge_kutta", DPM_SOLVER: "dpm_solver"}
+RUNGE_KUTTA, DPM_SOLVER, ANCESTRAL = "RungeKuttaScheduler", "ContinuousDPMSolverScheduler", "AncestralScheduler"
+_FILES = {RUNGE_KUTTA: "runge_kutta", DPM_SOLVER: "dpm_solver", ANCESTRAL: "ancestral"}
+COUNTS_FROM_ONE = "counts_from_one"
+"""Setting of the ancestral scheduler: there is one beta more than steps of training."""
 OWN = tuple(_FILES)
 """Schedulers that diffusers lacks."""
 _STAGES = {"euler": 1, "midpoint": 2, "heun": 2, "rk4": 4, "rk4_38": 4}

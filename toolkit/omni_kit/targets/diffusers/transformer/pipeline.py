@@ -43,7 +43,7 @@ from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
-from omni_kit.upstream.repositories.sampler_names import short_names
+from omni_kit.upstream.repositories.sampler_names import is_named, short_names
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
 from omni_kit.upstream.repositories.sampling import STEPS, Sampling, Schedule, samplings_of
 from omni_kit.upstream.repositories.usual_sampling import UsualSampling, usual_sampling
@@ -60,6 +60,7 @@ _ANY_WIDTH, _ANY_LENGTH = 32, 7
 _MOST = 4  # samplers in a to-do
 _USUAL = UsualSampling(steps=50, scale=4.0)
 _UNKNOWN_GUIDED = "they guide, and no argument of the model is known to be a prompt or labels"
+_OTHERWISE = "was not run, or steps as no scheduler of diffusers does"
 _EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
 _EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
@@ -487,8 +488,10 @@ def _passing(reference: Reference, facts: PipelineFacts, names: Mapping[str, str
         return facts.without_steps("they learn a variance, and how they guide it could not be read")
     if near and (facts.by_class is not None or process.held):
         return facts.without_steps(f"they name {', '.join(near)}, which the model takes as well")
-    if near and process.guides and not facts.condition:
-        return facts.without_steps(_UNKNOWN_GUIDED)
+    if process.guides and not facts.condition:
+        if near or process.scale != 1:
+            return facts.without_steps(_UNKNOWN_GUIDED)
+        facts = replace(facts, todo=(*facts.todo, f"guide, where it is wanted: {_UNKNOWN_GUIDED}"))
     more = (Condition(names.get(old, old), old, bool(facts.condition) and facts.guided is None) for old in near)
     return replace(facts, conditions=(*facts.conditions, *more))
 
@@ -543,6 +546,10 @@ def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, st
     Args:
         why: the reasons why loops and samplers are not repeated, by their file:line; empty for one that can be named.
     """
+    if not found and reference.loop:
+        named = [one for one in authors_calls(reference) if is_named(one.full_name, reference.loop)]
+        reasons = dict.fromkeys(f"{one.full_name} ({one.where}) {why.get(one.where) or _OTHERWISE}" for one in named)
+        return [f"write the denoising steps: {'; '.join(reasons)}"]
     if not found:
         files = len(reference.repository.files)
         seeming = dict.fromkeys(islice(seeming_samplers(reference), _MOST))

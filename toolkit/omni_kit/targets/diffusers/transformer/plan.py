@@ -56,6 +56,7 @@ from omni_kit.upstream.repositories.recorded import (
 )
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.returned import returned
+from omni_kit.upstream.repositories.sampler_step.members import methods_of
 from omni_kit.upstream.repositories.switched_on import switched_on
 from omni_kit.upstream.repositories.traits import foreign, kept_as_tensors
 from omni_kit.upstream.subject import Subject
@@ -418,13 +419,16 @@ class _Planner:
 
     @property
     def _draws(self) -> bool:
-        """Return whether a scheduler of diffusers draws noise in its steps, with a generator."""
-        cls = find_class(self.library, self.pipeline.stepping.name)
-        step = cls.method("step") if cls is not None else None
-        if cls is None or step is None:
+        """Return whether a scheduler of diffusers, or a copied one, draws noise in its steps, with a generator."""
+        copied, cls = self.pipeline.stepping.copied, find_class(self.library, self.pipeline.stepping.name)
+        node = copied.node if copied is not None else cls.node if cls is not None else None
+        inherited = cls.method("step") if cls is not None and copied is None else None
+        own = methods_of(node).get("step") if isinstance(node, ast.ClassDef) else None
+        step = inherited[1] if inherited is not None else own
+        if node is None or step is None:
             return False
-        named = {one.arg for one in (*step[1].args.args, *step[1].args.kwonlyargs)}
-        return "generator" in named and "randn_tensor(" in ast.unparse(cls.node)
+        named = {one.arg for one in (*step.args.args, *step.args.kwonlyargs)}
+        return "generator" in named and "randn_tensor(" in ast.unparse(node)
 
     @property
     def _pipeline_templates(self) -> tuple[str, str]:

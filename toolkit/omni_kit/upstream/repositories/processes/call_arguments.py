@@ -35,7 +35,9 @@ _DRAWS = ("torch.randn", "torch.randn_like")
 _ADAPTIVE = (None, "dopri5", "dopri8", "bosh3", "adaptive_heun", "rk45")
 """Solvers that adapt their steps, or that a library takes by default."""
 _LEVELS = re.compile(r"^(t_span|time_grid|t_eval|ts|sigmas|t_steps|levels|timesteps)$")
-GUIDED = re.compile(r"(cfg|guidance|cond)_?(scale|strength|rate|weight)|^(cfg|guidance|w)$")
+GUIDED = re.compile(
+    r"(cfg|guidance|guide|cond)_?(scale|strength|rate|weight)|(cfg|guidance|guide)_w$|^(cfg|guidance|w)$"
+)
 SHAPE = f"tuple({BEGUN}.shape)"
 """The expression for the shape of latents."""
 _ROWS = f"len({BEGUN})"

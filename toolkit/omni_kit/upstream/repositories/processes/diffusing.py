@@ -5,13 +5,14 @@ take the model, the shape of the noise, and further keyword arguments for the mo
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, named, passed, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.published import documented
 from omni_kit.upstream.repositories.reference import Reference
@@ -37,6 +38,8 @@ def diffusions(reference: Reference, source: SourceFile) -> Iterator[Process]:
         head, _, loop = (dotted(method) or "").removesuffix(_EACH_STEP).rpartition(".")
         if head in made and loop in (ANCESTRAL, DETERMINISTIC):
             maker, meant = made[head]
+            if _needs_more(meant, loop):
+                continue
             clips = all(literal(one) is not False for one in clipped)
             given = _given(reference, maker, meant)
             config = _config(_settings(given, meant), clips, loop) if given is not None else None
@@ -136,6 +139,36 @@ def _makes(meant: Defined) -> bool:
     """Return whether a function answers an object that is made of betas."""
     calls = [node for node in ast.walk(meant.node) if isinstance(node, ast.Return) and isinstance(node.value, ast.Call)]
     return any(_BETAS in {word.arg for word in one.value.keywords} for one in calls)  # type: ignore[union-attr]
+
+
+def _needs_more(meant: Defined, loop: str) -> bool:
+    """Return whether the loop of what a function makes reads an argument of its own that is null by default: it steps
+    as that argument says.
+    """
+    calls = (node.value for node in ast.walk(meant.node) if isinstance(node, ast.Return))
+    names = (dotted(one.func) or "" for one in calls if isinstance(one, ast.Call))
+    classes = (resolve(meant.source, name) for name in names)
+    for cls in (one for one in classes if isinstance(one, Defined) and isinstance(one.node, ast.ClassDef)):
+        assert isinstance(cls.node, ast.ClassDef)
+        methods = every_method(cls.source, cls.node)
+        for method in filter(None, (methods.get(loop), methods.get(f"{loop}{_EACH_STEP}"))):
+            null = {one.arg for one, default in plain_arguments(method) if default is not None and not literal(default)}
+            if any(_reads(node, null) for node in method.body):
+                return True
+    return False
+
+
+def _reads(node: ast.AST, names: Collection[str]) -> bool:
+    """Return whether code takes an attribute or an entry of one of these, other than where it tests it."""
+    if isinstance(node, ast.If | ast.IfExp) and {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)} & {
+        *names
+    }:
+        tested = node.test
+        plain = not any(isinstance(one, ast.Attribute | ast.Subscript) for one in ast.walk(tested))
+        return not plain and _reads(tested, names)
+    if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
+        return True
+    return any(_reads(one, names) for one in ast.iter_child_nodes(node))
 
 
 def _respacing(meant: Defined) -> str:
