@@ -344,3 +344,34 @@ def test_each_of_several_samplers_has_its_reason(tmp_path: Path) -> None:
     one = process_along(find_reference(f"{file}::Net::Two.sample_shifted"), names)
     assert one is not None
     assert one.shift == 3.0
+
+
+DOWN_TO_ONE = """
+
+class Diffusion:
+    def __init__(self, model, T=1000):
+        self.model, self.T = model, T
+        self.betas = torch.linspace(1e-4, 0.02, T + MORE)
+        self.kept = torch.cumprod(1 - self.betas, 0)
+
+    def sample(self, n_sample, size):
+        x = torch.randn(n_sample, *size)
+        for i in reversed(range(1, self.T + MORE)):
+            noise = torch.randn_like(x) if i > 1 else 0
+            t = torch.full((n_sample,), i)
+            answer = self.model(x, TIME)
+            x = (x - self.betas[i] / (1 - self.kept[i]).sqrt() * answer) / (1 - self.betas[i]).sqrt()
+            x = x + self.betas[i].sqrt() * noise
+        return x
+"""
+
+
+@pytest.mark.parametrize(("more", "time", "whole"), [("1", "t / self.T", False), ("0", "t", True)])
+def test_a_sampler_may_end_at_step_one(more: str, time: str, whole: bool, tmp_path: Path) -> None:
+    """What was noised before that step stays noised, which no scheduler of diffusers does."""
+    file = tmp_path / "net.py"
+    file.write_text(NET + DOWN_TO_ONE.replace("MORE", more).replace("TIME", time), encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert (process.scheduler, process.whole, process.every_step) == ("AncestralScheduler", whole, True)
+    assert process.config == ({"counts_from_one": True} if more == "1" else {})

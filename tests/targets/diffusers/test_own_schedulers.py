@@ -1,11 +1,12 @@
-"""The scheduler that integrates by a Runge-Kutta method, against integrals that are known."""
+"""Schedulers of our own, against integrals and means that are known."""
 
 import math
 
 import pytest
 import torch
 
-from omni_kit.targets.diffusers.scheduling.own_schedulers import RUNGE_KUTTA, own_settings, written
+from omni_kit.targets.diffusers.scheduling.own_schedulers import ANCESTRAL, RUNGE_KUTTA, own_settings, written
+from omni_kit.targets.diffusers.scheduling.written.ancestral import AncestralScheduler
 from omni_kit.targets.diffusers.scheduling.written.runge_kutta import RungeKuttaScheduler
 from omni_kit.targets.diffusers.transformer.pipeline import copied_scheduler
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
@@ -72,3 +73,22 @@ def test_a_port_gets_a_copy_by_its_own_name() -> None:
     assert "omni_kit" not in text
     assert RUNGE_KUTTA not in text
     compile(text, "scheduling_little.py", "exec")
+
+
+def test_an_ancestral_run_ends_at_what_step_zero_has_noised() -> None:
+    """With an exact prediction of the noise, a run of one step ends at the sample after timestep 0."""
+    scheduler = AncestralScheduler(num_train_timesteps=10, counts_from_one=True)
+    scheduler.set_timesteps(10)
+    assert scheduler.timesteps.tolist() == [*range(10, 0, -1)]
+    scheduler.set_timesteps(1)
+    assert scheduler.timesteps.tolist() == [10]
+    clean, noise = torch.full((1, 1), 0.4), torch.full((1, 1), -0.3)
+    kept = scheduler.alphas_cumprod
+    latents = kept[10] ** 0.5 * clean + (1 - kept[10]) ** 0.5 * noise
+    ended = scheduler.step(noise, 10, latents, return_dict=False)[0]
+    first = 1 - kept[0]
+    beta = 1 - kept[10] / kept[0]
+    mean = kept[0] ** 0.5 * beta * clean + (kept[10] / kept[0]) ** 0.5 * first * latents
+    assert float(ended) == pytest.approx(float(mean / (1 - kept[10])), rel=1e-5)
+    assert len(AncestralScheduler().alphas_cumprod) == 1000
+    assert copied_scheduler(written(ANCESTRAL), "OtherScheduler")

@@ -63,6 +63,7 @@ class AncestralScheduler(SchedulerMixin, ConfigMixin):
             betas = torch.linspace(beta_start**0.5, beta_end**0.5, count) ** 2
         else:
             raise ValueError(f"`beta_schedule` is {beta_schedule!r}; it must be 'linear' or 'scaled_linear'.")
+        self.betas = betas
         self.alphas_cumprod = torch.cumprod(1 - betas, dim=0)
         self.init_noise_sigma = 1.0
         self.num_inference_steps: int | None = None
@@ -117,13 +118,15 @@ class AncestralScheduler(SchedulerMixin, ConfigMixin):
         """
         step = int(timestep)
         below = [int(one) for one in self.timesteps if one < step]
-        now, before = self.alphas_cumprod[step], self.alphas_cumprod[below[0] if below else 0]
-        beta = 1 - now / before
-        predicted = (sample - (1 - now) ** 0.5 * model_output) / now**0.5
+        place = below[0] if below else 0
+        now, before = self.alphas_cumprod[step], self.alphas_cumprod[place]
+        beta = self.betas[step] if place == step - 1 else 1 - now / before
         if self.config.clip_sample:
-            predicted = predicted.clamp(-1, 1)
-        kept, moved = (1 - before) / (1 - now) * (now / before) ** 0.5, beta / (1 - now) * before**0.5
-        previous = moved * predicted + kept * sample
+            predicted = ((sample - (1 - now) ** 0.5 * model_output) / now**0.5).clamp(-1, 1)
+            kept, moved = (1 - before) / (1 - now) * (1 - beta) ** 0.5, beta / (1 - now) * before**0.5
+            previous = moved * predicted + kept * sample
+        else:
+            previous = (sample - beta / (1 - now) ** 0.5 * model_output) / (1 - beta) ** 0.5
         if below:
             noise = randn_tensor(
                 model_output.shape, generator=generator, device=model_output.device, dtype=model_output.dtype
