@@ -89,11 +89,12 @@ def test_betas_of_no_schedule_of_diffusers_are_left_to_a_person(tmp_path: Path) 
     assert any("the 200 betas of Sampler" in one for one in process.todo)
 
 
-def test_only_the_last_clamp_is_undone() -> None:
+def test_the_last_clamp_of_all_latents_is_undone() -> None:
     x = torch.tensor([0.5, 2.0])
     assert unclamped(lambda: x.clamp(-1, 1)).tolist() == [0.5, 2.0]
     assert unclamped(lambda: x.clone().clamp_(-1, 1)).tolist() == [0.5, 2.0]
-    assert unclamped(lambda: x.clamp(-1, 1) * 2).tolist() == [1.0, 2.0]
+    assert unclamped(lambda: (x.clamp(-1, 1) * 255).to(torch.uint8)).tolist() == [0.5, 2.0]
+    assert unclamped(lambda: x * x[:1].clamp(-1, 1)).tolist() == [0.25, 1.0]
 
 
 PRECONDITIONED = """
@@ -375,3 +376,18 @@ def test_a_sampler_may_end_at_step_one(more: str, time: str, whole: bool, tmp_pa
     assert process is not None
     assert (process.scheduler, process.whole, process.every_step) == ("AncestralScheduler", whole, True)
     assert process.config == ({"counts_from_one": True} if more == "1" else {})
+
+
+def test_pictures_of_whole_numbers_are_compared_as_the_latents_before(tmp_path: Path) -> None:
+    """They have three channels, whatever the model's latents have, and are drawn inside."""
+    text = (
+        DOWN_TO_ONE.replace("MORE", "0").replace("TIME", "t").replace("(n_sample, *size)", "(n, 3, self.T0, self.T0)")
+    )
+    text = text.replace("n_sample, size", "n").replace("n_sample", "n").replace("T=1000", "T=1000, img_size=64")
+    text = text.replace("self.T = model, T", "self.T, self.T0 = model, T, img_size")
+    text = text.replace("return x", "return (((x.clamp(-1, 1) + 1) / 2) * 255).type(torch.uint8)")
+    file = tmp_path / "net.py"
+    file.write_text(NET + text, encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert process.called.startswith("unclamped(")

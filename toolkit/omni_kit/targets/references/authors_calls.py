@@ -253,7 +253,8 @@ def noise_first(noise: torch.Tensor, draws: bool = True) -> Iterator[None]:
 
     def first(*size: Any, **given: Any) -> torch.Tensor:
         shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-        alike = len(shape) == noise.ndim and shape[:2] == noise.shape[:2]
+        pictures = len(shape) > 2 and shape[:1] + shape[2:] == noise.shape[:1] + noise.shape[2:]  # of other channels
+        alike = len(shape) == noise.ndim and (shape[:2] == noise.shape[:2] or pictures)
         return left.pop() if left and alike else randn(*size, **given)
 
     def first_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
@@ -285,28 +286,26 @@ def latents_of(returned: Any, shape: torch.Size) -> torch.Tensor:
 
 
 class LastClamp(TorchFunctionMode):
-    """Keeps what the last clamp receives: pipelines clamp pictures only when they decode them."""
+    """Keeps what the last clamp receives: pipelines clamp pictures, and scale them, only when they decode them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._pair: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._before: torch.Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a function, and note a clamp."""
-        clamps = getattr(func, "__name__", "") in _CLAMPS and bool(args)
-        before = args[0].clone() if clamps else None
-        found = func(*args, **(kwargs or {}))
-        if before is not None:
-            self._pair = (before, found)
-        return found
+        if getattr(func, "__name__", "") in _CLAMPS and args:
+            self._before = args[0].clone()
+        return func(*args, **(kwargs or {}))
 
     def before(self, latents: torch.Tensor) -> torch.Tensor:
-        """Return what latents were before they were clamped; themselves if they were not, last of all."""
-        return self._pair[0] if self._pair is not None and self._pair[1] is latents else latents
+        """Return what the last clamp received, whatever was made of it; latents themselves without a clamp."""
+        before = self._before
+        return before if before is not None and before.shape == latents.shape else latents
 
 
 def unclamped(sampled: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Return the latents that a sampler ends with, before it clamps them as its last act."""
+    """Return the latents that a sampler ends with, before it clamps them and makes pictures of them."""
     clamp = LastClamp()
     with clamp:
         latents = sampled()

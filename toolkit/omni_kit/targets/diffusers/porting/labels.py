@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
-from omni_kit.targets.diffusers.porting.calling_forward import calls_forward
 from omni_kit.pysource.source import dotted
+from omni_kit.targets.diffusers.porting.calling_forward import calls_forward
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.reference import Reference

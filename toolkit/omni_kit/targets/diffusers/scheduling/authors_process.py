@@ -57,7 +57,7 @@ _ENDED: Mapping[str, Callable[[_Way], float]] = {
 _UNCLAMPED: Mapping[str, Callable[[_Way], float]] = {
     "unclamped(lambda: denoiser.ended({called}, begun.shape))": lambda way: way["unclamped"]
 }
-"""The expression for latents of a sampler that goes all steps and clamps pictures last of all."""
+"""The expression for latents of a sampler that clamps last of all, and may scale pictures then."""
 
 
 def process_along(
@@ -211,7 +211,8 @@ def _values(reference: Reference) -> int | list[str]:
 
 def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bool) -> Process | None:
     """Return the process of a call that a scheduler reproduces."""
-    for output, made in {**_ENDED, **(_UNCLAMPED if call.trained else {})}.items():
+    clamps = call.trained or any(one["unclamped"] != one["ended"] for one in found["ways"])
+    for output, made in {**_ENDED, **(_UNCLAMPED if clamps else {})}.items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in found["ways"]}
         shift = shift_of(told)
         one = _throughout(call, told, found["tables"]) if call.trained else _stepped(told, shift, solves)

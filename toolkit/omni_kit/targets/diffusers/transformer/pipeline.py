@@ -547,8 +547,8 @@ def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, st
         why: the reasons why loops and samplers are not repeated, by their file:line; empty for one that can be named.
     """
     if not found and reference.loop:
-        named = [one for one in authors_calls(reference) if is_named(one.full_name, reference.loop)]
-        reasons = dict.fromkeys(f"{one.full_name} ({one.where}) {why.get(one.where) or _OTHERWISE}" for one in named)
+        wanted = (one for one in authors_calls(reference) if is_named(one.full_name, reference.loop))
+        reasons = dict.fromkeys(f"{one.full_name} ({one.where}) {why.get(one.where) or _OTHERWISE}" for one in wanted)
         return [f"write the denoising steps: {'; '.join(reasons)}"]
     if not found:
         files = len(reference.repository.files)

@@ -45,7 +45,7 @@ FEATURES, LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
 _GUIDES = re.compile(r"(^|_)(cfg|guidance)(_|$)")
 _SIZES = (
     (re.compile(r"^(image|img|im|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
-    (re.compile(r"^(batch|bsz?|(num|n)_samples?|batch_size)$"), _ROWS),
+    (re.compile(r"^(batch|bsz?|n|(num|n)_(samples?|images?|imgs?)|batch_size)$"), _ROWS),
     (re.compile(r"^(in_|num_|n_|latent_|z_|im(a?ge?)?_)?(channels|chans?)$|^n_feats$"), FEATURES),
     (re.compile(r"^(feature|action|data|transition)_?(size|dim)$"), FEATURES),
     (re.compile(r"^(seq|sequence)_?len(gth)?$|^horizon$"), LENGTH),
