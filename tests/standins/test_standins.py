@@ -20,6 +20,8 @@ from omni_kit.standins.liger_kernel.ops.rope import LigerRopeFunction
 from omni_kit.standins.mmengine import Registry
 from omni_kit.standins.torchdiffeq import odeint
 from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
+from omni_kit.standins.xfuser.core.distributed import get_sequence_parallel_rank, get_sequence_parallel_world_size
+from omni_kit.standins.xfuser.core.long_ctx_attention import xFuserLongContextAttention
 from omni_kit.upstream.repositories.names import in_stand_ins
 
 
@@ -41,6 +43,14 @@ def test_flash_attention_is_attention(qkv: tuple[torch.Tensor, torch.Tensor, tor
     torch.testing.assert_close(flash_attn_qkvpacked_func(torch.stack(qkv, dim=2)), attended(*qkv))
     torch.testing.assert_close(FlashSelfAttention()(torch.stack(qkv, dim=2)), attended(*qkv))
     torch.testing.assert_close(FlashCrossAttention()(qkv[0], torch.stack(qkv[1:], dim=2)), attended(*qkv))
+
+
+def test_attention_that_processes_share_is_attention_in_one(qkv: tuple[torch.Tensor, ...]) -> None:
+    assert (get_sequence_parallel_world_size(), get_sequence_parallel_rank()) == (1, 0)
+    torch.testing.assert_close(xFuserLongContextAttention()(None, *qkv), attended(*qkv))
+    more = dict(zip(("joint_tensor_query", "joint_tensor_key", "joint_tensor_value"), qkv, strict=True))
+    found = xFuserLongContextAttention()(None, *qkv, **more, joint_strategy="rear")
+    torch.testing.assert_close(found, attended(*(torch.cat([one, one], dim=1) for one in qkv)))
 
 
 def test_the_last_query_of_causal_attention_sees_every_key(qkv: tuple[torch.Tensor, ...]) -> None:

@@ -2205,3 +2205,54 @@ def test_modules_of_a_sequential_of_the_authors_are_renamed_where_none_has_anoth
     assert rows[r"middle\.(\d+)\.attention\.(.+)"] == (r"middle.\1.attn.\2",)
     assert (r"stages\.(\d+)\.(\d+)\.norm\.(.+)" in rows) is moved
     assert (r"middle\.(\d+)\.norm\.(.+)" in rows) is moved
+
+
+def test_a_module_with_the_name_of_an_argument_is_converted_to_its_last_name(tmp_path: Path) -> None:
+    text = """
+class Net(nn.Module):
+    def __init__(self, extra=4, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+        self.extra = nn.Linear(dim, extra)
+
+    def forward(self, x, t):
+        return self.extra(self.proj(x))
+"""
+    found = ported(tmp_path, text)
+    row = next(one for one in found.rows if re.fullmatch(one.pattern, "extra.weight"))
+    name = re.sub(row.pattern, row.names[0], "extra.weight").removesuffix(".weight")
+    assert f"self.{name} = nn.Linear" in found.text
+
+
+def test_an_elif_that_checkpoints_gives_way_to_its_else(tmp_path: Path) -> None:
+    text = NET.replace(
+        "            x = block(x)\n",
+        "            if self.training and t is None:\n                x = x + 1\n"
+        "            elif self.use_checkpoint:\n                x = torch.utils.checkpoint.checkpoint(block, x)\n"
+        "            else:\n                x = block(x)\n",
+    ).replace("self.blocks", "self.use_checkpoint = False\n        self.blocks", 1)
+    text += "\nclass Attn(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+    text += "        self.fc = nn.Linear(dim, dim)\n\n    def forward(self, x):\n        return self.fc(x)\n"
+    found = ported(tmp_path, text, HEAD + "import torch.utils.checkpoint\n")
+    assert "use_checkpoint:" not in found.text
+    assert "block(hidden_states)" in found.text
+
+
+def test_a_constructor_that_skips_its_base_does_not_do_what_the_base_does(tmp_path: Path) -> None:
+    text = """
+class Base(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.old = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.proj(x)
+
+class Net(Base):
+    def __init__(self, dim=8):
+        super(Base, self).__init__()
+        self.proj = nn.Linear(dim, 2 * dim)
+"""
+    found = ported(tmp_path, text)
+    assert "self.old" not in found.text
+    assert "super().__init__()" in found.text

@@ -102,6 +102,15 @@ def test_an_argument_without_annotation_that_code_goes_through_is_a_list() -> No
     assert not unknown
 
 
+def test_an_argument_of_which_code_reads_entries_by_their_numbers_has_them() -> None:
+    code = "def __init__(self, channels, patch, kernel): self.out = nn.Linear(8, patch[0] * patch[1] * channels)"
+    more = "\ndef __init__(self, kernel): return kernel if isinstance(kernel, int) else kernel[0]"
+    given = {name: Argument(name, UNKNOWN, True, "", "") for name in ("channels", "patch", "kernel")}
+    small, _ = toy_of(given, {}, ast.parse(code + more).body)
+    assert type(small["channels"]) is type(small["kernel"]) is int
+    assert small["patch"] == [small["patch"][0]] * 2
+
+
 def test_a_list_with_an_entry_for_each_layer_is_as_short_as_the_toy() -> None:
     names = ("num_layers", "kinds", "others", "use_fp16")
     taken = {name: Argument(name, UNKNOWN, True, "", "") for name in names}

@@ -7,6 +7,7 @@ import pytest
 
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import leave_cpu
+from omni_kit.targets.references.one_process import leave_group
 
 
 @pytest.fixture(autouse=True)
@@ -14,5 +15,6 @@ def process_as_before() -> Iterator[None]:
     """Undo what finds authors' files and what keeps torch on the CPU."""
     yield
     leave_cpu()
+    leave_group()
     for finder in [one for one in sys.meta_path if isinstance(one, Authors)]:
         finder.forget()

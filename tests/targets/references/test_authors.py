@@ -544,3 +544,18 @@ def test_a_placeholder_has_no_items() -> None:
     """Code that unpacks one ends."""
     missing = Missing("absent", None)  # type: ignore[arg-type]
     assert [*missing] == []
+
+
+def test_code_that_asks_for_a_group_finds_this_process_alone() -> None:
+    from torch import distributed
+
+    from omni_kit.targets.references.one_process import leave_group, run_in_one_process
+
+    run_in_one_process()
+    assert not distributed.is_initialized()  # until somebody asks
+    assert distributed.get_world_size() == 1
+    parts = [torch.zeros(2)]
+    distributed.all_gather(parts, torch.ones(2))
+    assert parts[0].tolist() == [1, 1]
+    leave_group()
+    assert not distributed.is_initialized()

@@ -143,6 +143,8 @@ def toy_of(
     plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
     plain = {name: ",".join(map(str, one)) if aliases[name] in texts else one for name, one in plain.items()}
     lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
+    lists |= {name: [plain[name]] * count for name, one in arguments.items() if one.required and name not in published
+              and type(plain.get(name)) is int and (count := _entries_of(name, code))}  # fmt: skip
     return {name: one for name in arguments if (one := {**plain, **lists}.get(name, UNKNOWN)) is not UNKNOWN}, unknown
 
 
@@ -191,11 +193,7 @@ def _takes_null(name: str, code: Sequence[ast.AST]) -> bool:
 
 def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
     """Return whether the constructor that takes an argument goes through it, counts it or takes one of its entries."""
-    inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
-    taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
-    nodes = [node for init in taking for node in ast.walk(init)]
-    if any(ast.unparse(one) == f"isinstance({name}, int)" for one in nodes if isinstance(one, ast.Call)):
-        return False  # a number, too
+    nodes = _constructing(name, code)
     gone = [one.iter for one in nodes if isinstance(one, ast.For | ast.comprehension)]
     gone += [one.value for one in nodes if isinstance(one, ast.Subscript) and literal(one.slice) is UNKNOWN]
     gone += [one for call in nodes if isinstance(call, ast.Call) and ast.unparse(call.func) in _THROUGH
@@ -203,6 +201,22 @@ def _is_sequence(name: str, code: Sequence[ast.AST]) -> bool:
     kept = {ast.unparse(target) for one in nodes if isinstance(one, ast.Assign) and ast.unparse(one.value) == name
             for target in one.targets}  # fmt: skip
     return any(isinstance(one, ast.Name | ast.Attribute) and ast.unparse(one) in (name, *kept) for one in gone)
+
+
+def _constructing(name: str, code: Sequence[ast.AST]) -> list[ast.AST]:
+    """Return the nodes of constructors that take an argument; none of one that takes a number for it, too."""
+    inits = (node for part in code for node in ast.walk(part) if isinstance(node, ast.FunctionDef))
+    taking = [node for node in inits if node.name == "__init__" and any(one.arg == name for one in node.args.args)]
+    nodes = [node for init in taking for node in ast.walk(init)]
+    plain = any(ast.unparse(one) == f"isinstance({name}, int)" for one in nodes if isinstance(one, ast.Call))
+    return [] if plain else nodes
+
+
+def _entries_of(name: str, code: Sequence[ast.AST]) -> int:
+    """Return how many entries of an argument constructors read by their numbers: two of `size[0] * size[1]`."""
+    read = (literal(one.slice) for one in _constructing(name, code)
+            if isinstance(one, ast.Subscript) and ast.unparse(one.value) == name)  # fmt: skip
+    return max((at + 1 for at in read if type(at) is int and at >= 0), default=0)
 
 
 def _words_for(name: str, code: Sequence[ast.AST]) -> list[str]:

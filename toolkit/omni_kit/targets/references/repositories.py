@@ -21,6 +21,7 @@ from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.plurals import counted
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
+from omni_kit.targets.references.one_process import run_in_one_process
 from omni_kit.targets.references.small_arguments import NOT_MADE, as_checked, small_arguments, with_fixed_widths
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.failed_checks import asserted, condition_of
@@ -288,6 +289,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
         read.sections, read.apart = namespace.sections, [*namespace.apart.values()]
         values = values if reference.shared is not None else {**dict.fromkeys(namespace.arguments, read), **values}
     stay_on_cpu()
+    run_in_one_process()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
         if reference.shared is not None and namespace is not None:

@@ -28,6 +28,7 @@ from omni_kit.upstream.repositories.constructed import (
     with_one_base_call,
 )
 from omni_kit.upstream.repositories.helpers import without_helpers
+from omni_kit.upstream.repositories.library_bases import with_library_bases
 from omni_kit.upstream.repositories.names import Defined, resolve, unpacked
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.passed_arguments import required_keys
@@ -270,7 +271,8 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    cls = without_helpers(self_contained(with_one_base_call(with_forward(with_constructor(found[0])))))
+    own = with_library_bases(with_constructor(found[0]))
+    cls = without_helpers(self_contained(with_one_base_call(with_forward(own))))
     cls, shared = with_settings_passed(cls)
     return _checked(Reference(given, repository, cls, loop, shared, forwarded_to(found[0])))
 

@@ -41,8 +41,12 @@ def without_extensions(closure: Closure) -> Closure:
     return closure if any(map(compiled_at, found.definitions)) else found
 
 
-class _OnCpu(ast.NodeTransformer):
-    """Keeps the branch of an `if` that a tensor on a CPU takes, and nothing after one that returns."""
+class Choosing(ast.NodeTransformer):
+    """Keeps one branch of some conditions, and nothing after one that returns.
+
+    Attributes:
+        done: a branch was left out.
+    """
 
     def __init__(self) -> None:
         self.done = False
@@ -55,6 +59,10 @@ class _OnCpu(ast.NodeTransformer):
                 last = next((at for at, one in enumerate(body) if isinstance(one, ast.Return)), len(body))
                 setattr(node, field, body[: last + 1])
         return node
+
+
+class _OnCpu(Choosing):
+    """Keeps the branch of an `if` that a tensor on a CPU takes."""
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """Return one branch, where the test is of a device."""

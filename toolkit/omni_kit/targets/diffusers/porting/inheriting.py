@@ -98,7 +98,7 @@ def _joined(one: Defined, base: Defined, away: Mapping[str, str] = {}) -> ast.Cl
     node, inner = copy.deepcopy(one.node), _Renamed(away).visit(copy.deepcopy(base.node))
     own = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
     theirs = {item.name: item for item in inner.body if isinstance(item, ast.FunctionDef)}
-    if _INIT in own and _INIT in theirs and not _constructed(own[_INIT], theirs[_INIT]):
+    if _INIT in own and _INIT in theirs and not _constructed(own[_INIT], theirs[_INIT], node.name):
         return None
     called = _Called(theirs)
     for name, method in own.items():
@@ -162,14 +162,22 @@ class _Renamed(ast.NodeTransformer):
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
 
 
-def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef) -> bool:
-    """Write what the base's constructor does instead of its call; whether that could be done."""
+def _constructed(own: ast.FunctionDef, theirs: ast.FunctionDef, name: str) -> bool:
+    """Write what the base's constructor does instead of its call; whether that could be done.
+
+    Args:
+        name: of the class: `super(Base, self).__init__()` calls what is above the base, and runs nothing of it.
+    """
     for place, node in enumerate(own.body):
         call = node.value if isinstance(node, ast.Expr | ast.Return) else None  # `return super().__init__()` is None
         if isinstance(node, ast.Return) and node is not own.body[-1]:
             continue
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not _is_super(call.func.value):
             continue
+        above = call.func.value.args  # type: ignore[attr-defined]
+        if above and ast.unparse(above[0]) != name:
+            call.func.value.args = []  # type: ignore[attr-defined]
+            return True
         given = _given(_without_rest(call, own), theirs)
         if given is None:
             return False

@@ -35,6 +35,7 @@ from omni_kit.targets.diffusers.porting.latents_masks import masks_of_latents
 from omni_kit.targets.diffusers.porting.model_name import model_name
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
+from omni_kit.targets.diffusers.porting.one_process import without_processes
 from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
 from omni_kit.targets.diffusers.porting.placement_arguments import without_placements
@@ -135,7 +136,7 @@ def port(
     name = class_name or model_name(reference, prefix)
     if name in _given():
         raise BadInput(f"{name} is a name of diffusers, which the file imports", "pass another --class-name")
-    closure = without_foreign_annotations(chosen(without_extensions(reference.closure)))
+    closure = without_foreign_annotations(chosen(without_processes(without_extensions(reference.closure))))
     closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
@@ -181,11 +182,19 @@ def port(
             if part.name == definition:
                 _mark(part, what)
     rows = rows_of(attention.projections, names, inner.layers, inner.places, places_wanted)
+    rows = [_as_authors_have(row, moved) for row in rows]
     rows += [Row(rf"{old}(\..+)?", (rf"{new}\1",)) for old, new in moved.items()]
     without_unreached(parts)
     sources = (one.definition.source for one in parts.parts)
     text = header_of(reference.cls.source, sources) + _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
+
+
+def _as_authors_have(row: Row, moved: Mapping[str, str]) -> Row:
+    """Return a row below a module that had the name of an argument, under that name."""
+    head, dot, rest = row.pattern.partition(r"\.")
+    before = next((old for old, new in moved.items() if new == head), head)
+    return replace(row, pattern=f"{before}{dot}{rest}")
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ def _hides(one: cst.BaseStatement, taken: Collection[str], asked: Collection[str
     return own or (name not in asked and bool(re.search(r"no_weight_decay|set_gradient_checkpointing", name)))
 
 
-class WithoutUnreachable(Removal):
-    """Without branches whose test is `False`."""
+class _Branches(cst.CSTTransformer):
+    """Knows which `if` is an `elif`: another node cannot stand there."""
 
     def __init__(self) -> None:
         self._elif: set[int] = set()
@@ -103,6 +103,16 @@ class WithoutUnreachable(Removal):
         """An `elif` is part of the `if` before it."""
         if isinstance(node.orelse, cst.If):
             self._elif.add(id(node.orelse))
+
+    def rest(self, node: cst.If, rest: cst.Else) -> cst.Else | cst.FlattenSentinel[cst.BaseStatement]:
+        """Return what replaces a node of which the `else` alone is left."""
+        if id(node) in self._elif:
+            return rest
+        return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
+
+
+class WithoutUnreachable(Removal, _Branches):
+    """Without branches whose test is `False`."""
 
     def leave_If(  # type: ignore[override]  # noqa: N802
         self, original_node: cst.If, updated_node: cst.If
@@ -113,9 +123,7 @@ class WithoutUnreachable(Removal):
         rest = updated_node.orelse
         if rest is None:
             return cst.RemoveFromParent()
-        if isinstance(rest, cst.If) or id(original_node) in self._elif:
-            return rest
-        return cst.FlattenSentinel([one for one in rest.body.body if isinstance(one, cst.BaseStatement)])
+        return rest if isinstance(rest, cst.If) else self.rest(original_node, rest)
 
 
 class _Raising(cst.CSTTransformer):
@@ -130,12 +138,12 @@ class _Raising(cst.CSTTransformer):
         return cst.Raise(cst.Call(cst.Name("ValueError"), [cst.Arg(said or cst.SimpleString(_UNSUPPORTED))]))
 
 
-class _Unwrapped(cst.CSTTransformer):
+class _Unwrapped(_Branches):
     """Calls as they are without a checkpoint: the model's own forward checkpoints its blocks."""
 
-    def leave_If(  # noqa: N802
+    def leave_If(  # type: ignore[override]  # noqa: N802
         self, original_node: cst.If, updated_node: cst.If
-    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+    ) -> cst.If | cst.Else | cst.FlattenSentinel[cst.BaseStatement]:
         """Of two branches, the one without."""
         if not _FLAG.search(code(original_node.test)) or not isinstance(updated_node.orelse, cst.Else):
             return updated_node
@@ -145,8 +153,7 @@ class _Unwrapped(cst.CSTTransformer):
             return updated_node
         if any(isinstance(one, cst.Call) and _CHECKPOINT.search(chain(one.func)) for one in walk(updated_node.orelse)):
             return updated_node
-        body = updated_node.orelse.body.body
-        return cst.FlattenSentinel([one for one in body if isinstance(one, cst.BaseStatement)])
+        return self.rest(original_node, updated_node.orelse)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`checkpoint(block, x, use_reentrant=False)` is `block(x)`; so is `checkpoint(block, (x,), params, flag)`."""

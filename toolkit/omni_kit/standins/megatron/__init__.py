@@ -1,0 +1,1 @@
+"""Megatron in one process."""

@@ -1,0 +1,1 @@
+"""xDiT in one process."""
