@@ -360,3 +360,15 @@ def test_a_value_that_nothing_says_is_what_code_and_name_take_it_for(name: str, 
 def test_features_that_are_counted_are_the_width_of_the_whole() -> None:
     taken = {"in_channels": ARGUMENTS["in_channels"], "n_feat": Argument("n_feat", 256, False, "int", "")}
     assert toy_of(taken, {}, [])[0]["n_feat"] == toy_of(ARGUMENTS, {}, [])[0]["hidden_size"]
+
+
+@pytest.mark.parametrize(("code", "layers"), [
+    ("for i in range(depth - fused_depth):\n    make()", (4, 2)),
+    ("for i in range(self.fused_depth, self.depth):\n    make()", (2, 1)),
+    ("for i in range(depth):\n    make()", (2, 2)),
+    ("for i in range(depth - 1):\n    make()", (2, 2)),
+])  # fmt: skip
+def test_layers_are_left_between_two_counts_of_them(code: str, layers: tuple[int, int]) -> None:
+    counts = {name: Argument(name, value, False, "int", "") for name, value in (("depth", 12), ("fused_depth", 8))}
+    toy, _ = toy_of({**ARGUMENTS, **counts}, {}, [ast.parse(code)])
+    assert (toy["depth"], toy["fused_depth"]) == layers

@@ -128,7 +128,7 @@ def toy_of(
     small |= {
         name: small[other] for name, other in _alike(arguments, published, aliases) if {name, other} <= small.keys()
     }
-    _leave_later_layers(small, aliases, code)
+    _leave_layers(small, aliases, code)
     multiple = math.lcm(HEADS * _multiple_of_heads(code), _multiple_of_norms(code), _multiple_of_thirds(aliases, code))
     if INNER % multiple:
         small = as_wide(small, multiple * (INNER // multiple or 1))
@@ -335,13 +335,18 @@ def _is_needed(alias: str, aliases: Mapping[str, str], code: Sequence[ast.AST]) 
     return ((bool(_IS_WIDTH.search(alias)) and passed) or sizes) and not decided and not _tested(name, code)
 
 
-def _leave_later_layers(small: dict[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> None:
-    """Lower the first of two counts that bound a range of layers, which is the smaller one."""
+def _leave_layers(small: dict[str, Any], aliases: Mapping[str, str], code: Sequence[ast.AST]) -> None:
+    """Leave layers in ranges of two counts: `range(first, last)`, and `range(depth - fused_depth)`."""
     for call in (one for part in code for one in ast.walk(part) if isinstance(one, ast.Call)):
-        if ast.unparse(call.func) == "range" and len(call.args) == 2:
-            first, last = (aliases.get(ast.unparse(one).rpartition(".")[2], "") for one in call.args)
-            if first in small and small[first] == small.get(last) and small[first] > 1:
-                small[first] = small[last] - 1
+        match call:
+            case ast.Call(func=ast.Name("range"), args=[first, last]):
+                fewer, more = (aliases.get(ast.unparse(one).rpartition(".")[2], "") for one in (first, last))
+                if fewer in small and small[fewer] == small.get(more) and small[fewer] > 1:
+                    small[fewer] = small[more] - 1
+            case ast.Call(func=ast.Name("range"), args=[ast.BinOp(left=whole, op=ast.Sub(), right=last)]):
+                more, fewer = (aliases.get(ast.unparse(one).rpartition(".")[2], "") for one in (whole, last))
+                if _is_number(small.get(more)) and small[more] == small.get(fewer):
+                    small[more] *= 2
 
 
 def _multiple_of_heads(code: Sequence[ast.AST]) -> int:
