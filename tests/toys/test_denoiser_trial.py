@@ -577,6 +577,21 @@ def test_a_size_that_no_input_can_have_is_an_error() -> None:
     assert re.search(r"the furthest of \d+ inputs: x \[1, 6, ", raised.value.hint)
 
 
+class Unmade(Small):
+    """Has a part under one switch, and uses it under another."""
+
+    absent: Any
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.absent(x))
+
+
+def test_what_the_constructor_did_not_make_is_not_blamed_on_inputs() -> None:
+    with pytest.raises(BadInput, match="reads absent, which the constructor did not set") as raised:
+        denoiser_inputs(Unmade())
+    assert "argument of the constructor" in raised.value.hint
+
+
 class Unpacks(Small):
     """Says in code how many axes its inputs have, which their names do not."""
 

@@ -32,6 +32,8 @@ from omni_kit.upstream.repositories.several_latents import several_in
 _SAMPLES = 2
 PORTED = "_arguments"  # of the config: what the authors call an argument -> what diffusers does
 _LATENTS, _TIME = "hidden_states", "timestep"
+_NO_SUCH = re.compile(r"'(\w+)' object has no attribute '(\w+)'$")
+_STATE_IT = "state the argument of the constructor that makes it, or leave out what needs it, in toy_config.json"
 _HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 _ELSEWHERE = "set what it needs, or pass a class that runs without it, in a copy of the authors' files"
 
@@ -225,6 +227,9 @@ def _taken(model: Any, trial: Trial) -> Chosen:
             refusal = NoInputs(f"{name}.forward imports {missing[1]}, which is not installed", "install it")
         elif lacking := _LACKING.fullmatch(reach.error):
             refusal = NoInputs(f"{name}.forward does not run: {lacking[1]}", lacking[2])
+        elif (unset := _NO_SUCH.search(reach.error)) and any(type(one).__name__ == unset[1] for one in model.modules()):
+            what = f"{name}.forward reads {unset[2]}, which the constructor did not set: {reach.error}"
+            refusal = NoInputs(what, _STATE_IT)
         elif reach.of_surroundings:
             tried = counted(trial.tried, "input")
             refusal = NoInputs(f"{name}.forward runs with none of {tried}: {reach.error}", _ELSEWHERE)
