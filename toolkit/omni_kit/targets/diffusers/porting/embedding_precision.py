@@ -26,8 +26,9 @@ def with_cast_embeddings(parts: Parts) -> None:
             own = {one.name.value for one in body_of(part.cls) if isinstance(one, cst.FunctionDef) and _is_wave(one)}
             waves = {*functions, *(f"self.{name}" for name in own), *(f"{part.name}.{name}" for name in own)}
             layers = _precisions(part.cls)
-            if waves and layers:
-                part.node = visited(part.node, _Cast(waves, layers))
+            whole = "self.dtype" if part is parts.root else ""
+            if waves and (layers or whole):
+                part.node = visited(part.node, _Cast(waves, layers, whole))
 
 
 def _is_wave(function: cst.FunctionDef) -> bool:
@@ -54,8 +55,10 @@ def _makes(value: cst.BaseExpression, classes: Collection[str]) -> bool:
 
 
 class _Cast(cst.CSTTransformer):
-    def __init__(self, waves: Collection[str], layers: Mapping[str, str]) -> None:
-        self.waves, self.layers = waves, layers
+    """Casts for layers of known precision; for others of a model as a whole that of the model, if not empty."""
+
+    def __init__(self, waves: Collection[str], layers: Mapping[str, str], whole: str) -> None:
+        self.waves, self.layers, self.whole = waves, layers, whole
         self.variables: set[str] = set()
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
@@ -69,8 +72,9 @@ class _Cast(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         """`self.mlp(embedding)`."""
-        precision = self.layers.get(own_attribute(original_node.func))
-        if precision is None or len(updated_node.args) != 1 or updated_node.args[0].keyword is not None:
+        layer = own_attribute(original_node.func)
+        precision = self.layers.get(layer, self.whole if layer and not self._is_embedding(original_node) else "")
+        if not precision or len(updated_node.args) != 1 or updated_node.args[0].keyword is not None:
             return updated_node
         value = updated_node.args[0].value
         if not self._is_embedding(value) and chain(value) not in self.variables:

@@ -27,6 +27,7 @@ from omni_kit.targets.diffusers.porting.double_precision import with_supported_p
 from omni_kit.targets.diffusers.porting.embedding_precision import with_cast_embeddings
 from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
+from omni_kit.targets.diffusers.porting.float_norms import with_float_norms
 from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
@@ -149,6 +150,7 @@ def port(
     with_own_copies(parts)
     with_supported_precision(parts)
     with_cast_embeddings(parts)
+    with_float_norms(parts)
     left = _without_einops(parts)
     places_wanted, todo_joined = port_multihead(parts, prefix)
     blocks = _blocks(parts, reference)
