@@ -637,6 +637,7 @@ WAVES = (
     ("nn.Sequential(nn.Linear(dim, dim), nn.SiLU())", "self.t_in(waves(t, self.dim))"),
     ("nn.Linear(dim, dim)", "self.t_in(y)"),
     ("nn.Sequential(nn.Identity(), nn.Linear(dim, dim))", "self.t_in(y)"),
+    ("nn.Linear(dim, dim) if depth > 9 else nn.Identity()", "self.t_in(waves(t, self.dim))"),
 ])  # fmt: skip
 def test_a_model_runs_in_the_precision_that_it_is_cast_to(made: str, layer: str, called: str, tmp_path: Path) -> None:
     import torch
