@@ -20,7 +20,7 @@ _OF_BASE = re.compile(r"^(super\(.*\)|nn\.\w+)\.forward$")
 def with_float_norms(parts: Parts) -> None:
     """Cast the weights of norms of the authors' own that call torch's with an input in float32."""
     written = "".join(code(part.node) for part in parts.parts)
-    plain = not re.search(r"\b(elementwise_)?affine\b|\bbias=", written)
+    plain = not re.search(r"affine\s*=(?!\s*True)", written)
     for part in parts.parts:
         bases = [chain(one.value) for one in part.cls.bases] if part.cls is not None else []
         if function := next((_FUNCTIONS[one] for one in bases if one in _FUNCTIONS), ""):
