@@ -138,6 +138,39 @@ def test_a_class_that_cannot_run_keeps_the_planned_toy(tmp_path: Path) -> None:
     assert (decision.choice, "no such disk" in decision.reason) == ("not confirmed by running", True)
 
 
+FIXED = """import torch
+from torch import nn
+
+
+class Fixed(nn.Module):
+    def __init__(self, num_classes=10, width=8):
+        super().__init__()
+        raise ValueError("no such disk")
+        self.labels = nn.Embedding(num_classes, width)
+        self.conv_in, self.conv_out = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+
+    def forward(self, x, t, labels):
+        return self.conv_out(self.conv_in(x) + self.labels(labels)[..., None, None] * t[:, None, None, None])
+
+
+def sample(model, x, labels, num_steps):
+    times = torch.linspace(1, 0, num_steps + 1)
+    for now, later in zip(times[:-1], times[1:]):
+        answer = model(x, now.expand(len(x)), labels)
+        x = x + (later - now) * answer
+    return x
+"""
+
+
+@pytest.mark.sweep
+def test_written_tests_take_channels_that_no_argument_names_from_the_latents_of_the_toy(tmp_path: Path) -> None:
+    (tmp_path / "fixed.py").write_text(FIXED, encoding="utf-8")
+    new_model("dove_fixed", f"{tmp_path / 'fixed.py'}::Fixed", target="diffusers", into=tmp_path)
+    written = (tmp_path / "dove_fixed" / "tests" / "test_dove_fixed.py").read_text(encoding="utf-8")
+    assert "class_labels" in written
+    assert 'LATENTS = tuple(SHAPES["x"])\nCHANNELS = LATENTS[1]\n' in written
+
+
 def test_steps_that_became_invalid_python_are_a_to_do_and_the_pipeline_raises(tmp_path: Path) -> None:
     plan = make_plan(open_source(LUMEN), Request("lumen_off", tmp_path))
     templates = templates_of(get_target("diffusers"), "transformer")
