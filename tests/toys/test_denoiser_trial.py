@@ -129,6 +129,22 @@ def test_an_answer_that_is_not_finite_is_none() -> None:
         denoiser_inputs(NotFinite())
 
 
+class Dropped(Small):
+    """Takes a label of each sample, and a number that decides whether it counts."""
+
+    def forward(
+        self, hidden_states: torch.Tensor, c: torch.Tensor, timestep: torch.Tensor, context_mask: torch.Tensor
+    ) -> torch.Tensor:
+        kept = 1 - context_mask[:, None].repeat(1, 28)
+        told = self.text(torch.nn.functional.one_hot(c, num_classes=28).float() * kept)
+        return self.mixed(hidden_states, told[:, None]) * timestep[:, None, None, None]
+
+
+def test_a_mask_may_be_one_number_a_sample_that_drops_half_of_its_label() -> None:
+    for sample in samples_of(denoiser_inputs(Dropped())):
+        assert sample["context_mask"].tolist() == [0.5]
+
+
 class Turned(Small):
     """Takes cosines and sines, each an argument of its own, for every patch of a picture."""
 

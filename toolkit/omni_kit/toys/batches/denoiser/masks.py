@@ -53,6 +53,8 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(masked(kind), 1, span, span)
     for span, kind in product((text, patches), _KINDS):
         yield option(masked(kind), 1, 1, span)
+    # One number a sample, which drops or keeps its condition: half of it, so that neither hides what is masked.
+    yield option(lambda sizes, shape: torch.full(shape, 0.5), 1)
 
 
 @dataclass(frozen=True)
