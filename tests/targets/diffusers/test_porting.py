@@ -203,6 +203,14 @@ def test_types_of_packages_that_diffusers_does_not_need_are_left_out(tmp_path: P
     assert "Typing" not in found
 
 
+def test_parentheses_around_such_types_are_left_out(tmp_path: Path) -> None:
+    around = ANNOTATED.format(scale="3.0").replace(
+        '-> Float["b"] | None:', '-> (\n    Float["b"] |\n    None  # maybe\n):'
+    )
+    found = ported(tmp_path, around.replace('t: Float["b"], by', 't: ((Float["b"])), by')).text
+    assert "def scaled(t, by: float = 2.0):" in found
+
+
 def test_packages_that_code_computes_with_stay(tmp_path: Path) -> None:
     found = ported(tmp_path, ANNOTATED.format(scale="Shaped.scale")).text
     assert "no_such_types" in found
@@ -1314,6 +1322,8 @@ def test_feed_forwards_are_the_librarys_where_it_computes_the_same(made: str, wr
 
 @pytest.mark.parametrize(("returned", "asked", "written"), [
     ("{'x': x}", "self.forward(x, t, context)['x']", "self.forward(x, t, context, return_dict=False)[0]"),
+    ("{'x': x}", "self.forward(x, t,  # (theirs\n            context)['x']",
+     "self.forward(x, t, context, return_dict=False)[0]"),
     ("{'x': x}", "self(x, t, context)", "{'x': self(x, t, context, return_dict=False)[0]}"),
     ("{'x': x, 'y': t}", "self(x, t, context)['y']",
      "dict(zip(('x', 'y'), self(x, t, context, return_dict=False)))['y']"),

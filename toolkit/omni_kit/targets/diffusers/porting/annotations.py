@@ -39,15 +39,22 @@ def _spans(one: Defined, closure: Closure, text: bytes, starts: list[int]) -> It
     def end(node: ast.expr) -> int:
         return starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
 
+    def closed(first: int, node: ast.expr) -> int:
+        """Return the end of an annotation, with the parentheses around it."""
+        last = end(node)
+        for _ in range(text.count(b"(", first, starts[node.lineno - 1] + node.col_offset)):
+            last = text.index(b")", last) + 1
+        return last
+
     for node in ast.walk(one.node):
         if isinstance(node, ast.arg) and node.annotation is not None and _is_foreign(node.annotation, one, closure):
             first = starts[node.lineno - 1] + node.col_offset + len(node.arg.encode())
-            yield first, end(node.annotation)
+            yield first, closed(first, node.annotation)
         elif isinstance(node, ast.FunctionDef) and node.returns is not None and _is_foreign(node.returns, one, closure):
             first = text.rindex(b"->", 0, starts[node.returns.lineno - 1] + node.returns.col_offset)
-            yield first, end(node.returns)
+            yield first, closed(first, node.returns)
         elif isinstance(node, ast.AnnAssign) and node.value is not None and _is_foreign(node.annotation, one, closure):
-            yield end(node.target), end(node.annotation)
+            yield end(node.target), closed(end(node.target), node.annotation)
 
 
 def _is_foreign(annotation: ast.expr, one: Defined, closure: Closure) -> bool:

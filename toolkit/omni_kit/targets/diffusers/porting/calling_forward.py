@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
+from omni_kit.targets.diffusers.porting.syntax import argument_text, chain, code, expression
 
 
 def calls_forward(method: ast.FunctionDef) -> bool:
@@ -39,7 +39,7 @@ class PlainAnswers(cst.CSTTransformer):
             if name in self.switches or name == "return_dict":
                 return updated_node
             given.append(one.with_changes(keyword=cst.Name(self.names.get(name, name))) if name else one)
-        asked = [*(code(one).strip().rstrip(", ") for one in given), "return_dict=False"]
+        asked = [*map(argument_text, given), "return_dict=False"]
         called = f"{code(updated_node.func)}({', '.join(asked)})"
         if self.keys:
             whole = f"dict(zip({tuple(self.keys)!r}, {called}))"

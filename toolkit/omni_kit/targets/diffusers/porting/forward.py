@@ -15,6 +15,7 @@ from omni_kit.targets.diffusers.porting.outputs import Outputs, with_output
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
+    argument_text,
     body_of,
     code,
     expression,
@@ -265,9 +266,9 @@ class _Loops(cst.CSTTransformer):
         given = _by_place(call, self.parts.get(self.blocks[name]))
         called = code(call.func)
         if given is None:  # a checkpoint takes arguments by place alone
-            named = [code(one).rstrip(", ") for one in call.args if one.keyword is not None or one.star == "**"]
+            named = [argument_text(one) for one in call.args if one.keyword is not None or one.star == "**"]
             called = f"functools.partial({', '.join([called, *named])})"
-            given = [code(one).rstrip(", ") for one in call.args if one.keyword is None and one.star != "**"]
+            given = [argument_text(one) for one in call.args if one.keyword is None and one.star != "**"]
         assert isinstance(small, cst.Assign)
         target = code(small.targets[0].target)
         made = statement(

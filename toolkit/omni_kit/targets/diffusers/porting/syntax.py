@@ -18,6 +18,12 @@ def code(node: cst.CSTNode) -> str:
     return cst.Module([]).code_for_node(node)
 
 
+def argument_text(argument: cst.Arg) -> str:
+    """Return the text of an argument, without the comma and the comment behind it."""
+    none = cst.SimpleWhitespace("")
+    return code(argument.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=none)).strip()
+
+
 def statement(text: str) -> cst.BaseStatement:
     """Return one statement."""
     return cst.parse_statement(text)
