@@ -1014,12 +1014,13 @@ def test_modules_are_named_by_the_part_that_they_play(tmp_path: Path) -> None:
 CLOCK = "self.clock = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))"
 
 
-@pytest.mark.parametrize(("made", "used", "name"), first(4, [
+@pytest.mark.parametrize(("made", "used", "name"), first(6, [
     (CLOCK, "self.clock(t)", "time_embed"),
     (CLOCK, "self.clock(self.clock(t))", "time_embed"),
     (CLOCK, "self.clock(t) + self.clock(x)", "clock"),
     ("self.clock = activation(dim)", "self.clock(t)", "clock"),
     ("self.clock = nn.SiLU()", "self.clock(t)", "clock"),
+    (f"{CLOCK}; self.t_embedder = nn.Linear(dim, dim)", "self.clock(t // 2) + self.t_embedder(self.clock(t))", "clock"),
 ]))  # fmt: skip
 def test_a_module_without_parameters_or_of_other_values_is_no_time_embedding(
     made: str, used: str, name: str, tmp_path: Path

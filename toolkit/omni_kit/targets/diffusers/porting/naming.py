@@ -20,6 +20,7 @@ _LISTS = ("ModuleList", "Sequential", "ModuleDict")
 _SETS = ("register_buffer", "register_parameter", "register_module", "add_module")
 _TOKENS_IN = ("Embed", "Conv2d", "Conv3d", "Linear")
 # Those of torch.nn without weights, which is not imported where models are written.
+_EMBEDS_TIME = re.compile(r"^(t|time|timesteps?)_?(emb|in|proj)")
 _ACTIVATIONS = frozenset(
     [
         "CELU",
@@ -291,6 +292,8 @@ def _of_model(
     for argument, new in ((LATENTS, "patch_embed"), (TIME, "time_embed"), (TEXT, "context_embedder")):
         alone = [name for name in first.get(argument, ()) if name in known and shared.get(name, set()) <= {argument}]
         fitting = [name for name in alone if not _is_norm(known[name]) and not _is_activation(known[name], functions)]
+        if argument == TIME and any(_EMBEDS_TIME.match(name) for name in {*known} - {*fitting}):
+            continue
         if len(fitting) == 1 and (argument != LATENTS or _makes_tokens(known[fitting[0]], classes)):
             found[fitting[0]] = new
     return found | _last_of(forward, known, classes)
