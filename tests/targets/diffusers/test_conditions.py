@@ -10,7 +10,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.scaffold import new_model
 from omni_kit.targets.diffusers.porting.forward import MASK, TEXT, roles_of
-from omni_kit.targets.diffusers.porting.latents_masks import masks_of_latents
+from omni_kit.targets.diffusers.porting.masks import masks_of_latents, masks_of_padding
 from omni_kit.upstream.diffusers.signatures import Argument
 
 UNET = """
@@ -115,3 +115,19 @@ def test_a_mask_is_of_latents_where_forward_multiplies_by_it(body: str, found: s
     node = ast.parse(f"def forward(self, x, t, y, mask):\n    {body}").body[0]
     assert isinstance(node, ast.FunctionDef)
     assert masks_of_latents(node, ["x", "t", "y", "mask"]) == found
+
+
+@pytest.mark.parametrize(("body", "found"), [
+    ("return self.last(x, y.masked_fill(mask[:, None], 0.0))", {"mask"}),
+    ("return self.last(x, y.masked_fill_(mask.bool().unsqueeze(1), 0.0))", {"mask"}),
+    ("return self.attend(x, y, y, key_padding_mask=mask)", {"mask"}),
+    ("return self.last(x, y.masked_fill(~mask, 0.0))", set()),
+    ("return self.last(x, y.masked_fill(mask == 0, 0.0))", set()),
+    ("return self.last(x, y.masked_fill(mask.logical_not(), 0.0))", set()),
+    ("mask = ~mask\n    return self.attend(x, y, y, key_padding_mask=mask)", set()),
+    ("return self.last(x, y, mask)", set()),
+])  # fmt: skip
+def test_a_mask_that_is_true_where_nothing_counts_is_none_of_words(body: str, found: set[str]) -> None:
+    node = ast.parse(f"def forward(self, x, t, y, mask):\n    {body}").body[0]
+    assert isinstance(node, ast.FunctionDef)
+    assert masks_of_padding(node, ["x", "t", "y", "mask"]) == found

@@ -32,7 +32,7 @@ from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, guiding_methods, labels_of
-from omni_kit.targets.diffusers.porting.latents_masks import masks_of_latents
+from omni_kit.targets.diffusers.porting.masks import masks_of_latents, masks_of_padding
 from omni_kit.targets.diffusers.porting.model_name import model_name
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
@@ -162,7 +162,10 @@ def port(
     defined = reference.cls.method("forward")
     step = step_of(reference)[0]
     latents = next((name for name in reference.forward if name != step), "")
-    alike = several_in(defined[1], latents) | masks_of_latents(defined[1], reference.forward) if defined else set()
+    alike = set[str]()
+    if defined is not None:
+        alike |= several_in(defined[1], latents) | masks_of_latents(defined[1], reference.forward)
+        alike |= masks_of_padding(defined[1], reference.forward)
     forward = port_forward(parts, reference.forward, blocks, told, worded, step, {*alike, *pictures})
     condition = told or next((old for old, new in forward.names.items() if new == TEXT), "")
     guided = guided_of(reference, condition, forward.names) if condition else None
