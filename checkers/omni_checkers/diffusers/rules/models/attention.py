@@ -25,10 +25,18 @@ _CALL = "dispatch_attention_fn(\n"
 _BOTH = (
     "            backend=self._attention_backend,\n            parallel_config=self._parallel_config,\n"
 )  # fmt: skip
+_FIRST = "class LumenAttnProcessor:"
+_OWN = """def memory_efficient_attention(query, key, value, backend=None, parallel_config=None):
+    return dispatch_attention_fn(query, key, value, backend=backend, parallel_config=parallel_config)
+
+
+"""
 
 
 class AttentionIsDispatched(Rule):
     """Compute attention with `dispatch_attention_fn` only.
+
+    A function of the file that does so, and receives the user's choice, is as good.
 
     The rule checks modules that compute attention themselves, and processors: all of them in a separate package; inside
     diffusers those of modules that use AttentionModuleMixin or that declare a backend. Other processors inside
@@ -51,8 +59,12 @@ class AttentionIsDispatched(Rule):
             ("hidden_states = dispatch_attention_fn(\n            query,\n            key,\n            value,\n"
              + _BOTH + "        )", "hidden_states = torch.softmax(query @ key.transpose(-2, -1), dim=-1) @ value"),
         ),
+        changed(TRANSFORMER, (_CALL, "memory_efficient_attention(\n"), (_FIRST, _OWN + _FIRST), (_BOTH, "")),
     )  # fmt: skip
-    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+    GOOD = (
+        {TRANSFORMER: LUMEN[TRANSFORMER]},
+        changed(TRANSFORMER, (_CALL, "memory_efficient_attention(\n"), (_FIRST, _OWN + _FIRST)),
+    )
 
     def check(self, classes: list[ClassRef], sources: list[SourceFile]) -> Findings:
         for cls in classes:
@@ -73,10 +85,18 @@ def _judged(cls: ClassRef, classes: list[ClassRef]) -> bool:
 def _computed(source: SourceFile, function: ast.FunctionDef) -> Iterator[Finding]:
     for call in calls(function):
         name = source.origin(call.func).rpartition(".")[2]
-        if name in _DIRECT:
+        if name in _DIRECT and not _dispatches(source, call):
             yield at(source, call, f"{name} is called directly: {_DISPATCH} lets users choose")
         elif name == "softmax" and _weights(function, call):
             yield at(source, call, f"attention is computed with softmax: {_DISPATCH} lets users choose")
+
+
+def _dispatches(source: SourceFile, call: ast.Call) -> bool:
+    """Return whether a call gives what users choose to a function of the same file that dispatches."""
+    own = next((one for one in source.tree.body if isinstance(one, ast.FunctionDef)
+                and one.name == ast.unparse(call.func)), None)  # fmt: skip
+    chosen = {one.arg for one in call.keywords} >= {*_PASSED}
+    return chosen and own is not None and any(last_name(one.func) == _DISPATCH for one in calls(own))
 
 
 def _weights(function: ast.FunctionDef, call: ast.Call) -> bool:
