@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.repositories.reference import find_reference
 
 ARGUMENTS = {
     "hidden_size": Argument("hidden_size", 1152, False, "int", ""),
@@ -37,6 +39,19 @@ ARGUMENTS = {
 def test_heads_are_as_wide_as_code_wants(code: str, head: int) -> None:
     toy, _ = toy_of(ARGUMENTS, {}, [ast.parse(code)])
     assert toy["hidden_size"] == toy["num_heads"] * head
+
+
+@pytest.mark.parametrize("kind", ["int", "StrictInt", "pydantic.PositiveInt"])
+def test_numbers_and_lists_of_numbers_are_known_by_their_types(kind: str, tmp_path: Path) -> None:
+    text = f"""import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, channel: {kind}, strides: List[{kind}], tail: Tail): ...
+    def forward(self, x): ...
+"""
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
+    toy, unknown = toy_of(find_reference(f"{tmp_path / 'net.py'}::Net").arguments, {})
+    assert (type(toy["channel"]), toy["strides"], unknown) == (int, [1, 1], ["tail"])
 
 
 @pytest.mark.parametrize(("code", "null"), [

@@ -27,14 +27,14 @@ from omni_kit.upstream.diffusers.signatures import Argument
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
 _WHOLE = re.compile(
-    r"^(width|embed_?dim|hidden_?(dim|width|channels|features)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim"
+    r"^(width|embed_?dim|hidden_?(dim|width|channels|features)|n_embd|model_?(width|channels)|emb_?dim|channels?|inner_dim"
     r"|(n|num)_(feats?|features|filters|hidden))$"
 )
 _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
 # Channels of the latents by other names, where they are as few as latents have.
 _FEW_CHANNELS = re.compile(
-    r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^((num|n|img|image|latent)_)?(channels|chans|ch)$"
+    r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^((num|n|img|image|latent)_)?(channels?|chans|ch)$"
 )
 _MOST_CHANNELS = 32
 # Sizes that are never widths.
@@ -46,6 +46,7 @@ _WIDE = 64
 _IS_WIDTH = re.compile(r"_(dim|width|features|channels)$")
 _IS_LIST_OF_WIDTHS = re.compile(r"(dims?|widths?|features|channels|sizes)$")
 _MAY_BE_LIST = re.compile(r"\b([Ll]ist|[Tt]uple|Sequence|Iterable)\b")
+_IS_LIST_OF_INTS = re.compile(r"(typing\.)?([Ll]ist|[Tt]uple|Sequence|Iterable)\[int(, \.\.\.)?\]")
 _IS_HALF = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half)($|_)")  # models of diffusers are cast once made
 _RECOMPUTES = re.compile(r"checkpoint(ing)?$|^(use|enable|with)_(\w+_)?checkpoint")  # memory that no toy lacks
 _NUMBERS = re.compile(r"\d+(, *\d+)+")
@@ -142,6 +143,8 @@ def toy_of(
     plain = {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}
     plain = {name: one[: fewer.get(len(one))] if isinstance(one, list) else one for name, one in plain.items()}
     plain = {name: ",".join(map(str, one)) if aliases[name] in texts else one for name, one in plain.items()}
+    listed += [name for name, one in arguments.items() if one.required and _IS_LIST_OF_INTS.fullmatch(one.annotation)
+               and plain.get(name, 0) is None]  # fmt: skip
     lists = {name: [INNER if _IS_LIST_OF_WIDTHS.search(name) else 1] * _ENTRIES for name in listed}
     lists |= {name: [plain[name]] * count for name, one in arguments.items() if one.required and name not in published
               and type(plain.get(name)) is int and (count := _entries_of(name, code))}  # fmt: skip

@@ -14,6 +14,8 @@ from omni_kit.pysource.reads import literal
 STEP_NAMES = ("timestep", "timesteps", "t")
 IS_POSITIONS = re.compile("rope|rotary")
 """In the names of arguments for tables of positions, which all rows of a batch share."""
+# Types of pydantic that check a value of Python's own.
+_CHECKED = re.compile(r"\b(?:pydantic\.)?(?:Strict|Positive|NonNegative|Finite)(Int|Float|Bool|Str)\b")
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Argument:
     Attributes:
         default: the literal that it is by default; UNKNOWN if it has none, or one that is no literal.
         required: it has no default.
-        annotation: as written; empty without one.
+        annotation: as written, with Python's own types for pydantic's of them; empty without one.
         where: file:line.
     """
 
@@ -70,6 +72,7 @@ def _arguments(home: ClassRef, node: ast.FunctionDef) -> Iterator[Argument]:
     defaults = [*[None] * without, *node.args.defaults, *node.args.kw_defaults]
     bound = not any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
     for argument, default in list(zip([*positional, *node.args.kwonlyargs], defaults, strict=True))[bound:]:
-        annotation = ast.unparse(argument.annotation) if argument.annotation is not None else ""
+        written = ast.unparse(argument.annotation) if argument.annotation is not None else ""
+        annotation = _CHECKED.sub(lambda one: one[1].lower(), written)
         where = home.source.where(argument)
         yield Argument(argument.arg, literal(default), default is None, annotation, where)
