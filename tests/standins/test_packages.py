@@ -20,7 +20,8 @@ from torch import nn
 
 from omni_kit.standins import ROOT
 
-# Of these, flash_attn, apex, xformers, mmcv and colossalai need a compiler for CUDA, and liger_kernel needs triton.
+# flash_attn, apex, xformers, mmcv, colossalai and transformer_engine need a compiler for CUDA; liger_kernel needs
+# triton.
 PACKAGES = (
     "timm", "x_transformers", "torchdiffeq", "rotary_embedding_torch", "einx", "easydict", "loguru", "mmengine",
     "fairscale", "einops_exts",

@@ -13,7 +13,12 @@ from omni_kit.standins.einops_exts import check_shape, rearrange_many, reduce_ma
 from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_func, flash_attn_varlen_func
 from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
 from omni_kit.standins.flash_attn.flash_attention import FlashAttention, FlashMHA
-from omni_kit.standins.flash_attn.layers.rotary import apply_rotary_emb, apply_rotary_emb_kv_, apply_rotary_emb_qkv_
+from omni_kit.standins.flash_attn.layers.rotary import (
+    apply_rotary_emb,
+    apply_rotary_emb_kv_,
+    apply_rotary_emb_qkv_,
+    apply_rotary_emb_torch,
+)
 from omni_kit.standins.flash_attn.modules.mha import FlashCrossAttention, FlashSelfAttention
 from omni_kit.standins.liger_kernel.ops.rms_norm import LigerRMSNormFunction
 from omni_kit.standins.liger_kernel.ops.rope import LigerRopeFunction
@@ -152,6 +157,7 @@ def test_every_module_can_be_imported_and_every_package_is_found() -> None:
         ("timm.models.layers.to_2tuple", "helpers.py"),
         ("xformers.ops.memory_efficient_attention", "fmha.py"),
         ("flash_attn.flash_attn_func", "flash_attn_interface.py"),
+        ("transformer_engine.pytorch.RMSNorm", "module.py"),
     ],
 )
 def test_a_name_leads_to_its_definition(name: str, file: str) -> None:
@@ -240,6 +246,36 @@ def test_one_pattern_rearranges_several_tensors() -> None:
     assert check_shape(x, "b l d", b=2) is not None
     with pytest.raises(Exception, match="4 != 5"):
         check_shape(x, "b l d", d=5)
+
+
+@pytest.mark.parametrize("form", ["bshd", "sbhd"])
+def test_transformer_engine_attends_and_turns_in_both_orders(
+    form: str, qkv: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+) -> None:
+    ours = importlib.import_module("omni_kit.standins.transformer_engine")
+    attend = ours.pytorch.DotProductAttention(3, 8, qkv_format=form, attn_mask_type="no_mask")
+    own = [one if form == "bshd" else one.transpose(0, 1) for one in qkv]
+    found = attend(*own)
+    torch.testing.assert_close(found if form == "bshd" else found.transpose(0, 1), attended(*qkv).flatten(2))
+    hidden = torch.full((5, 5), float("-inf")).triu(1)
+    causal = attend(*own, attn_mask_type="causal")
+    torch.testing.assert_close(causal if form == "bshd" else causal.transpose(0, 1), attended(*qkv, hidden).flatten(2))
+    angles = torch.randn(5, 1, 1, 2).repeat(1, 1, 1, 2)
+    turned = ours.pytorch.attention.apply_rotary_pos_emb(own[0], angles, tensor_format=form)
+    turned = turned if form == "bshd" else turned.transpose(0, 1)
+    cos, sin = angles[:, 0, 0, :2].cos(), angles[:, 0, 0, :2].sin()
+    torch.testing.assert_close(turned, apply_rotary_emb_torch(qkv[0], cos, sin))
+    with pytest.raises(NotImplementedError, match="pip install transformer_engine"):
+        attend(*own, attn_mask_type="padding")
+
+
+@pytest.mark.parametrize(("name", "plain"), [("RMSNorm", nn.RMSNorm), ("LayerNorm", nn.LayerNorm)])
+def test_norms_of_transformer_engine_are_those_of_torch(name: str, plain: type[nn.Module]) -> None:
+    ours = getattr(importlib.import_module("omni_kit.standins.transformer_engine.pytorch"), name)
+    x, own, around = torch.randn(2, 8), ours(8), ours(8, zero_centered_gamma=True)
+    torch.testing.assert_close(own(x), plain(8, eps=1e-5)(x))
+    torch.testing.assert_close(around(x), own(x))
+    assert own(x.bfloat16()).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("text", [False, True])
