@@ -44,3 +44,15 @@ def test_a_line_that_does_more_stays(line: str) -> None:
 def test_a_condition_for_it_is_left_out_if_it_calls_nothing(test: str, rest: str, left: str) -> None:
     text = f"def forward(self, x):\n    if {test}:\n        logger.info('wide')\n{rest}    return x\n"
     assert silent(text).split() == f"def forward(self, x): {left}".split()
+
+
+def test_of_a_line_the_part_that_says_nothing_stays() -> None:
+    assert (
+        silent("def forward(x):\n    logger.info(x); x = x + 1\n    return x\n").split("\n")[1].strip() == "x = x + 1"
+    )
+    assert silent("def forward(x):\n    if x.wide: log.info(x)\n    return x\n").split() == [
+        "def",
+        "forward(x):",
+        "return",
+        "x",
+    ]

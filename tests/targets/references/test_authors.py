@@ -546,6 +546,13 @@ def test_a_placeholder_has_no_items() -> None:
     assert [*missing] == []
 
 
+def test_a_placeholder_logs_nothing_and_raises_nothing(repository: Path) -> None:
+    authors = Authors(find_reference(f"{repository}::Lantern"))
+    assert Missing("no_such_package.log", authors).debug("made") is None
+    with pytest.raises(MissingRequirement):
+        Missing("no_such_package.log", authors).made("made")
+
+
 def test_code_that_asks_for_a_group_finds_this_process_alone() -> None:
     from torch import distributed
 

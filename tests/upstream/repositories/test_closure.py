@@ -36,6 +36,17 @@ def test_a_class_of_which_only_a_method_is_called_is_needed(tmp_path: Path) -> N
     assert {"Scale", "Kept", "helpers.to_2tuple"} == set(closure.uses[closure.definitions[-1]])
 
 
+def test_what_only_lines_that_log_name_is_not_needed(tmp_path: Path) -> None:
+    (tmp_path / "log.py").write_text("from loguru import logger\n\n\ndef debug(text):\n    logger.debug(text)\n")
+    (tmp_path / "model.py").write_text(
+        "from torch import nn\nimport log\n\n\nclass Lantern(nn.Module):\n    def forward(self, x, t):\n"
+        "        log.debug(str(x))\n        return x * t\n"
+    )
+    closure = find_reference(f"{tmp_path}::Lantern").closure
+    assert [one.name for one in closure.definitions] == ["Lantern"]
+    assert closure.packages().keys() == {"torch"}
+
+
 SCRIPTED = """
 import torch
 from torch import jit, nn

@@ -26,6 +26,7 @@ from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
 from omni_kit.upstream.repositories.constructed import blanked, conversions_of, loading_defaults
 from omni_kit.upstream.repositories.helpers import helpers_of
+from omni_kit.upstream.repositories.logs import logger_of
 from omni_kit.upstream.repositories.names import Defined, lacks_alternative, resolve
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.reference import Reference
@@ -46,7 +47,7 @@ class Missing:
     """Placeholder of a failed import. It raises only when it is used, and names the missing packages.
 
     While files are still being imported a call gives another of these, and a decorator gives what it decorates, unless
-    that is a kernel.
+    that is a kernel. What logs may be called at any time, and does nothing.
     """
 
     def __init__(self, name: str, authors: "Authors") -> None:
@@ -86,6 +87,8 @@ class Missing:
         return (Base,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if logger_of(self._name):
+            return None
         if not self._authors.importing:
             raise self._authors.lacking(self._name)
         decorates = len(args) == 1 and not kwargs and (inspect.isclass(args[0]) or inspect.isfunction(args[0]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.source import dotted
+from omni_kit.upstream.repositories.logs import only_logs
 from omni_kit.upstream.repositories.names import Defined, in_stand_ins, keeps_names, resolve_within
 
 _FAILURES = r"\b(ImportError|ModuleNotFoundError|Exception)\b"
@@ -55,25 +56,25 @@ def _guarded_imports(node: ast.stmt) -> list[str]:
     return plain + [one.module or "" for one in ast.walk(node) if isinstance(one, ast.ImportFrom) and not one.level]
 
 
-def closure_of(root: Defined) -> Closure:
-    """Walk from a definition to all that it names."""
+def closure_of(root: Defined, *, silent: bool = False) -> Closure:
+    """Walk from a definition to all that it names; of one that is `silent`, without what only its logs name."""
     found = Closure()
-    _add(root, found)
+    _add(root, found, silent)
     return found
 
 
-def _add(one: Defined, found: Closure) -> None:
+def _add(one: Defined, found: Closure, silent: bool) -> None:
     if one in found.uses:
         return
     found.uses[one], found.foreign[one] = {}, {}
-    for name in dict.fromkeys(names_in(one.node)):
+    for name in dict.fromkeys(names_in(one.node, silent=silent)):
         name, meant = _meaning(one, name)
         if isinstance(meant, str):
             found.foreign[one][name] = meant
         elif meant is not None and meant != one:
             if not keeps_names(meant.node):  # what that binds keeps its name
                 found.uses[one][name] = meant
-            _add(meant, found)
+            _add(meant, found, silent)
     found.definitions.append(one)
 
 
@@ -109,22 +110,27 @@ def _meaning(one: Defined, name: str) -> tuple[str, Defined | str | None]:
     return name, every[name]
 
 
-def names_in(node: ast.AST) -> Iterator[str]:
+def names_in(node: ast.AST, *, silent: bool = False) -> Iterator[str]:
     """Yield the names that are read in a definition, with what is asked of them: "nn.Linear", of which "nn" is a part.
 
     Bound names of a function are left out where they are arguments or assigned there. So are names in texts.
+
+    Args:
+        silent: leave out lines that only log.
     """
-    yield from _names(node, frozenset())
+    yield from _names(node, frozenset(), silent)
 
 
-def _names(node: ast.AST, bound: frozenset[str]) -> Iterator[str]:
+def _names(node: ast.AST, bound: frozenset[str], silent: bool) -> Iterator[str]:
+    if silent and only_logs(node):
+        return
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         inner = bound | bound_in(node)
         outside = [node.args] if isinstance(node, ast.Lambda) else [*node.decorator_list, node.args, node.returns]
         for part in filter(None, outside):
-            yield from _names(part, bound)
+            yield from _names(part, bound, silent)
         for part in [node.body] if isinstance(node, ast.Lambda) else node.body:
-            yield from _names(part, inner)
+            yield from _names(part, inner, silent)
         return
     name = dotted(node) if isinstance(node, ast.Attribute | ast.Name) else None
     if name is not None:
@@ -132,7 +138,7 @@ def _names(node: ast.AST, bound: frozenset[str]) -> Iterator[str]:
             yield name
         return
     for child in ast.iter_child_nodes(node):
-        yield from _names(child, bound)
+        yield from _names(child, bound, silent)
 
 
 def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:

@@ -209,7 +209,7 @@ class Reference:
     @cached_property
     def closure(self) -> Closure:
         """Everything that the authors wrote and that the class needs."""
-        return closure_of(Defined(self.cls.source, self.class_name, self.cls.node))
+        return closure_of(Defined(self.cls.source, self.class_name, self.cls.node), silent=True)
 
 
 def _with_constants(cls: ClassRef, own: Mapping[str, Argument]) -> dict[str, Argument]:

@@ -1,14 +1,10 @@
 """Without what authors print and log, and the loggers that they make for it."""
 
-import re
-
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.syntax import Removal, chain, code
 from omni_kit.targets.diffusers.porting.visiting import walk
-
-_LOGGER = re.compile(r"(?i)^(\w*logger|logging|log|loguru)$")
-_LOGS = re.compile(r"^(debug|info|warn|warning|error|exception|critical|log|success|trace)(_once|_rank0)?$")
+from omni_kit.upstream.repositories.logs import is_logger, logger_of
 
 
 class Silent(Removal):
@@ -31,10 +27,23 @@ class Silent(Removal):
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
-        """Leave out a line that does nothing else."""
+        """Leave out what does nothing else of a line, and the line if nothing is left."""
+        left = self._left(updated_node)
+        if len(left) == len(updated_node.body):
+            return updated_node
+        return updated_node.with_changes(body=left) if left else cst.RemoveFromParent()
+
+    def leave_SimpleStatementSuite(  # noqa: N802
+        self, original_node: cst.SimpleStatementSuite, updated_node: cst.SimpleStatementSuite
+    ) -> cst.SimpleStatementSuite:
+        """Leave the same out of what stands behind a colon."""
+        left = self._left(updated_node)
+        changed = len(left) < len(updated_node.body)
+        return updated_node.with_changes(body=left or [cst.Pass()]) if changed else updated_node
+
+    def _left(self, line: cst.SimpleStatementLine | cst.SimpleStatementSuite) -> list[cst.BaseSmallStatement]:
         loggers = self._loggers[-1] if self._loggers else set()
-        silent = all(_says(one) or _made_logger(one) in loggers for one in updated_node.body)
-        return cst.RemoveFromParent() if silent else updated_node
+        return [one for one in line.body if not (_says(one) or _made_logger(one) in loggers)]
 
     def leave_If(  # noqa: N802
         self, original_node: cst.If, updated_node: cst.If
@@ -58,8 +67,7 @@ def _says(statement: cst.BaseSmallStatement) -> bool:
 
 def _logging(statement: cst.BaseSmallStatement) -> str:
     """Return the logger of `logger.info("...")`, or of `self.logger.warning("...")`; empty for another statement."""
-    owner, _, method = _called(statement).rpartition(".")
-    return owner if _LOGS.match(method) and _LOGGER.match(owner.rpartition(".")[2]) else ""
+    return logger_of(_called(statement))
 
 
 def _called(statement: cst.BaseSmallStatement) -> str:
@@ -71,7 +79,7 @@ def _made_logger(statement: cst.BaseSmallStatement) -> str:
     """Return the variable of `logger = get_logger(...)`; empty for another statement."""
     match statement:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Call()):
-            return name if _LOGGER.match(name) else ""
+            return name if is_logger(name) else ""
     return ""
 
 
