@@ -200,6 +200,7 @@ def test_no_more_arguments_are_looked_for_where_the_surroundings_lack_something(
 
 @pytest.mark.parametrize(("values", "other"), [
     ({"gin_channels": 0, "scale": 0}, [{"gin_channels": 8, "scale": 0}]),
+    ({"embed_dim": 64, "mlp_dim": 64}, [{"embed_dim": 64, "mlp_dim": 256}]),
     ({"layers": 0}, []),
     ({"gin_channels": 4}, []),
 ])  # fmt: skip

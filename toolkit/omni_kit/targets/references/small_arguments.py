@@ -19,6 +19,7 @@ _WIDER = (HEADS * 16, HEADS * 32)  # kernels take heads that are multiples of 8,
 _LITERAL = re.compile(r"\bLiteral(\[[^\[\]]*\])")
 _IS_RATIO = re.compile(r"(^|_)(ratio|mult|multiplier|expansion|factor)(_|$)")  # of a width to another one
 _IS_WIDTH = re.compile(r"(^|_)(dims?|channels?|width|features|size|embed|embeds)$")
+_IS_INNER, _TIMES = re.compile(r"(^|_)(mlp|ffn?|feed_?forward|intermediate)(_|$)"), 4  # between a block's two layers
 _SMALL = 8  # published numbers below are layers, patches and channels
 _LARGEST, _MOST_CHECKED = 2048, 100
 _INPUT, _OUTPUT = "in_", "out_"
@@ -111,12 +112,16 @@ def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, An
 
 def _without_zeros(refused: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[dict[str, Any]]:
     """Yield values with a width for those that are zero where a layer has no elements: parts without which authors can
-    do, and forward cannot.
+    do, and forward cannot. Where none is zero, with a wider feed-forward: blocks may have a fraction of it.
     """
     for values, error in refused:
-        zeros = [name for name, value in values.items() if value == 0 and type(value) is int and _IS_WIDTH.search(name)]
+        widths = {name: value for name, value in values.items() if type(value) is int}
+        zeros = [name for name, value in widths.items() if value == 0 and _IS_WIDTH.search(name)]
+        inner = {name: value * _TIMES for name, value in widths.items() if _IS_INNER.search(name) and _is_size(value)}
         if _EMPTY in error and zeros:
             yield {**values, **dict.fromkeys(zeros, _SMALL)}
+        elif _EMPTY in error and inner and max(inner.values()) <= _LARGEST:
+            yield {**values, **inner}
 
 
 def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
