@@ -1115,6 +1115,25 @@ def test_first_values_are_left_out_and_what_is_computed_stays(tmp_path: Path) ->
     assert "self.to_q = nn.Linear" in found.text  # nobody asks for the layers by name any more
 
 
+OF_PARTS = """
+    def initialize_weights(self):
+        def once(layer):
+            nn.init.zeros_(layer.weight)
+
+        for block in self.blocks:
+            once(block.o)
+            block.initialize_weights()
+"""
+
+
+@pytest.mark.parametrize(("value", "left"), [("nn.init.ones_(self.o.weight)", False), ("self.scale = 2.0", True)])
+def test_first_values_of_parts_are_left_out_unless_they_are_more(value: str, left: bool, tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace("depth)])\n", f"depth)])\n        self.initialize_weights()\n{OF_PARTS}", 1)
+    own = f"    def initialize_weights(self):\n        {value}\n\n    def forward("
+    found = ported(tmp_path, text.replace("    def forward(", own, 1))
+    assert ("initialize_weights" in found.text) == ("nn.init" in found.text) == left
+
+
 @pytest.mark.parametrize(("value", "first"), [
     ("None", 'self.register_buffer("table", None)'), ("dim", "self.table = dim"),
 ])  # fmt: skip

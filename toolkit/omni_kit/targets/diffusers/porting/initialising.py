@@ -24,26 +24,43 @@ _INIT = re.compile(r"(^|\.)(init\.\w+_|(trunc_|kaiming_|xavier_|orthogonal_|lecu
 _IN_PLACE = re.compile(r"\.(zero|fill|mul|div|copy|normal|uniform|add|clamp)_$")
 _DATA = re.compile(r"\.(weight|bias)\.data$")
 _APPLY = "self.apply"
+_NAMED = re.compile(r"^_?(init(ialize|ialise)?|reset)_(weights?|parameters|params)$")
 
 
 def without_initial_weights(parts: Parts) -> None:
     """Take the statements that give parameters their first values out of every class, and fixes parameters that are
     never trained as buffers.
     """
+    others = _initialising(parts)
     for part in parts.parts:
         if part.cls is not None:
-            cleaned = with_method(_cleaned(part.cls), "__init__", lambda init: visited(init, _WithoutData()))
+            cleaned = with_method(_cleaned(part.cls, others), "__init__", lambda init: visited(init, _WithoutData()))
             part.node = visited(cleaned, _Stored())
         elif isinstance(part.node, cst.FunctionDef) and ".data = " in code(part.node):  # a function that makes layers
             part.node = visited(part.node, _WithoutData())
-    asked = [_attributes(part) for part in parts.parts]
+    gone = others - frozenset[str]().union(*(_attributes(part, others) for part in parts.parts))
+    asked = [_attributes(part, gone) for part in parts.parts]
     for at, part in enumerate(parts.parts):
-        if part.cls is not None and (left := _without_unused(part.cls, frozenset().union(*asked))) is not part.node:
+        left = _without_unused(part.cls, frozenset().union(*asked), others) if part.cls is not None else part.node
+        if left is not part.node:
             part.node = left
-            asked[at] = _attributes(part)
+            asked[at] = _attributes(part, gone)
 
 
-def _cleaned(node: cst.ClassDef) -> cst.ClassDef:
+def _initialising(parts: Parts) -> frozenset[str]:
+    """Return the names of methods that give parameters their first values, and store nothing, in every class that has
+    them: what one class calls of another.
+    """
+    every = [(one, part.cls) for part in parts.parts if part.cls is not None for one in body_of(part.cls)
+             if isinstance(one, cst.FunctionDef) and _NAMED.match(one.name.value)]  # fmt: skip
+    names = frozenset(one.name.value for one, _ in every)
+    while more := {one.name.value for one, cls in every if one.name.value in names
+                   and (_computed(body_of(one)) or not _initialises(one, cls, names))}:  # fmt: skip
+        names -= more
+    return names
+
+
+def _cleaned(node: cst.ClassDef, others: frozenset[str]) -> cst.ClassDef:
     init = method(node, "__init__")
     if init is None:
         return node
@@ -52,9 +69,9 @@ def _cleaned(node: cst.ClassDef) -> cst.ClassDef:
         call = _call(one)
         name = chain(call.func) if call is not None else ""
         own = method(node, name.removeprefix("self.")) if name.startswith("self.") else None
-        if call is not None and own is not None and not call.args and _initialises(own, node):
+        if call is not None and own is not None and not call.args and _initialises(own, node, others):
             body += _computed(body_of(own))
-        elif not _is_initial(one, node) or _is_copy(one):
+        elif not _is_initial(one, node, others) or _is_copy(one):
             body.append(one)
     if not body:
         return node
@@ -68,26 +85,30 @@ def _call(node: cst.CSTNode) -> cst.Call | None:
     return value if isinstance(value, cst.Call) else None
 
 
-def _initialises(own: cst.FunctionDef, node: cst.ClassDef) -> bool:
-    """Return whether a method does nothing but give parameters their first values."""
+def _initialises(own: cst.FunctionDef, node: cst.ClassDef, others: frozenset[str]) -> bool:
+    """Return whether a method does nothing but give parameters their first values, itself or with `others`."""
     text = code(own)
     rest = body_of(own)[after_docstring(body_of(own)) :]
-    return ("init" in text or _APPLY in text) and bool(rest) and all(_is_first(one, node) for one in rest)
+    others |= {one.name.value for one in rest if isinstance(one, cst.FunctionDef)
+               and all(_is_first(inner, node, others) for inner in body_of(one))}  # fmt: skip
+    return ("init" in text or _APPLY in text) and bool(rest) and all(_is_first(one, node, others) for one in rest)
 
 
-def _is_first(one: cst.CSTNode, node: cst.ClassDef) -> bool:
+def _is_first(one: cst.CSTNode, node: cst.ClassDef, others: frozenset[str]) -> bool:
     """Return whether a statement gives a parameter a value, or prepares one."""
     if isinstance(one, cst.FunctionDef):
         return True
     if isinstance(one, cst.If):
         other = one.orelse
-        return all(_is_first(inner, node) for inner in _inner(one)) and (other is None or _is_first(other, node))
+        return all(_is_first(inner, node, others) for inner in _inner(one)) and (
+            other is None or _is_first(other, node, others)
+        )
     if isinstance(one, cst.For | cst.With | cst.Else):
-        return all(_is_first(inner, node) for inner in _inner(one))
+        return all(_is_first(inner, node, others) for inner in _inner(one))
     if isinstance(one, cst.SimpleStatementLine):
         small = one.body[0]
         plain = isinstance(small, cst.Assign) and all(isinstance(t.target, cst.Name) for t in small.targets)
-        return plain or isinstance(small, cst.Pass | cst.Raise | cst.Assert) or _is_initial(one, node)
+        return plain or isinstance(small, cst.Pass | cst.Raise | cst.Assert) or _is_initial(one, node, others)
     return False
 
 
@@ -95,21 +116,26 @@ def _inner(node: cst.If | cst.For | cst.With | cst.Else) -> Sequence[cst.CSTNode
     return node.body.body
 
 
-def _is_initial(one: cst.CSTNode, node: cst.ClassDef) -> bool:
+def _is_initial(one: cst.CSTNode, node: cst.ClassDef, others: frozenset[str]) -> bool:
     """Return whether a statement is a call that gives a parameter a value."""
     if isinstance(one, cst.If | cst.For | cst.With):
-        return _is_first(one, node) and any(_is_initial(inner, node) for inner in walk(one) if inner is not one)
+        return _is_first(one, node, others) and any(
+            _is_initial(inner, node, others) for inner in walk(one) if inner is not one
+        )
     call = _call(one)
     name = _name(call.func) if call is not None else ""
     if call is None or not name:
         return False
+    of_another = name.count(".") != 1 or not name.startswith("self.")
+    if of_another and name.rpartition(".")[2] in others:
+        return True
     if name == _APPLY:
         given = chain(call.args[0].value) if call.args else ""
         own = method(node, given.removeprefix("self.")) if given.startswith("self.") else None
-        return own is None or _initialises(own, node)
+        return own is None or _initialises(own, node, others)
     own = method(node, name.removeprefix("self.")) if name.startswith("self.") and name.count(".") == 1 else None
     if own is not None:
-        return own is not method(node, "__init__") and name != "self.forward" and _initialises(own, node)
+        return own is not method(node, "__init__") and name != "self.forward" and _initialises(own, node, others)
     return bool(
         _INIT.search(name) or (_IN_PLACE.search(name) and ("weight" in name or "bias" in name or "data" in name))
     )
@@ -220,16 +246,19 @@ class _NoneFirst(cst.CSTTransformer):
         return made.with_changes(leading_lines=updated_node.leading_lines)
 
 
-def _without_unused(node: cst.ClassDef, asked: Collection[str]) -> cst.ClassDef:
+def _without_unused(node: cst.ClassDef, asked: Collection[str], others: frozenset[str]) -> cst.ClassDef:
     """Return the class without methods that gave first values, where nobody asks for them any more."""
     body = [one for one in body_of(node) if not (
         isinstance(one, cst.FunctionDef) and one.name.value not in asked and one.name.value != "__init__"
-        and _initialises(one, node)
+        and _initialises(one, node, others)
     )]  # fmt: skip
     return with_body(node, body) if len(body) < len(body_of(node)) else node
 
 
-def _attributes(part: Part) -> set[str]:
-    """Return the attributes that a part reads or calls."""
-    return {inner.attr.value for one in (part.node, *part.before) for inner in walk(one)
+def _attributes(part: Part, gone: Collection[str]) -> set[str]:
+    """Return the attributes that a part reads or calls, in methods other than those that are gone."""
+    nodes = body_of(part.cls) if part.cls is not None else [part.node]
+    left = [one for one in nodes if not (isinstance(one, cst.FunctionDef) and one.name.value in gone)]
+    heads = [*part.cls.bases, *part.cls.decorators] if part.cls is not None else []
+    return {inner.attr.value for one in (*left, *heads, *part.before) for inner in walk(one)
             if isinstance(inner, cst.Attribute)}  # fmt: skip
