@@ -134,7 +134,7 @@ def test_a_class_that_nothing_makes_is_an_entry(tmp_path: Path) -> None:
 def test_every_branch_of_a_real_file_lies_in_its_outer_branch() -> None:
     from omni_kit.pysource.library import find_library
 
-    for file in sorted(find_library("transformers").root.glob("models/q*/modeling_*.py")):
+    for file in sorted(find_library("transformers").root.glob("models/q*/modeling_*.py"))[::5]:
         for one in BranchReader(file).branches:
             if one.outer is not None:
                 assert one.outer.inside[0] <= one.inside[0] <= one.inside[1] <= one.outer.inside[1], (file, one)

@@ -1,6 +1,7 @@
 """Conditions of models that are not prompts: which they are, and a pipeline that passes them."""
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,34 @@ def test_a_condition_that_is_on_is_in_the_toy_and_the_authors_method_is_gone_alo
         assert report.ok, report.levels
         file.write_text(text.replace("far_cond=far_cond,", "far_cond=-far_cond,"), encoding="utf-8")
         assert not run_parity(file, ("stages",), sides=sides).ok
+
+
+FIXED = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, in_channelDEFAULT, width=32):
+        super().__init__()
+        self.first = nn.Conv2d(in_channel, width, 3, padding=1)
+        self.time = nn.Linear(1, width)
+        self.last = nn.Conv2d(width, 3, 3, padding=1)
+
+    def forward(self, x, time):
+        t = self.time(time.reshape(-1, 1).to(x.dtype) / 100)
+        return self.last(torch.tanh(self.first(x) + t[..., None, None]))
+"""
+
+
+@pytest.mark.parametrize(("default", "same"), [("", True), ("=5", False)])
+def test_a_model_takes_the_channels_that_it_always_returns_unless_authors_name_others(
+    default: str, same: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_text(FIXED.replace("DEFAULT", default), encoding="utf-8")
+    new_model("fixed", f"{tmp_path / 'model.py'}::Net", target="diffusers", into=tmp_path / "out")
+    toy = json.loads((tmp_path / "out" / "fixed" / "toy_config.json").read_text(encoding="utf-8"))
+    assert (toy["in_channel"] == 3) is same
 
 
 def taken(**required: bool) -> dict[str, Argument]:

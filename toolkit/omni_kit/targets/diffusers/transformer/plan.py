@@ -166,20 +166,30 @@ class _Planner:
 
     def _answering_latents(self, found: FoundToy) -> FoundToy:
         """Return the toy with an output as wide as latents, where it has another width that nothing says: a model that
-        joins latents with a condition takes more channels than it returns.
+        joins latents with a condition takes more channels than it returns. Where no argument is the output's width, the
+        input has that width.
         """
-        process, published = self.pipeline.process, self.reference.published
+        process = self.pipeline.process
         latents = found.shapes.get(self.pipeline.latents_argument, ())
         differing = [(one, other) for one, other in zip(latents, found.answer, strict=False) if one != other]
         alike = len(latents) == len(found.answer) and len(differing) == 1
         if not alike or (process is not None and process.learns_variance):
             return found
-        said = published.values if published is not None else {}
-        names = [name for name, one in self.reference.arguments.items() if one.required and name.startswith("out")
-                 and type(said.get(name)) is not int and found.values.get(name) == differing[0][1]]  # fmt: skip
-        values = {**self.toy, **found.values, **dict.fromkeys(names, differing[0][0])}
-        again = found_toy(self.reference, values) if len(names) == 1 else found
+        (taken, answered), names = differing[0], list(self.reference.arguments)
+        outputs = any(name.startswith("out") for name in names)
+        free = [*self._free("out", answered, found)] if outputs else [*self._free("in", taken, found)]
+        if len(free) != 1:
+            return found
+        again = found_toy(self.reference, {**self.toy, **found.values, free[0]: taken if outputs else answered})
         return again if [*again.shapes.get(self.pipeline.latents_argument, ())] == [*again.answer] else found
+
+    def _free(self, prefix: str, width: int, found: FoundToy) -> Iterator[str]:
+        """Yield arguments with a width for which neither a default nor a config of the authors has one."""
+        said = self.reference.published.values if self.reference.published is not None else {}
+        for name, one in self.reference.arguments.items():
+            unsaid = one.required and type(said.get(name)) is not int
+            if unsaid and name.startswith(prefix) and found.values.get(name) == width:
+                yield name
 
     @property
     def in_tree(self) -> bool:
