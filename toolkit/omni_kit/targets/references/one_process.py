@@ -37,7 +37,7 @@ def run_in_one_process() -> None:
 
 
 def leave_group() -> None:
-    """End what `run_in_one_process` began: there is no group, and torch.distributed is as before."""
+    """Destroy the process group and restore torch.distributed, if `run_in_one_process` has changed it."""
     if _begun and distributed.is_initialized():
         distributed.destroy_process_group()
     while _begun:

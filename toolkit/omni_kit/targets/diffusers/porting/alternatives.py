@@ -1,7 +1,6 @@
 """Attention that authors wrote several times, for packages that may not be there: the one that runs is kept."""
 
 import ast
-import copy
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +9,7 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.standins import stand_ins
-from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
+from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
 from omni_kit.upstream.repositories.attention import SDPA, functions_in
 from omni_kit.upstream.repositories.closure import Closure, bound_in, completed, names_in
 from omni_kit.upstream.repositories.names import Defined, resolve
@@ -22,18 +21,18 @@ _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 
 def chosen(closure: Closure) -> Closure:
     """Return the closure with one branch of every choice between ways to attend, and without what nobody needs then."""
-    changed: dict[Defined, Defined] = {}
-    for one in closure.definitions:
-        if not isinstance(one.node, ast.ClassDef | ast.FunctionDef):
-            continue
-        functions = []
-        for function in functions_in(Defined(one.source, one.name, copy.deepcopy(one.node))):
-            choice = _Choice(partial(_decided, home=one), partial(_is_flag, home=one, function=function))
-            choice.visit(function)
-            if choice.done:
-                functions.append(ast.fix_missing_locations(function))
-        if functions:
-            changed[one] = rewritten(one, functions)
+
+    def decide(one: Defined, function: ast.FunctionDef) -> ast.FunctionDef | None:
+        choice = _Choice(partial(_decided, home=one), partial(_is_flag, home=one, function=function))
+        choice.visit(function)
+        return function if choice.done else None
+
+    own = (one for one in closure.definitions if isinstance(one.node, ast.ClassDef | ast.FunctionDef))
+    return with_changed(closure, changed_functions(own, decide))
+
+
+def with_changed(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
+    """Return the closure with other definitions, what these need, and without what nobody needs then."""
     if not changed:
         return closure
     found = reached(closure, changed)

@@ -1,11 +1,9 @@
 """Code that runs on a CPU, of functions that choose by the device: extensions in C++ or CUDA are not ported."""
 
 import ast
-import copy
 
 from omni_kit.targets.diffusers.porting.alternatives import reached
-from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
-from omni_kit.upstream.repositories.attention import functions_in
+from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute
 
@@ -27,17 +25,13 @@ def without_extensions(closure: Closure) -> Closure:
     """Return the closure with the branches that run on a CPU, if it compiles extensions and then needs none of them."""
     if not any(map(compiled_at, closure.definitions)):
         return closure
-    changed: dict[Defined, Defined] = {}
-    for one in closure.definitions:
-        functions = []
-        for function in functions_in(Defined(one.source, one.name, copy.deepcopy(one.node))):
-            chosen = _OnCpu()
-            chosen.visit(function)
-            if chosen.done:
-                functions.append(ast.fix_missing_locations(function))
-        if functions:
-            changed[one] = rewritten(one, functions)
-    found = reached(closure, changed)
+
+    def on_cpu(one: Defined, function: ast.FunctionDef) -> ast.FunctionDef | None:
+        choice = _OnCpu()
+        choice.visit(function)
+        return function if choice.done else None
+
+    found = reached(closure, changed_functions(closure.definitions, on_cpu))
     return closure if any(map(compiled_at, found.definitions)) else found
 
 

@@ -1,4 +1,4 @@
-"""Masks among the arguments of a forward that are none of a prompt's words: of latents, and of what is no word."""
+"""Arguments of a forward that mask latents or padding, and so are not the attention mask of a prompt."""
 
 import ast
 from collections.abc import Iterable

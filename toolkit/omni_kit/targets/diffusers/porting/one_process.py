@@ -11,11 +11,10 @@ from typing import Any
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN, Domain, Frame, Function, Scope, Unsupported, evaluate
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.targets.diffusers.porting.alternatives import reached
+from omni_kit.targets.diffusers.porting.alternatives import with_changed
 from omni_kit.targets.diffusers.porting.devices import Choosing
-from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
-from omni_kit.upstream.repositories.attention import functions_in
-from omni_kit.upstream.repositories.closure import Closure, bound_in, closure_of, completed
+from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
+from omni_kit.upstream.repositories.closure import Closure, bound_in, closure_of
 from omni_kit.upstream.repositories.names import Defined, in_stand_ins, resolve
 
 _DISTRIBUTED = "torch.distributed"
@@ -34,22 +33,13 @@ def without_processes(closure: Closure) -> Closure:
     ):
         return closure
     changing = {name for one in closure.definitions for name in _changed_by(one.node)}
-    changed: dict[Defined, Defined] = {}
-    for one in closure.definitions:
-        functions = []
-        for function in functions_in(Defined(one.source, one.name, copy.deepcopy(one.node))):
-            alone = _Alone(_Group(one, function, changing))
-            alone.visit(function)
-            if alone.done:
-                functions.append(ast.fix_missing_locations(_without_unread(function, alone.group)))
-        if functions:
-            changed[one] = rewritten(one, functions)
-    if not changed:
-        return closure
-    found = reached(closure, changed)
-    for one in [one for one in changed.values() if one in found.uses]:
-        completed(found, one)
-    return found
+
+    def alone(one: Defined, function: ast.FunctionDef) -> ast.FunctionDef | None:
+        change = _Alone(_Group(one, function, changing))
+        change.visit(function)
+        return _without_unread(function, change.group) if change.done else None
+
+    return with_changed(closure, changed_functions(closure.definitions, alone))
 
 
 def _changed_by(node: ast.AST) -> set[str]:

@@ -1,11 +1,13 @@
 """A definition of the authors with other functions in it."""
 
 import ast
+import copy
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.repositories.attention import functions_in
 from omni_kit.upstream.repositories.names import Defined, definitions
 
 
@@ -17,6 +19,23 @@ def with_text(one: Defined, text: str) -> Defined:
     before, after = ([node for node in tree.body if getattr(node, "name", "") == one.name]
                      for tree in (one.source.tree, source.tree))  # fmt: skip
     return replace(one, source=source, node=after[before.index(one.node)])
+
+
+def changed_functions(
+    definitions: Iterable[Defined], change: Callable[[Defined, ast.FunctionDef], ast.FunctionDef | None]
+) -> dict[Defined, Defined]:
+    """Return definitions with the functions that `change` makes of copies of theirs, by what they were.
+
+    Args:
+        change: receives a definition and one of its functions, and may edit it; null for one that stays.
+    """
+    changed: dict[Defined, Defined] = {}
+    for one in definitions:
+        own = functions_in(Defined(one.source, one.name, copy.deepcopy(one.node)))
+        functions = [made for function in own if (made := change(one, function)) is not None]
+        if functions:
+            changed[one] = rewritten(one, [*map(ast.fix_missing_locations, functions)])
+    return changed
 
 
 def rewritten(one: Defined, functions: Sequence[ast.FunctionDef]) -> Defined:
