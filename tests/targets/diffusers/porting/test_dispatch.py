@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.diffusers.test_porting import SPLIT, attention, ported
+from tests.targets.diffusers.porting.small_models import SPLIT, attention, ported
 
 HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))\n"
 ASKED = "y = F.scaled_dot_product_attention(q, k, v)\n"

@@ -10,7 +10,7 @@ import torch
 
 from omni_kit.upstream.repositories.names import resolve
 from omni_kit.upstream.repositories.reference import find_reference
-from tests.targets.diffusers.test_porting import HEAD, ported
+from tests.targets.diffusers.porting.small_models import HEAD, ported
 
 NET = """
 {top}

@@ -12,6 +12,8 @@ from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
 from omni_kit.upstream.repositories.closure import Closure, closure_of
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.reference import find_reference
+from tests.conftest import first
+from tests.targets.diffusers.porting.small_models import HEADS, SPLIT, attention, ported
 
 FILE = """import math
 import torch
@@ -30,7 +32,7 @@ def attend(q, k, v, mask=None):
     {}
 """
 CALL = "scaled_dot_product_attention"
-WIDTH_LAST, WIDTH_FIRST, HEADS = (3, 5, 4), (3, 4, 5), (3, 2, 4, 5)
+WIDTH_LAST, WIDTH_FIRST, WITH_HEADS = (3, 5, 4), (3, 4, 5), (3, 2, 4, 5)
 
 
 PRECISE = """if v is not None:
@@ -85,9 +87,9 @@ def function_of(closure: Closure) -> tuple[str, Callable[..., Any]]:
      "v = v.reshape(3, 4, 5)\nw = w.permute(0, 2, 1)\nreturn torch.bmm(v, w)"),
     (WIDTH_LAST, "w = torch.bmm(q, k.transpose(1, 2)) * 0.5\nw = F.softmax(w, dim=-1)\nv = v + 1\n"
      "return torch.bmm(w, v)"),
-    (HEADS, "sim = einsum('b h d i, b h d j -> b h i j', q * 0.5, k)\nw = sim.softmax(dim=-1)\n"
+    (WITH_HEADS, "sim = einsum('b h d i, b h d j -> b h i j', q * 0.5, k)\nw = sim.softmax(dim=-1)\n"
      "return einsum('b h i j, b h d j -> b h i d', w, v)"),
-    (HEADS, "w = einsum('b i h d, b j h d -> b h i j', q, k).softmax(-1)\n"
+    (WITH_HEADS, "w = einsum('b i h d, b j h d -> b h i j', q, k).softmax(-1)\n"
      "return einsum('b h i j, b j h d -> b i h d', w, v)"),
 ])  # fmt: skip
 @pytest.mark.parametrize("masked", [False, True])
@@ -138,3 +140,42 @@ def test_calls_for_heads_among_samples_get_an_axis_for_them(together: str, maske
     q, k, v = (torch.randn(3, 5, 8) for _ in range(3))
     mask = torch.randn(5, 5) if masked else None
     assert torch.allclose(changed(q, k, v, mask), function_of(closure)[1](q, k, v, mask), atol=1e-6)
+
+
+@pytest.mark.parametrize(("written", "scale"), first(3, [
+    ("a = (q @ k.transpose(-2, -1)) * 0.5\na = a.softmax(dim=-1)\ny = a @ v", "scale=0.5"),
+    ("a = F.softmax(q @ k.mT / d, dim=-1)\ny = torch.matmul(a, v)", "scale=1.0 / d"),
+    ("a = torch.matmul(q, k.transpose(2, 3))\na = a * self.s\na = torch.softmax(a, -1)\ny = a @ v", "scale=attn.s"),
+    ("a = q @ k.mT\na = (a * 0.5).softmax(-1)\na = self.drop(a)\ny = a @ v",
+     "dropout_p=attn.drop.p if attn.training else 0.0"),
+    ("a = q @ k.mT * 0.5\nm = x.mean()\na += m\na = a.softmax(-1, dtype=torch.float32)\ny = a @ v", "attn_mask=m"),
+    ("a = torch.einsum('b h i d, b h j d -> b h i j', q, k) * 0.5\na = a.softmax(-1)\n"
+     "y = torch.einsum('b h i j, b h j d -> b i h d', a, v)", "scale=0.5"),
+    ("a = q.mul(d) @ k.swapaxes(-1, -2)\na = a.softmax(-1)\ny = (a @ v)", "scale=1.0"),
+]))  # fmt: skip
+def test_attention_that_is_written_out_becomes_a_call(written: str, scale: str, tmp_path: Path) -> None:
+    own = f"d = 2\n{HEADS}{written}\nreturn self.o(y.transpose(1, 2).flatten(2))"
+    found = ported(tmp_path, attention(f"{SPLIT}\nself.s = 0.5\nself.drop = nn.Dropout(0.1)", own))
+    assert scale in found.text
+    assert "softmax" not in found.text
+    assert "class TinyAttnProcessor:" in found.text
+    assert not any("dispatch_attention_fn" in what for _, what in found.todo)
+
+
+@pytest.mark.parametrize("written", first(2, [
+    "a = (q @ k.mT).softmax(-1)\na = self.other(a)\ny = a @ v",
+    "a = (q @ k.mT).masked_fill(m, -1e9).softmax(-1)\ny = a @ v",
+    "a = (q @ k.mT).softmax(-2)\ny = a @ v",
+    "a = (q @ k.mT).softmax(-1)\ny = a @ v\nself.seen = a",
+    "q, k, v = (one.flatten(0, 1) for one in (q, k, v))\na = (q @ k.mT).softmax(-1)\ny = a @ v",
+]))  # fmt: skip
+def test_more_than_plain_attention_is_left_to_a_person(written: str, tmp_path: Path) -> None:
+    own = f"m = x.isnan()\n{HEADS}{written}\nreturn self.o(y)"
+    found = ported(tmp_path, attention(f"{SPLIT}\nself.drop = nn.Dropout(0.1)", own))
+    assert any("attention is written out" in what for _, what in found.todo)
+
+
+def test_another_form_of_attention_is_left_to_a_person(tmp_path: Path) -> None:
+    own = "q, k, v = self.q(x), self.k(x), self.v(x)\nreturn self.o((q @ k.mT).softmax(-1) @ v)"
+    found = ported(tmp_path, attention(SPLIT, own))
+    assert any("dispatch_attention_fn" in what for _, what in found.todo)

@@ -1,11 +1,13 @@
 """What authors print and log is left out; what does more stays."""
 
 import textwrap
+from pathlib import Path
 
 import libcst as cst
 import pytest
 
 from omni_kit.targets.diffusers.porting.silent import Silent
+from tests.targets.diffusers.porting.small_models import COLLECTED, ported
 
 
 def silent(text: str) -> str:
@@ -56,3 +58,10 @@ def test_of_a_line_the_part_that_says_nothing_stays() -> None:
         "return",
         "x",
     ]
+
+
+def test_lines_that_only_print_are_left_out(tmp_path: Path) -> None:
+    text = COLLECTED.replace("        print(x.shape)", "        shown = print\n        shown(x.shape)")
+    assert "print(" not in (found := ported(tmp_path, text).text).replace("shown = print", "")
+    assert "shown(" in found
+    assert "self.training" not in found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.diffusers.test_porting import ported
+from tests.targets.diffusers.porting.small_models import ported
 
 MODEL = """
 def made(width, device=None):
@@ -58,3 +58,25 @@ def test_arguments_with_another_use_stay(old: str, new: str, tmp_path: Path) -> 
     assert old in MODEL
     text = ported(tmp_path, MODEL.replace(old, new)).text
     assert "torch.ones(width, device=device, dtype=dtype)" in text
+
+
+PLACED = """
+class Net(nn.Module):
+    def __init__(self, *, device: torch.device, dtype: torch.dtype, width: int = 4):
+        super().__init__()
+        self.proj = nn.Linear(width, width, device=device, dtype=dtype)
+
+    def forward(self, x, t):
+        return self.proj(x)
+"""
+
+
+def test_torch_decides_where_and_in_which_dtype_a_model_is_made(tmp_path: Path) -> None:
+    text = ported(tmp_path, PLACED).text
+    init = text.partition("def __init__(")[2].partition(")")
+    assert "width: int = 4" in init[0]
+    assert "device" not in init[0]
+    assert "dtype = torch.get_default_dtype()" in init[2]
+    assert "device = None" in init[2]
+    by_default = PLACED.replace("dtype: torch.dtype,", "dtype: torch.dtype = torch.bfloat16,")
+    assert "dtype = torch.get_default_dtype()" in ported(tmp_path, by_default).text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from omni_kit.targets.diffusers.porting.optional_imports import guarded
-from tests.targets.diffusers.test_porting import ported
+from tests.targets.diffusers.porting.small_models import ASKED, GUARDED_PACKAGE, HEAD, NET, SPLIT, attention, ported
 
 FILE = """from __future__ import annotations
 import torch
@@ -138,3 +138,69 @@ def test_functions_are_those_that_run_without_the_package(tmp_path: Path) -> Non
 
     assert "no_such" not in text.replace("no_such_function", "")
     assert (names["grow"](3), names["lessened"](3), names["FAST"]) == (6, 2, False)
+
+
+@pytest.mark.parametrize(("line", "call"), [
+    ("import flash_attn", "flash_attn.go"), ("from flash_attn_interface import go as went", "went"),
+])  # fmt: skip
+def test_flags_of_packages_that_may_not_be_there_come_along(line: str, call: str, tmp_path: Path) -> None:
+    guard = f"try:\n    {line}\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n\n\n"
+    helper = (
+        f"def attend(q, k, v):\n    if FLASH:\n        return {call}(q, k, v)\n"
+        "    return F.scaled_dot_product_attention(q, k, v)\n\n\n"
+    )
+    text = helper + attention(SPLIT, ASKED.replace("F.scaled_dot_product_attention", "attend"))
+    found = ported(tmp_path, text, HEAD + guard)
+    kept = f"try:\n    {line}\n\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n"
+    assert kept in found.text  # a blank line is ruff's
+
+
+PROBED = """
+def is_fast_available():
+    try:
+        {line}
+        return True
+    except {error}:
+        return False
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.proj(x) * 2 if is_fast_available() else self.proj(x)
+"""
+
+
+@pytest.mark.parametrize(("line", "error", "written"), [
+    ("import fast_kernels", "Exception", "import fast_kernels  # noqa: F401"),
+    ("from fast_kernels import go as went", "Exception", "from fast_kernels import go as went  # noqa: F401"),
+    ("from fast_kernels import go  # noqa", "(OSError, Exception)", "from fast_kernels import go  # noqa"),
+    ("import fast_kernels", "ImportError", "import fast_kernels"),
+    ("from fast_kernels import go", "ImportError", "from fast_kernels import go"),
+    ("import fast_kernels; fast_kernels.go()", "Exception", "import fast_kernels"),
+])  # fmt: skip
+def test_what_finds_out_whether_a_package_is_there_still_does(
+    line: str, error: str, written: str, tmp_path: Path
+) -> None:
+    found = ported(tmp_path, PROBED.format(line=line, error=error)).text
+    body = found.partition("def is_fast_available():\n    try:\n        ")[2].partition("\n")[0]
+    assert body == written
+    own: dict[str, Any] = {}
+    exec("def is_fast" + found.partition("def is_fast")[2].partition("class Tiny")[0], own)
+    assert not own["is_fast_available"]()
+
+
+def test_what_a_flag_of_a_file_imports_stays(tmp_path: Path) -> None:
+    guard = "try:\n    import fast_kernels\n    FAST = True\nexcept Exception:\n    FAST = False\n"
+    text = PROBED.partition("class Net")[2].replace("is_fast_available()", "FAST")
+    found = ported(tmp_path, f"{guard}\n\nclass Net{text}").text
+    assert "try:\n    import fast_kernels  # noqa: F401\n\n    FAST = True\nexcept Exception:" in found
+
+
+def test_a_package_of_another_device_stays_behind_its_condition(tmp_path: Path) -> None:
+    found = ported(tmp_path, GUARDED_PACKAGE, HEAD + attention(SPLIT, ASKED).partition(NET)[0])
+    assert "if is_torch_npu_available():\n    import torch_npu" in found.text
+    assert "\nimport torch_npu" not in found.text

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.devices import compiled_at, without_extensions
 from omni_kit.upstream.repositories.reference import find_reference
+from tests.targets.diffusers.porting.small_models import ASKED, HEAD, SPLIT, attention, ported
 
 _LOADED = 'kernel = load("kernel", sources=["kernel.cu"])'
 MODEL = """
@@ -53,3 +55,28 @@ def test_the_branch_on_a_cpu_needs_no_extension(tmp_path: Path, guard: str, code
     found = without_extensions(whole)
     assert any(map(compiled_at, found.definitions)) is not without
     assert "scaled" in {one.name for one in found.definitions}
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_code_that_authors_compile_is_refused(compiled: bool, tmp_path: Path) -> None:
+    made = "load(name='kernels', sources=['kernels.cu'])" if compiled else "None"
+    head = f"{HEAD}from torch.utils.cpp_extension import load\nKERNELS = {made}\n"
+    text = attention(SPLIT, f"{ASKED.replace('return', 'y = KERNELS.run(y) if KERNELS else y' + chr(10) + 'return')}")
+    if compiled:
+        with pytest.raises(Refusal, match=r"Net needs C\+\+ or CUDA code compiled at .*m\.py:5"):
+            ported(tmp_path, text, head)
+    else:
+        assert "KERNELS = None" in ported(tmp_path, text, head).text
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_code_that_a_project_of_the_repository_compiles_is_refused(built: bool, tmp_path: Path) -> None:
+    extension = "from torch.utils.cpp_extension import CUDAExtension\nCUDAExtension(name='scans_of_nobody')\n"
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "setup.py").write_text(extension if built else "")
+    text = attention(SPLIT, f"x = scans_of_nobody.run(x)\n{ASKED}")
+    if built:
+        with pytest.raises(Refusal, match=r"Net needs C\+\+ or CUDA code compiled at .*csrc/setup\.py:2"):
+            ported(tmp_path, text, f"{HEAD}import scans_of_nobody\n")
+    else:
+        assert "import scans_of_nobody" in ported(tmp_path, text, f"{HEAD}import scans_of_nobody\n").text

@@ -1,5 +1,7 @@
 """What ruff finds in a written file is repaired, or is a to-do at its line."""
 
+from pathlib import Path
+
 import pytest
 
 from omni_kit.targets.diffusers.porting.attention import Attended
@@ -8,6 +10,7 @@ from omni_kit.targets.diffusers.porting.forward import Forward
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.transformer.found_toy import imported
+from tests.targets.diffusers.porting.small_models import ASKED, SPLIT, attention, ported
 
 LATER = """class Processor:
     def __call__(self, attn: Attention, x):
@@ -98,3 +101,10 @@ def test_a_file_that_cannot_be_imported_has_a_to_do(package: str, line: int | No
     what = "this file cannot be imported: NameError: name 'Table' is not defined"
     assert found.todo == ((line, what),)
     assert found.text.split("\n")[line - 1].strip() == f"# {MARK}: {what}"
+
+
+def test_a_text_without_a_value_is_a_plain_text(tmp_path: Path) -> None:
+    found = ported(tmp_path, attention(f'{SPLIT}\nassert dim, f"no width"\nassert dim, f"{{dim}}"', ASKED))
+    assert 'assert dim, "no width"' in found.text
+    assert 'assert dim, f"{dim}"' in found.text
+    assert not any("F541" in what for _, what in found.todo)

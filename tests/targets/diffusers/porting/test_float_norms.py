@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from omni_kit.targets.diffusers.porting.port import Port
-from tests.targets.diffusers.test_porting import ported
+from tests.targets.diffusers.porting.small_models import ported
 
 NET = """
 

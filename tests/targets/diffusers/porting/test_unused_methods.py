@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.diffusers.test_porting import ported
+from tests.targets.diffusers.porting.small_models import ported
 
 MODEL = """
 import no_such_package
