@@ -1219,3 +1219,36 @@ class Nameless(Small):
 def test_a_forward_that_names_no_inputs_is_said_to_be_one() -> None:
     with pytest.raises(BadInput, match=r"Nameless\.forward names no inputs"):
         denoiser_inputs(Nameless())
+
+
+class _Remembering(Small):
+    """Keeps what it computed of the first condition for all later calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: torch.Tensor | None = None
+        self.seen: list[int] = []
+
+    def forward(self, hidden_states: torch.Tensor, condition: torch.Tensor | None = None) -> torch.Tensor:
+        """[B, 6, H, W]."""
+        if self.cache is None:
+            assert condition is not None
+            self.cache = condition
+        self.seen.append(len(hidden_states))
+        return self.mixed(hidden_states, self.cache)
+
+
+def test_what_a_model_keeps_of_one_call_does_not_answer_the_next() -> None:
+    model = _Remembering()
+    inputs = denoiser_inputs(model)
+    assert any(name.endswith("condition") for name in inputs)
+    assert (model.cache, model.seen) == (None, [])
+
+
+def test_a_model_keeps_the_attributes_that_it_had() -> None:
+    model = _Remembering()
+    model.cache, model.seen = torch.ones(1, 3, 6), [5]
+    noise = torch.zeros(2, 6, 4, 4)
+    assert torch.equal(ask(model, {"hidden_states": noise}), ask(model, {"hidden_states": noise}))
+    assert torch.equal(model.cache, torch.ones(1, 3, 6))
+    assert model.seen == [5]

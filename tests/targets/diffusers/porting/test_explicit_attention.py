@@ -77,6 +77,8 @@ def function_of(closure: Closure) -> tuple[str, Callable[..., Any]]:
      "    far = -torch.finfo(sim.dtype).max\n    sim.masked_fill_(~mask, far)\nw = sim.softmax(dim=-1)\n"
      "return einsum('b i j, b j d -> b i d', w, v)"),
     (WIDTH_LAST, PRECISE.format("    sim = einsum('b i d, b j d -> b i j', q, k) * 0.5")),
+    (WIDTH_LAST, "if math.pi < 3:\n    out = q\nelse:\n    w = einsum('b i d, b j d -> b i j', q, k) * 0.5\n"
+     "    w = w.softmax(-1)\n    out = einsum('b i j, b j d -> b i d', w, v)\nreturn out"),
     (WIDTH_LAST, "with torch.autocast('cuda', enabled=False):\n    q = q.float()\n"
      "    sim = einsum('b i d, b j d -> b i j', q, k) * 0.5\nsim = sim.softmax(dim=-1)\n"
      "return einsum('b i j, b j d -> b i d', sim, v)"),
@@ -109,6 +111,8 @@ def test_the_call_computes_what_the_authors_do(shape: tuple[int, ...], text: str
     "w = torch.bmm(q, k).softmax(-1)\nreturn torch.bmm(v, w)",
     "w = torch.bmm(q, k)\nw = w.permute(0, 2, 1)\nw = w.softmax(-1)\nreturn torch.bmm(w, v)",
     "s = einsum('b i d, b j d -> b i j', q, k)\nw = s.softmax(-1)\nreturn einsum('b i j, b j d -> b i d', w, v) + s",
+    "if True:\n    w = einsum('b i d, b j d -> b i j', q, k).softmax(-1)\n"
+    "    out = einsum('b i j, b j d -> b i d', w, v)\nreturn out, w",
     "s = einsum('b i d, b j d -> b i j', q, k)\nif mask is not None:\n    s.masked_fill_(mask, -1e9)\n"
     "w = s.softmax(-1)\nreturn einsum('b i j, b j d -> b i d', w, v)",
     PRECISE.format("    sim = einsum('b i d, b j d -> b i j', q, k) * 0.7"),

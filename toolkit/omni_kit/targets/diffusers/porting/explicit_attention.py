@@ -76,10 +76,46 @@ def _dropouts(node: ast.stmt) -> dict[str, ast.expr]:
 
 
 def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
-    """Rewrites the attention of a function, where its form is known; whether it did."""
+    """Rewrites the attention of a function, or of a branch in it, where its form is known; whether it did."""
     text = ast.unparse(function)
-    headed, together = HEADED.search(text), TOGETHER.search(text)
-    body = _with_masks(in_any_precision(function.body))
+    headed, together = bool(HEADED.search(text)), bool(TOGETHER.search(text))
+    for owner, block in _blocks(function):
+        body = getattr(owner, block)
+        after = _attended(body, dropouts, headed, together)
+        if after is None or (owner is not function and _lost(body, after) & _elsewhere(function, body)):
+            continue
+        setattr(owner, block, after)
+        ast.fix_missing_locations(function)
+        return True
+    return not together and bool(headed or "einsum" in text) and _attends_at_once(function, dropouts)
+
+
+def _blocks(function: ast.FunctionDef) -> list[tuple[ast.AST, str]]:
+    """Return where the statements of a function stand, and those of its branches."""
+    inside = [one for one in ast.walk(function) if isinstance(one, ast.If | ast.With)]
+    return [
+        (function, "body"),
+        *((one, block) for one in inside for block in ("body", "orelse") if hasattr(one, block)),
+    ]
+
+
+def _lost(before: list[ast.stmt], after: list[ast.stmt]) -> set[str]:
+    """Return the variables that statements no longer make."""
+    made, kept = ({name for one in body for name in _stored(one)} for body in (before, after))
+    return made - kept
+
+
+def _elsewhere(function: ast.FunctionDef, body: list[ast.stmt]) -> set[str]:
+    """Return the names that a function reads outside of one of its blocks."""
+    inside = {id(node) for one in body for node in ast.walk(one)}
+    return {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in inside}
+
+
+def _attended(
+    statements: list[ast.stmt], dropouts: Mapping[str, ast.expr], headed: bool, together: bool
+) -> list[ast.stmt] | None:
+    """Return statements with one call for the attention that is written out in them, or None."""
+    body = _with_masks(in_any_precision(statements))
     for place, statement in enumerate(body):
         name = _target(statement)
         if not name or not isinstance(statement, ast.Assign):
@@ -101,10 +137,8 @@ def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> boo
         put = _Attended(name, scores)
         used = put.visit(copy.deepcopy(rest[0]))
         if put.done and (scores.axes == _TOKENS or (not together and (headed or put.by_letters))):
-            function.body = [*(one for one in body[:place] if one not in gone), *between, used, *rest[1:]]
-            ast.fix_missing_locations(function)
-            return True
-    return not together and bool(headed or "einsum" in text) and _attends_at_once(function, dropouts)
+            return [*(one for one in body[:place] if one not in gone), *between, used, *rest[1:]]
+    return None
 
 
 def _with_masks(body: list[ast.stmt]) -> list[ast.stmt]:

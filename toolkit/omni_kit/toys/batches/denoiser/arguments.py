@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.toys.batches.denoiser.kept_state import without_kept_state
 from omni_kit.toys.tensors import Tensors
 
 TARGET = "training_target"
@@ -82,9 +83,10 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
 
 
 def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
-    """Call a model with arguments as they are, and return its prediction."""
+    """Call a model with arguments as they are, and return its prediction; it remembers nothing of the call."""
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
-    return prediction_of(model(**given, **plain))
+    with without_kept_state(model):
+        return prediction_of(model(**given, **plain))
 
 
 def prediction_of(answer: Any) -> torch.Tensor:
