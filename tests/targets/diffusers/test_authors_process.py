@@ -391,3 +391,54 @@ def test_pictures_of_whole_numbers_are_compared_as_the_latents_before(tmp_path: 
     process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
     assert process is not None
     assert process.called.startswith("unclamped(")
+
+
+def test_a_first_beta_of_zero_counts_steps_from_one(tmp_path: Path) -> None:
+    """The tables may be the values of a mapping."""
+    text = DOWN_TO_ONE.replace("MORE", "1").replace("TIME", "t / self.T").replace("T + 1)", "T)")
+    text = text.replace("self.betas = ", "self.tables = {}\n        self.tables['betas'] = ")
+    text = text.replace("torch.linspace(1e-4, 0.02, T)", "torch.cat([torch.zeros(1), torch.linspace(1e-4, 0.02, T)])")
+    text = text.replace("self.kept = torch.cumprod(1 - self.betas, 0)", "self.tables['kept'] = self.made()")
+    text += "\n    def made(self):\n        return torch.cumprod(1 - self.tables['betas'], 0)\n"
+    text = text.replace("self.betas[", "tables['betas'][").replace("self.kept[", "tables['kept'][")
+    text = text.replace("x = torch.randn(n", "tables = self.tables\n        x = torch.randn(n")
+    text = text.replace("range(1, self.T)", "range(1, self.T + 1)")
+    file = tmp_path / "net.py"
+    file.write_text(NET + text, encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert (process.scheduler, process.config["counts_from_one"]) == ("AncestralScheduler", True)
+
+
+SCRIPTED = """
+
+def main():
+    T = 1000
+    betas = torch.linspace(1e-4, 0.02, T)
+    kept = torch.cumprod(1 - betas, 0)
+    model = Net()
+    for batch in range(3):
+        model(batch, 1).backward()
+    x = torch.randn(16, 3, 32, 32)
+    for step in range(T - 1, -1, -1):
+        t = torch.full((16,), step)
+        x = (x - betas[step] / (1 - kept[step]).sqrt() * model(x, t[: len(x)])) / (1 - betas[step]).sqrt()
+        if step > 0:
+            x = x + betas[step].sqrt() * torch.randn_like(x)
+
+
+main(parse=1)
+"""
+
+
+def test_a_loop_next_to_a_training_is_run_by_itself(tmp_path: Path) -> None:
+    """Nothing else of its script is run, and the written file brings its statements."""
+    file = tmp_path / "script.py"
+    file.write_text(NET + SCRIPTED, encoding="utf-8")
+    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert process is not None
+    assert (process.scheduler, process.every_step, process.config["variance_type"]) == (
+        "DDPMScheduler", True, "fixed_large",
+    )  # fmt: skip
+    assert process.imports[0].endswith("import ran")
+    assert "    betas = torch.linspace(0.0001, 0.02, T)" in process.imports

@@ -198,6 +198,10 @@ x = run(net.forward, z.shape, z, clip_denoised=False)
 
 
 SPACED = """
+class Spaced:
+    def p_sample_loop(self, model, shape, noise=None, **more):
+        return noise
+
 def create_spaced(steps, learn_sigma, predict_xstart, timestep_respacing):
     return Spaced(betas=betas_of(steps))
 """
@@ -382,7 +386,7 @@ def test_the_nearest_use_counts(tmp_path: Path) -> None:
 
 LOOPS = """
 class Diffusion:
-    def p_sample_loop(self, model, shape, noise=None, conf=None):
+    def p_sample_loop(self, model, shape, noise=None, clip_denoised=True, model_kwargs={{}}, device=None, conf=None):
         {reads}
 """
 
@@ -396,6 +400,19 @@ def test_a_loop_that_reads_what_is_null_by_default_is_another_one(reads: str, kn
     made = "\ndef create(timestep_respacing=''):\n    return Diffusion(betas=[0.1])\n"
     (tmp_path / "jumping.py").write_text(LOOPS.format(reads=reads) + made, encoding="utf-8")
     uses = "from jumping import create\ndiffusion = create()\nx = diffusion.p_sample_loop(net, z.shape, z)\n"
+    assert (found(tmp_path, uses) is not None) == known
+
+
+@pytest.mark.parametrize(("taken", "made", "known"), [
+    ("shape, noise=None, clip_denoised=True, model_kwargs=None, device=None", "Diffusion", True),
+    ("shape, noise=None, **more", "Diffusion", True), ("noise, measured, operator, record", "Diffusion", False),
+    ("shape, noise=None, **more", "chosen()", False),
+])  # fmt: skip
+def test_a_loop_that_takes_other_arguments_is_another_one(taken: str, made: str, known: bool, tmp_path: Path) -> None:
+    text = f"class Diffusion:\n    def p_sample_loop(self, model, {taken}):\n        return noise\n"
+    made = f"\ndef create(timestep_respacing=''):\n    return {made}(betas=[0.1])\n"
+    (tmp_path / "measuring.py").write_text(text + made, encoding="utf-8")
+    uses = "from measuring import create\ndiffusion = create()\nx = diffusion.p_sample_loop(net, z.shape, z)\n"
     assert (found(tmp_path, uses) is not None) == known
 
 

@@ -84,3 +84,13 @@ def test_a_root_with_an_init_is_a_package_where_imports_start_above_it(line: str
         (folder / name).write_text("")
     (folder / "models" / "net.py").write_text(f"{line}\n")
     assert repository_of(folder / "models" / "net.py").root == (folder / root).resolve()
+
+
+@pytest.mark.parametrize(("line", "root"), [("from models.parts import Block", "."), ("import torch", "..")])
+def test_a_package_is_the_root_where_only_its_own_folder_resolves_imports(line: str, root: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "models").mkdir(parents=True)
+    for name in ("__init__.py", "models/__init__.py", "models/parts.py"):
+        (folder / name).write_text("")
+    (folder / "models" / "net.py").write_text(f"{line}\n")
+    assert repository_of(folder / "models" / "net.py").root == (folder / root).resolve()

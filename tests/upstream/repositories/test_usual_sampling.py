@@ -42,3 +42,14 @@ def test_what_a_sampler_states_comes_before_command_lines(
     reference = find_reference(f"{tmp_path / 'net.py'}::Net")
     line = text.count("\n") + 1
     assert usual_sampling(reference, f"{reference.repository.show(tmp_path / 'run.py')}:{line}") == found
+
+
+@pytest.mark.parametrize(("names", "steps"), [((), 4), (["Slow"], 250), (["Unheard"], 4)])
+def test_command_lines_that_name_the_sampler_count(names: list[str], steps: int, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    (tmp_path / "run.py").write_text("def run(model, x):\n    return x\n", encoding="utf-8")
+    (tmp_path / "fast.py").write_text(OPTIONS.replace("250", "4"), encoding="utf-8")
+    (tmp_path / "main.py").write_text(f"from samplers import Slow\n{OPTIONS}", encoding="utf-8")
+    reference = find_reference(f"{tmp_path / 'net.py'}::Net")
+    where = f"{reference.repository.show(tmp_path / 'run.py')}:1"
+    assert usual_sampling(reference, where, names).steps == steps

@@ -1,12 +1,13 @@
 """One side in its own process: its builder, its batch builder and, once loaded, its model."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from omni_kit.parity.compare.attention import save_calls
 from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
@@ -35,6 +36,20 @@ from omni_kit.toys.size import of_toy_size
 from omni_kit.toys.tensors import Tensors
 
 Pairs = list[tuple[str, int, int]]  # module, occurrence, and number of the call in another side's recording
+
+
+@contextmanager
+def _buffers_kept(model: Any) -> Iterator[None]:
+    """Restore the buffers afterwards, such as statistics of batches that calls in training mode update."""
+    held = dict(model.named_buffers()) if isinstance(model, nn.Module) else {}
+    before = {name: buffer.clone() for name, buffer in held.items()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in before.items():
+                if held[name].shape == buffer.shape:
+                    held[name].copy_(buffer)
 
 
 class Side:
@@ -185,7 +200,8 @@ class Side:
             return self.builder.forward(model, placed(model, batch), loss_only=True)
 
         save_tensors(self.state(model), out / "state.safetensors")
-        save_tensors(self.batch_builder.batch(model, run), out / "inputs.safetensors")
+        with _buffers_kept(model):
+            save_tensors(self.batch_builder.batch(model, run), out / "inputs.safetensors")
         kind = type(model).__name__
         config = getattr(model, "config", None)
         return {"model_type": str(getattr(config, "model_type", "") or kind), "class": kind}

@@ -1,6 +1,8 @@
 """The authors' own samplers, run with a denoiser in place of their model: traced with a stand-in, or compared."""
 
+import ast
 import importlib
+import importlib.util
 import inspect
 import math
 import re
@@ -8,7 +10,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from itertools import product
+from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
@@ -224,6 +229,35 @@ def namespace(**settings: Any) -> SimpleNamespace:
     return SimpleNamespace(**settings)
 
 
+def ran(script: str, module: str, moved: str, **given: Any) -> Any:
+    """Return a variable that statements of a file of the authors' make, with what that file imports and defines.
+
+    Nothing else of the file is run.
+
+    Args:
+        script: the statements.
+        moved: the variable.
+        given: what they find.
+    """
+    names = definitions_of(module)
+    names |= given | {"namespace": namespace}
+    exec(compile(dedent(script), f"<{module}>", "exec"), names)
+    return names[moved]
+
+
+@cache
+def definitions_of(module: str) -> dict[str, Any]:
+    """Return what a file imports and defines; an import that fails is left out."""
+    spec = importlib.util.find_spec(module)
+    file = Path(spec.origin if spec is not None and spec.origin else "")
+    names: dict[str, Any] = {"__name__": module}
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
+            with suppress(ImportError):
+                exec(compile(ast.Module([node], []), str(file), "exec"), names)
+    return names
+
+
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Raise TimeoutError in code that takes more of the processor's time, or several times as much of the clock's."""
@@ -341,8 +375,11 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
     why = dict[str, None]()
     try:
         with authors.importing_files(), limited(_LONGEST):
-            named = [(call["module"], call["name"]), *call["parts"]]
+            named = [] if call.get("script") else [(call["module"], call["name"]), *call["parts"]]
             used = {name: getattr(importlib.import_module(module), name) for module, name in named}
+            if call.get("script"):
+                definitions_of(call["module"])
+                used = {"script": call["script"], "ran": ran}
     except Exception as error:  # the authors' own reasons
         return {"why": _said(error)}
     elapsed = Elapsed()
@@ -525,8 +562,8 @@ class _Run:
         for _ in range(8):
             frame = frame.f_back if frame is not None else None
             for value in [*frame.f_locals.values()] if frame is not None and len(self.calls) == 1 else ():
-                held = [value, *_attributes(value)]
-                held += [inner for one in held[1:] for inner in _attributes(one)]
+                held = [value, *_held(value)]
+                held += [inner for one in held[1:] for inner in _held(one)]
                 held += [*value.buffers()] if isinstance(value, nn.Module) else []
                 for one in held:
                     self._add(one)
@@ -540,7 +577,10 @@ class _Run:
                 self.tables[numbers] = None
 
 
-def _attributes(value: Any) -> list[Any]:
+def _held(value: Any) -> list[Any]:
+    """Return the attributes of an object, or the values of a mapping."""
+    if isinstance(value, dict):
+        return [*value.values()]
     return [*vars(value).values()] if hasattr(value, "__dict__") and not inspect.ismodule(value) else []
 
 

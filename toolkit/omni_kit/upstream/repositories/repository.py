@@ -159,8 +159,9 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
     """Return the repository that a file belongs to, with the root that most of its imports start from, or, where
     several do alike, that most imports of the file start from.
 
-    That is the folder above its outermost package, or one above that, up to where the repository itself begins; a
-    repository whose root has an `__init__.py` is no package, unless relative imports start above it.
+    That is the folder above its outermost package, or one above that, up to where the repository itself begins, or one
+    within the package from which more imports start; a repository whose root has an `__init__.py` is no package, unless
+    relative imports start above it.
 
     Args:
         within: no folder above this one.
@@ -173,11 +174,16 @@ def repository_of(file: Path, within: Path | None = None) -> Repository:
             break
         package = package.parent
     ends = within.resolve() if within is not None else _outermost(package)
-    roots = [package, *(above for above in package.parents if above.is_relative_to(ends))]
-    roots = [one for one in roots if len(file.resolve().relative_to(one).parts) > depth] or roots
+    above = [package, *(one for one in package.parents if one.is_relative_to(ends))]
+    inside = [one for one in file.resolve().parents if one != package and one.is_relative_to(package)]
     wanted = _imported(file)
-    candidates = [Repository(REPOSITORY, _without_src(root)) for root in roots]
-    found = [sum(one.module_file(name) is not None for name in wanted) for one in candidates]
+    candidates, found = list[Repository](), list[int]()
+    for roots in (above, inside):  # a package's own folder is the root only where that resolves more
+        deep = [one for one in roots if len(file.resolve().relative_to(one).parts) > depth] or above
+        some = [Repository(REPOSITORY, _without_src(root)) for root in deep]
+        counts = [sum(one.module_file(name) is not None for name in wanted) for one in some]
+        if max(counts) > max(found, default=-1):
+            candidates, found = some, counts
     best = [one for one, count in zip(candidates, found, strict=True) if count == max(found)]
     found_root = best[0] if len(best) == 1 else max(best, key=_importers(best[-1], file.resolve()))
     return replace(found_root, script_folder=file.resolve().parent)

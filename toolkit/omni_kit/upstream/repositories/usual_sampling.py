@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from omni_kit.pysource.reads import literal
@@ -48,14 +48,15 @@ class UsualSampling:
     frames: int | None = None
 
 
-def usual_sampling(reference: Reference, where: str) -> UsualSampling:
+def usual_sampling(reference: Reference, where: str, names: Collection[str] = ()) -> UsualSampling:
     """Return the defaults of the authors' sampler; what it has none for, of the command line that is nearest to it.
 
     Args:
         where: the sampler, as file:line.
+        names: what its code is called, where that is known: of several command lines those count that name it.
     """
     found: dict[str, int | float] = {}
-    for name, value in _defaults(reference, where):
+    for name, value in _defaults(reference, where, names):
         if isinstance(value, int | float) and not isinstance(value, bool):
             for meant in _meant(name, value):
                 found.setdefault(meant, value)
@@ -82,7 +83,7 @@ def _meant(name: str, value: float) -> Iterator[str]:
         yield "frames"
 
 
-def _defaults(reference: Reference, where: str) -> Iterator[tuple[str, object]]:
+def _defaults(reference: Reference, where: str, names: Collection[str]) -> Iterator[tuple[str, object]]:
     """Yield names and values: of the sampler, of what stands around it, and of command lines, the nearest first."""
     if (own := source_at(reference, where)) is not None:
         line = int(where.rpartition(":")[2])
@@ -90,9 +91,11 @@ def _defaults(reference: Reference, where: str) -> Iterator[tuple[str, object]]:
         around = [one for one in made if _first(one) <= line <= (one.end_lineno or 0)]
         for function in sorted(around, key=_first, reverse=True):
             yield from ((name, literal(one)) for name, one in defaults(signature(function)).items())
-    for source in sorted(sources_of(reference), key=lambda one: (one is not own, distance(reference, one.path))):
-        if _ADDS in source.text:
-            yield from options_of(source).items()
+    near = sorted(sources_of(reference), key=lambda one: (one is not own, distance(reference, one.path)))
+    lines = [one for one in near if _ADDS in one.text]
+    told = [one for one in lines if one is own or any(re.search(rf"\b{name}\b", one.text) for name in names)]
+    for source in told or lines:
+        yield from options_of(source).items()
 
 
 def _first(function: ast.FunctionDef) -> int:

@@ -42,7 +42,7 @@ _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
 _LONGEST_REASON = 120
 _NUMBER = re.compile(r"\d+(\.\d*)?")
-_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
+_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "script")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
 _WHOLE = (60, 50, EVERY)
@@ -224,10 +224,9 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
             held = f"{call.wrapper} preconditions the model" if call.wrapper else ""
             ran = f"it takes the steps of {call.name}, which was run with stand-ins"
             said = (ran, given, held, scale, every, clamped)
-            named = ((call.module, call.name), *call.parts)
             return Process(
-                call.where, tuple(f"from {module} import {name}" for module, name in named),
-                output.format(called=call.called), one.installed.name, "; ".join(filter(None, said)), one.config,
+                call.where, call.imports, output.format(called=call.called), one.installed.name,
+                "; ".join(filter(None, said)), one.config,
                 rises=one.installed.rises, todo=(*call.todo, *one.todo), denoiser=f"Denoiser({asked})",
                 draws=call.draws, whole=one.installed.whole, real=one.installed.real, scales=one.installed.scales,
                 shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),

@@ -42,11 +42,11 @@ def betas_in(tables: Sequence[Sequence[float]]) -> list[list[float]]:
     """Return the betas that tables may be made of: those that most of them agree on first.
 
     What a table holds is not known; that others are made of the same betas is evidence. Tables of one number more begin
-    with what is left before the first step.
+    with what is left before the first step, which may be all: then the first beta is 0.
     """
     found: list[tuple[list[float], list[int]]] = []
     for place, table in enumerate(tables):
-        for kept in filter(_is_kept, (one(table) for one in _KEPT)):
+        for kept in filter(_is_left, (one(table) for one in _KEPT)):
             betas = [1 - one / before for one, before in zip(kept, [1.0, *kept], strict=False)]
             seen = next((places for known, places in found if _same(known, betas)), None)
             if seen is None:
@@ -57,8 +57,12 @@ def betas_in(tables: Sequence[Sequence[float]]) -> list[list[float]]:
     return [next((list(table) for table in tables if _same(table, betas)), betas) for betas, _ in ordered]
 
 
+def _is_left(values: Sequence[float]) -> bool:
+    return all(0 < one <= 1 for one in values) and all(one > other for one, other in pairwise(values))
+
+
 def _is_kept(values: Sequence[float]) -> bool:
-    return all(0 < one < 1 for one in values) and all(one > other for one, other in pairwise(values))
+    return _is_left(values) and values[0] < 1
 
 
 @cache

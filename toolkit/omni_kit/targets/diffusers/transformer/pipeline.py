@@ -63,6 +63,7 @@ _UNKNOWN_GUIDED = "they guide, and no argument of the model is known to be a pro
 _OTHERWISE = "was not run, or steps as no scheduler of diffusers does"
 _EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
 _EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
+_NOT_THEIRS = ("from omni_kit.", "from types ")
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 
 
@@ -447,7 +448,10 @@ def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
     """Return facts with the number of steps, the scale of guidance and the sizes that the authors sample with."""
     if not facts.sampled_at:
         return facts
-    found, process = usual_sampling(reference, facts.sampled_at), facts.process
+    process = facts.process
+    lines = process.imports if process is not None else ()
+    names = [line.split()[-1] for line in lines if not line.startswith(_NOT_THEIRS)]
+    found = usual_sampling(reference, facts.sampled_at, names)
     if process is not None and process.every_step:
         trained = process.config.get(TRAINED, ALL_STEPS)
         found = replace(found, steps=trained if isinstance(trained, int) else None)

@@ -21,6 +21,8 @@ ANCESTRAL, DETERMINISTIC = "p_sample_loop", "ddim_sample_loop"
 _SCHEDULERS = {ANCESTRAL: "DDPMScheduler", DETERMINISTIC: "DDIMScheduler"}
 _EACH_STEP = "_progressive"  # the same loop, which yields its steps
 _BETAS = "betas"
+_PLACES = 3  # a model, a shape, noise
+_TOLD = frozenset({"clip_denoised", "model_kwargs", "device"})
 # How the settings of such an object are called by who makes one.
 _SETTINGS = {
     "steps": ("diffusion_steps", "steps", "num_timesteps", "num_diffusion_timesteps"),
@@ -142,20 +144,29 @@ def _makes(meant: Defined) -> bool:
 
 
 def _needs_more(meant: Defined, loop: str) -> bool:
-    """Return whether the loop of what a function makes reads an argument of its own that is null by default: it steps
-    as that argument says.
+    """Return whether the loop of what a function makes takes other arguments than the usual ones, or reads one of its
+    own that is null by default: it steps as that argument says.
     """
     calls = (node.value for node in ast.walk(meant.node) if isinstance(node, ast.Return))
     names = (dotted(one.func) or "" for one in calls if isinstance(one, ast.Call))
-    classes = (resolve(meant.source, name) for name in names)
-    for cls in (one for one in classes if isinstance(one, Defined) and isinstance(one.node, ast.ClassDef)):
-        assert isinstance(cls.node, ast.ClassDef)
+    for cls in [resolve(meant.source, name) for name in names]:
+        if not isinstance(cls, Defined) or not isinstance(cls.node, ast.ClassDef):
+            return True  # of a class that is chosen elsewhere
         methods = every_method(cls.source, cls.node)
+        if (taker := methods.get(loop)) is not None and not _is_usual(taker):
+            return True
         for method in filter(None, (methods.get(loop), methods.get(f"{loop}{_EACH_STEP}"))):
             null = {one.arg for one, default in plain_arguments(method) if default is not None and not literal(default)}
             if any(_reads(node, null) for node in method.body):
                 return True
     return False
+
+
+def _is_usual(method: ast.FunctionDef) -> bool:
+    """Return whether a loop can be called as those of the usual implementation are."""
+    own = plain_arguments(method)[1:]
+    needed = [one.arg for one, default in own if default is None]
+    return len(needed) <= _PLACES and (method.args.kwarg is not None or {one.arg for one, _ in own} >= _TOLD)
 
 
 def _reads(node: ast.AST, names: Collection[str]) -> bool:

@@ -45,6 +45,7 @@ class AuthorsCall:
         off: the arguments by which they guide, and which are null by default.
         takes: the names of the function's arguments.
         assumed: values of arguments that nothing says, and that have an effect.
+        script: the statements of a loop that no function offers; `called` runs them.
     """
 
     where: str
@@ -69,6 +70,15 @@ class AuthorsCall:
     off: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    script: str = ""
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The lines that bring what `called` names."""
+        if self.script:
+            lines = (f"    {line}" for line in self.script.splitlines())
+            return ("from omni_kit.targets.references.authors_calls import ran", 'script = r"""', *lines, '"""')
+        return tuple(f"from {module} import {name}" for module, name in ((self.module, self.name), *self.parts))
 
     @property
     def full_name(self) -> str:
