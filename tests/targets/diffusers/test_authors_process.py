@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from omni_kit.targets.diffusers.scheduling.authors_process import confirmed, process_along
-from omni_kit.targets.references.authors_calls import unclamped
+from omni_kit.targets.references.authors_calls import limited, unclamped
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.reference import find_reference
@@ -442,3 +442,12 @@ def test_a_loop_next_to_a_training_is_run_by_itself(tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.imports[0].endswith("import ran")
     assert "    betas = torch.linspace(0.0001, 0.02, T)" in process.imports
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="no count of memory")
+def test_a_sampler_that_takes_much_memory_raises() -> None:
+    with limited(5.0):
+        kept = bytearray(1 << 20)
+    with pytest.raises(MemoryError), limited(5.0):
+        kept = bytearray(1 << 33)
+    assert len(kept) == 1 << 20

@@ -4,9 +4,18 @@ import math
 
 import pytest
 import torch
+from diffusers import DDIMScheduler
 
-from omni_kit.targets.diffusers.scheduling.own_schedulers import ANCESTRAL, RUNGE_KUTTA, own_settings, written
+from omni_kit.targets.diffusers.scheduling.own_schedulers import (
+    ANCESTRAL,
+    IMPLICIT,
+    RUNGE_KUTTA,
+    implicit_settings,
+    own_settings,
+    written,
+)
 from omni_kit.targets.diffusers.scheduling.written.ancestral import AncestralScheduler
+from omni_kit.targets.diffusers.scheduling.written.implicit import ImplicitScheduler
 from omni_kit.targets.diffusers.scheduling.written.runge_kutta import RungeKuttaScheduler
 from omni_kit.targets.diffusers.transformer.pipeline import copied_scheduler
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
@@ -92,3 +101,46 @@ def test_an_ancestral_run_ends_at_what_step_zero_has_noised() -> None:
     assert float(ended) == pytest.approx(float(mean / (1 - kept[10])), rel=1e-5)
     assert len(AncestralScheduler().alphas_cumprod) == 1000
     assert copied_scheduler(written(ANCESTRAL), "OtherScheduler")
+
+
+@pytest.mark.parametrize("predicts", ["epsilon", "sample", "v_prediction"])
+@pytest.mark.parametrize("clips", [False, True])
+def test_an_implicit_run_goes_where_ddim_goes(predicts: str, clips: bool) -> None:
+    """Both go the same timesteps where their number divides that of the training."""
+    more = {"prediction_type": predicts, "clip_sample": clips}
+    own, theirs = ImplicitScheduler(**more), DDIMScheduler(**more, timestep_spacing="trailing")
+    x = y = torch.randn(1, 2, 3, generator=torch.Generator().manual_seed(0))
+    for scheduler in (own, theirs):
+        scheduler.set_timesteps(8)
+    assert own.timesteps.tolist() == theirs.timesteps.tolist()
+    for t in own.timesteps:
+        x = own.step(x.sin(), t, x, return_dict=False)[0]
+        y = theirs.step(y.sin(), t, y, return_dict=False)[0]
+    assert torch.allclose(x, y, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+def test_an_implicit_run_is_known_by_its_steps_and_betas(unit: int) -> None:
+    scheduler = ImplicitScheduler(beta_start=0.001, beta_end=0.01)
+    scheduler.set_timesteps(7)
+    table = tuple(scheduler.alphas_cumprod.tolist())
+    way = LoopTrace(1.0, tuple((0.8, int(t) / unit) for t in scheduler.timesteps), 0.0, (), (table,))
+    found = [*implicit_settings(way, 7)]
+    assert (0.001, 0.01) in {(one["beta_start"], one["beta_end"]) for one in found}
+    assert {one["eta"] for one in found} == {0.0, 1.0}
+    later = LoopTrace(1.0, tuple((0.8, (int(t) + 1) / unit) for t in scheduler.timesteps), 0.0, (), (table,))
+    assert [*implicit_settings(later, 7)] == []
+
+
+def test_an_implicit_run_rounds_its_steps_down_and_may_add_noise() -> None:
+    scheduler = ImplicitScheduler(eta=1.0, clip_sample=True, use_clipped_model_output=True)
+    scheduler.set_timesteps(7)
+    assert scheduler.timesteps.tolist() == [999, 856, 713, 570, 427, 284, 141]
+    x = torch.full((1, 2), 0.8)
+    one, other = (scheduler.step(x, 570, x, torch.Generator().manual_seed(seed), return_dict=False)[0]
+                  for seed in (0, 1))  # fmt: skip
+    assert not torch.equal(one, other)
+    assert torch.equal(scheduler.step(x, 141, x, return_dict=False)[0], scheduler.step(x, 141, x, return_dict=False)[0])
+    text = copied_scheduler(written(IMPLICIT), "ShownScheduler")
+    assert text is not None
+    assert "class ShownScheduler(DDIMScheduler):" in text

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.upstream.repositories.decoding import Decoding, decoding
+from omni_kit.upstream.repositories.decoding import Decoding, decodes, decoding
 from omni_kit.upstream.repositories.reference import find_reference
 
 NET = (
@@ -47,3 +47,13 @@ def told(place: Path, sample: str) -> Decoding | None:
     (place / "sample.py").write_text(sample, encoding="utf-8")
     found = decoding(find_reference(f"{place / 'net.py'}::Net"), "")
     return found and Decoding(found.where.rpartition("/")[2], found.factor)
+
+
+@pytest.mark.parametrize(("text", "known"), [
+    ("def main(net, x):\n    return net(x, 0)\n", False),
+    (SAMPLE + "    return x\n", True), ("vocoder = load()\n", True),
+])  # fmt: skip
+def test_samples_of_authors_without_an_autoencoder_are_not_decoded(text: str, known: bool, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    (tmp_path / "sample.py").write_text(text, encoding="utf-8")
+    assert decodes(find_reference(f"{tmp_path / 'net.py'}::Net")) is known

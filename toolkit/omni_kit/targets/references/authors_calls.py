@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import math
 import re
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ from omni_kit.upstream.repositories.sampler_step.simulation import DRAWN, MODELS
 
 _LONGEST = 4.0  # seconds of one sampler: some never end with a stand-in
 _BUSY = 5.0  # times as long by the clock, where other processes run
+_MEMORY = 3 * 2**30  # bytes, of one sampler
 _LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far as none has run
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 20, 4096
 _CLOSE = 1e-5
@@ -260,7 +262,9 @@ def definitions_of(module: str) -> dict[str, Any]:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in code that takes more of the processor's time, or several times as much of the clock's."""
+    """Raise an error in code that takes more of the processor's time, several times as much of the clock's, or much
+    memory: loops may never end with stand-ins.
+    """
 
     def late(*_: Any) -> None:
         raise TimeoutError(f"does not end in {seconds:g} s")
@@ -270,12 +274,30 @@ def limited(seconds: float) -> Iterator[None]:
     for _, timer, limit in timers:
         signal.setitimer(timer, limit)
     try:
-        yield
+        with _in_memory(_MEMORY):
+            yield
     finally:
         for _, timer, _ in timers:
             signal.setitimer(timer, 0)
         for (number, _, _), handler in zip(timers, before, strict=True):
             signal.signal(number, handler)
+
+
+@contextmanager
+def _in_memory(size: int) -> Iterator[None]:
+    """Let code allocate no more bytes than these, where the system says how many a process has."""
+    status = Path("/proc/self/statm")
+    if not status.is_file():
+        yield
+        return
+    held = int(status.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = [one for one in (held + size, *before) if one != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(most), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @contextmanager

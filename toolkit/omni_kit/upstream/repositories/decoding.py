@@ -17,6 +17,7 @@ USUAL = 0.18215
 """Default of `scaling_factor` of diffusers' AutoencoderKL, that of the autoencoders of Stable Diffusion 1 and 2."""
 _KIND = "AutoencoderKL"
 _AUTOENCODER = re.compile(r"(^|[._])(vae|ae|autoencoder|first_stage_model)\b")
+_DECODES = re.compile(r"vae|auto_?encoder|first_stage|vq_?(gan|model)|vocoder|codec", re.IGNORECASE)
 _SETTING, _SHIFT = re.compile(r"(^|\.)scaling_factor$"), re.compile(r"(^|\.)shift_factor$")
 
 
@@ -48,6 +49,11 @@ def decoding(reference: Reference, where: str) -> Decoding | None:
             factor = ways.pop()
             return None if ways or factor is UNKNOWN else Decoding(source.where(found[0][0]), factor)
     return None
+
+
+def decodes(reference: Reference) -> bool:
+    """Return whether any file of the authors speaks of an autoencoder or a vocoder."""
+    return any(_DECODES.search(source.text) for source in sources_of(reference))
 
 
 def _decodings(source: SourceFile) -> Iterator[tuple[ast.Call, Any]]:

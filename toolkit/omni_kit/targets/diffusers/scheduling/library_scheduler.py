@@ -24,7 +24,9 @@ from omni_kit.targets.diffusers.scheduling.own_schedulers import (
     ANCESTRAL,
     COUNTS_FROM_ONE,
     DPM_SOLVER,
+    IMPLICIT,
     RUNGE_KUTTA,
+    implicit_settings,
     own_scheduler,
     own_settings,
     solver_settings,
@@ -198,10 +200,11 @@ def _own(way: LoopTrace, count: int, solves: bool) -> Iterator[Installed]:
     """Yield schedulers of our own."""
     for config, up in () if solves else own_settings(way, count):
         yield Installed(RUNGE_KUTTA, config, whole="sigma_data" in config, rises=up)
-    for config in solver_settings(way, count) if solves else ():
-        taken = inspect.signature(own_scheduler(DPM_SOLVER).__init__).parameters
-        own = {name: value for name, value in config.items() if value != taken[name].default}
-        yield Installed(DPM_SOLVER, own, whole=True)
+    name, settings = (DPM_SOLVER, solver_settings) if solves else (IMPLICIT, implicit_settings)
+    taken = inspect.signature(own_scheduler(name).__init__).parameters
+    for config in settings(way, count):
+        own = {key: value for key, value in config.items() if value != taken[key].default}
+        yield Installed(name, own, whole=way.calls[0][1] > 1)
 
 
 def _candidates(shift: float | None, way: LoopTrace, count: int, names: Sequence[str]) -> Iterator[Installed]:

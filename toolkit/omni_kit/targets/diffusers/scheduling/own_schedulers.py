@@ -15,7 +15,8 @@ from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 
 RUNGE_KUTTA, DPM_SOLVER, ANCESTRAL = "RungeKuttaScheduler", "ContinuousDPMSolverScheduler", "AncestralScheduler"
-_FILES = {RUNGE_KUTTA: "runge_kutta", DPM_SOLVER: "dpm_solver", ANCESTRAL: "ancestral"}
+IMPLICIT = "ImplicitScheduler"
+_FILES = {RUNGE_KUTTA: "runge_kutta", DPM_SOLVER: "dpm_solver", ANCESTRAL: "ancestral", IMPLICIT: "implicit"}
 COUNTS_FROM_ONE = "counts_from_one"
 """Setting of the ancestral scheduler: there is one beta more than steps of training."""
 OWN = tuple(_FILES)
@@ -29,6 +30,10 @@ _FEWEST = 4
 _ROUNDS = 60
 _STEEPEST = 40.0
 
+_OF_STEPS: Mapping[str, Sequence[Any]] = {
+    "prediction_type": ("epsilon", "sample", "v_prediction"), "clip_sample": (False, True),
+    "use_clipped_model_output": (False, True), "eta": (0.0, 1.0),
+}  # fmt: skip
 _ALIKE, _SCHEDULE, _SCHEDULES = "DPMSolverMultistepScheduler", "beta_schedule", ("linear", "scaled_linear")
 _TIMED = 0.05
 _SOLVER: Mapping[str, Sequence[Any]] = {
@@ -68,6 +73,18 @@ def own_settings(way: LoopTrace, count: int) -> Iterator[tuple[Mapping[str, Any]
                 for data, clips in product(_DATA, (False, True)):
                     more = {"time_factor": factor, "clip_sample": clips}
                     yield {"method": methods[len(times)], "sigma_data": data, **ends, **more}, False
+
+
+def implicit_settings(way: LoopTrace, count: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings with which the implicit scheduler may go a traced way."""
+    times = [time for _, time in way.calls]
+    for betas in schedules_of("DDIMScheduler", way.tables) if len(times) == count else ():
+        scheduler = own_scheduler(IMPLICIT)(**betas)
+        scheduler.set_timesteps(count)
+        unit = 1 if times[0] > 1 else scheduler.config.num_train_timesteps
+        if all(math.isclose(float(one) / unit, time) for one, time in zip(scheduler.timesteps, times, strict=True)):
+            for values in product(*_OF_STEPS.values()):
+                yield {**betas, **dict(zip(_OF_STEPS, values, strict=True))}
 
 
 def _even(levels: Sequence[float]) -> Iterator[Mapping[str, float]]:

@@ -32,7 +32,7 @@ from omni_kit.targets.diffusers.transformer.classes import (
 from omni_kit.targets.diffusers.transformer.packing import Packed, packed, script_of
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
-from omni_kit.upstream.repositories.decoding import USUAL, Decoding, decoding
+from omni_kit.upstream.repositories.decoding import USUAL, Decoding, decodes, decoding
 from omni_kit.upstream.repositories.given_images import given_images
 from omni_kit.upstream.repositories.names import Defined, searching
 from omni_kit.upstream.repositories.packing import packing_of
@@ -165,6 +165,7 @@ class PipelineFacts:
         imaged: the authors embed images instead of a prompt.
         usual: settings where a caller states none: those of the authors' sampling, as far as it states them.
         decoding: how the authors decode latents, where that was read.
+        decodes: they decode them at all, or nothing says that they do not.
     """
 
     channels: str
@@ -203,6 +204,7 @@ class PipelineFacts:
     imaged: bool = False
     usual: UsualSampling = _USUAL
     decoding: Decoding | None = None
+    decodes: bool = True
 
     @property
     def prompts(self) -> bool:
@@ -263,6 +265,8 @@ class PipelineFacts:
     @property
     def left(self) -> tuple[str, ...]:
         """Return all that is left to a person in a pipeline that runs."""
+        if not self.decodes:
+            return self.todo
         if not (self.pictures or self.film or self.by_class is not None):
             return (*self.todo, "decode latents as the authors do")
         if self.decoding is None:
@@ -435,7 +439,7 @@ def pipeline_facts(
         embedded=embedded,
         **_as_stood(stood if process is not None and process is stood.process else Stood()),
     )
-    facts = replace(facts, decoding=decoding(reference, facts.sampled_at))
+    facts = replace(facts, decoding=decoding(reference, facts.sampled_at), decodes=facts.text or decodes(reference))
     facts = _with_defaults(reference, _of_images(reference, facts))
     if facts.proven and process is None and not stepping.reason and shift is None and sigmas is None:
         facts = facts.without_steps("its noise levels, and which way its time runs, could not be analysed")
