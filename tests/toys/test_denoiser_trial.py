@@ -19,6 +19,7 @@ from omni_kit.toys.batches.denoiser import trial as trial_module
 from omni_kit.toys.batches.denoiser.failed_checks import asserted
 from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments, searched_inputs
+from omni_kit.toys.batches.denoiser.layouts import layouts
 from omni_kit.toys.batches.denoiser.options import Argument
 from omni_kit.toys.batches.denoiser.provenance import Provenance
 from omni_kit.toys.batches.denoiser.roles import role_of
@@ -1091,6 +1092,29 @@ def test_an_argument_with_a_default_may_be_needed() -> None:
 )
 def test_latents_can_be_halved_between_all_levels(config: dict[str, Any], rows: int) -> None:
     assert Sizes(0, config, (), coarse=True, steps=16).latents[1] == rows
+
+
+class Sided(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.omni_kit_arguments = {"in_channels": 6}
+        self.proj = torch.nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor, timestep: torch.Tensor, fps: Any = None, height: Any = None) -> torch.Tensor:
+        scale = height[0].item() / 8 + fps.unsqueeze(1)
+        return torch.movedim(self.proj(x.movedim(1, -1)) * scale.view(-1, 1, 1, 1), -1, 1) * timestep.view(-1, 1, 1, 1)
+
+
+def test_sides_and_rates_may_be_one_a_sample() -> None:
+    inputs = denoiser_inputs(Sided())
+    assert [list(inputs[f"0.{name}"].shape) for name in ("fps", "height")] == [[1], [1]]
+
+
+def test_a_u_net_of_many_levels_gets_sizes_that_it_can_halve_first() -> None:
+    latents = Argument("x", "", True, False)
+    few, many = ({"in_channels": 6, "block_channels": [8] * levels} for levels in (3, 4))
+    assert not layouts(latents, Sizes(0, few, (6,)), ["x"])[0].coarse
+    assert layouts(latents, Sizes(0, many, (6,)), ["x"])[0].coarse
 
 
 def test_strides_say_how_often_sizes_are_halved() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder, made
-from omni_kit.targets.references.small_arguments import as_checked, small_arguments
+from omni_kit.targets.references.small_arguments import as_checked, small_arguments, with_fixed_widths
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.upstream.repositories.reference import find_reference
@@ -151,6 +151,48 @@ def test_a_width_that_forward_finds_fixed_is_tried_after_each_of_the_others(fixe
     first = next(at for at, one in enumerate(tried) if one["dim"] == 64)
     assert tried[first + 1] == {"dim": 64, "text_dim": 512}
     assert tried.index({"dim": 80, "text_dim": 512}) > first  # the published sizes come last
+
+
+def test_a_size_is_the_multiple_of_another_that_it_is_where_it_is_published(tmp_path: Path) -> None:
+    text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, time_dim=256, ids_dim=768):\n"
+    (tmp_path / "ids.py").write_text(
+        f"{text}        super().__init__()\n\n    def forward(self, x, t):\n        return x\n"
+    )
+    refused = [({"time_dim": 72, "ids_dim": 88}, "cannot be multiplied (1x72 and 88x256)")]
+    reference = find_reference(f"{tmp_path}/ids.py::Net")
+    assert [*with_fixed_widths(reference, refused)] == [{"time_dim": 72, "ids_dim": 216}]
+    other = [({"time_dim": 64, "ids_dim": 88}, "cannot be multiplied (1x72 and 88x256)")]
+    assert not [*with_fixed_widths(reference, other)]
+
+
+CONFIGURED = """
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+
+
+class NetConfig(PretrainedConfig):
+    def __init__(self, width=16, **kwargs):
+        self.width = width
+        super().__init__(**kwargs)
+
+
+class Net(PreTrainedModel):
+    config_class = NetConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.proj = nn.Linear(config.width, config.width)
+
+    def forward(self, x, timestep):
+        return self.proj(x)
+"""
+
+
+def test_a_pretrained_model_is_made_with_an_object_of_its_config(tmp_path: Path) -> None:
+    (tmp_path / "configured.py").write_text(CONFIGURED, encoding="utf-8")
+    reference = find_reference(f"{tmp_path}/configured.py::Net")
+    model: Any = made(reference, {"width": 4}, Authors(reference))
+    assert (type(model.config).__name__, model.proj.in_features) == ("NetConfig", 4)
 
 
 TABLE = """

@@ -292,6 +292,9 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     run_in_one_process()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
+        if (config := reference.config) is not None and namespace is not None:
+            held = authors.get(config.source.module, config.node.name)(**read)
+            values |= dict.fromkeys(namespace.arguments, held)
         if reference.shared is not None and namespace is not None:
             authors.get(reference.shared.module, reference.shared.name).update(read)
         if settings is not None:

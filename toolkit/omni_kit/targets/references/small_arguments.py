@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -80,8 +80,8 @@ def _variants(
 def with_fixed_widths(
     reference: Reference, refused: Sequence[tuple[Mapping[str, Any], str]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield values with the published size of an argument that an error names next to the toy's: another part of the
-    model takes no other.
+    """Yield values with the published size of an argument that an error names next to the toy's, where another part of
+    the model takes no other, or with the multiple of another argument that it is where it is published.
     """
     published = _as_published(reference)
     for values, error in refused:
@@ -94,6 +94,19 @@ def with_fixed_widths(
         }
         if changed:
             yield {**values, **changed}
+        yield from ({**values, name: size} for name, value in values.items() if _is_size(value) and value in sizes
+                    for size in _in_published_proportion(name, values, published, sizes))  # fmt: skip
+
+
+def _in_published_proportion(
+    name: str, values: Mapping[str, Any], published: Mapping[str, Any], sizes: Collection[int]
+) -> list[int]:
+    """Return the multiples of other arguments that a size is where it is published, of those that an error names."""
+    real = published.get(name)
+    parts = {other: one for other, one in published.items() if _is_size(one) and _is_size(values.get(other))}
+    found = [values[other] * (real // one) for other, one in parts.items()
+             if _is_size(real) and one < real and real % one == 0 and values[other] in sizes]  # fmt: skip
+    return [size for size in dict.fromkeys(found) if size != values[name] and size <= _LARGEST]
 
 
 def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[dict[str, Any]]:

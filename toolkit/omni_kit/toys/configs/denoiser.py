@@ -63,6 +63,7 @@ AT_MOST: Mapping[str, int] = {
     "vocab_size": 72,
     "pad_token_id": 0,
     "multiple_of": 24,
+    "layers_per_block": 1,
     "motion_encoder_size": 16,
     "target_size": 64,
 }

@@ -44,7 +44,7 @@ def passed_levels(
     """
     assert isinstance(function.node, ast.FunctionDef)
     names = positional(signature(function.node))
-    for source in sources:
+    for source in (one for one in sources if function.name in one.text):
         scopes = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)]
         for scope in (*scopes, source.tree):
             for call in calls(scope):

@@ -32,6 +32,7 @@ from omni_kit.upstream.repositories.library_bases import with_library_bases
 from omni_kit.upstream.repositories.names import Defined, resolve, unpacked
 from omni_kit.upstream.repositories.namespace import Namespace, namespace_of
 from omni_kit.upstream.repositories.passed_arguments import required_keys
+from omni_kit.upstream.repositories.pretrained import config_class, with_torch_base
 from omni_kit.upstream.repositories.published import Published, fields, options, published
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
@@ -54,6 +55,7 @@ class Reference:
         loop: the function that samples with it, where it is said which.
         shared: the mapping of a module that the constructor reads, and gets as its first argument here.
         forwards: the method to which the authors' forward passes all on, and which is forward here; empty without one.
+        config: the class whose object the constructor reads as its namespace, where it takes no other.
     """
 
     given: str
@@ -62,6 +64,7 @@ class Reference:
     loop: str = ""
     shared: Shared | None = None
     forwards: str = ""
+    config: ClassRef | None = None
 
     @property
     def class_name(self) -> str:
@@ -97,6 +100,9 @@ class Reference:
             return own
         given = options(self.repository, self.namespace.fields)
         values = {name: read.default for name, read in self.namespace.fields.items() if read.default is not UNKNOWN}
+        made = _with_constants(self.config, arguments(self.config)) if self.config is not None else {}
+        values |= {name: one.default for name, one in made.items()
+                   if name in self.namespace.fields and one.default is not UNKNOWN}  # fmt: skip
         values |= given.values if given is not None else {}
         found = fields(self.repository, self.namespace.fields.keys() - values.keys())
         values |= found.values if found is not None else {}
@@ -116,8 +122,9 @@ class Reference:
 
     @property
     def made_as(self) -> str:
-        """The class that is called with the values: the dataclass, where the constructor takes one."""
-        return self.settings.cls.node.name if self.settings is not None else self.class_name
+        """The class that is called with the values: the dataclass, or the config, where the constructor takes one."""
+        made = self.settings.cls if self.settings is not None else self.config
+        return made.node.name if made is not None else self.class_name
 
     @cached_property
     def hands_on(self) -> str:
@@ -271,10 +278,10 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    own = with_library_bases(with_constructor(found[0]))
+    own = with_torch_base(with_library_bases(with_constructor(found[0])))
     cls = without_helpers(self_contained(with_one_base_call(with_forward(own))))
     cls, shared = with_settings_passed(cls)
-    return _checked(Reference(given, repository, cls, loop, shared, forwarded_to(found[0])))
+    return _checked(Reference(given, repository, cls, loop, shared, forwarded_to(found[0]), config_class(found[0])))
 
 
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:

@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, TypeGuard
@@ -201,7 +201,7 @@ def _takes_steps(function: ast.FunctionDef) -> bool:
 def _made_for(reference: Reference) -> Iterator[Defined]:
     """Yield the functions that receive an instance of the class, where one is made in the authors' files."""
     wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
-    for source in sources_of(reference):
+    for source in (one for one in sources_of(reference) if reference.class_name in one.text):
         values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
         made = {name for name, head, at in values if resolve(at, head) == wanted}
         for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made):
@@ -292,21 +292,23 @@ def _comes_back(loop: ast.For, function: ast.FunctionDef, *, anywhere: bool, mad
         anywhere: the model may be a method of an argument, and the loop need not begin with what comes back.
         made_before: the model may be made in the function, before the loop.
     """
-    bound, there = _bound(loop), loop if made_before else None
-    asks = [ast.unparse(value) for _, value in bound
-            if _calls_model(value, function, there) and (anywhere or _is_direct(value, function))]  # fmt: skip
+    bound, given = _bound(loop), _given(function, loop if made_before else None)
+    asks = {ast.unparse(value) for _, value in bound
+            if _calls_one_of(given, value) and (anywhere or _is_direct(value, function))}  # fmt: skip
+    if not asks:
+        return False
+    read = [(names, _variables(value), ast.unparse(value) in asks) for names, value in bound]
     made: set[str] = set()
+    handed = set[str]().union(*(variables for _, variables, is_asked in read if is_asked))
     for _ in bound:
-        answers = [names for names, value in bound if ast.unparse(value) in asks or _variables(value) & made]
-        made |= set().union(*answers)
-    handed = [_variables(value) for _, value in bound if ast.unparse(value) in asks]
-    for _ in bound:
-        handed += [_variables(value) for names, value in bound if names & set().union(*handed)]
+        before = len(made), len(handed)
+        made = made.union(*(names for names, variables, is_asked in read if is_asked or variables & made))
+        handed = handed.union(*(variables for names, variables, _ in read if names & handed))
+        if before == (len(made), len(handed)):
+            break
     if anywhere:
-        return bool(set().union(*handed) & made)
-    given = set().union(*handed) & {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
-    begun = given | {name for node in _before(function.body, loop) for name, _ in _assigned(node)}
-    return bool(set().union(*handed) & made & begun)
+        return bool(handed & made)
+    return bool(handed & made & _given(function, loop))
 
 
 def _before(body: Sequence[ast.stmt], loop: ast.For) -> Iterator[ast.stmt]:
@@ -331,16 +333,15 @@ def _variables(node: ast.expr) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
-def _calls_model(value: ast.expr, function: ast.FunctionDef, loop: ast.For | None = None) -> bool:
-    """Return whether something that the function was given is called with several arguments.
-
-    Args:
-        loop: what is made before it counts as given; None for arguments alone.
-    """
+def _given(function: ast.FunctionDef, loop: ast.For | None) -> set[str]:
+    """Return the arguments of a function, and with a loop what is assigned before it."""
     given = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
-    given |= (
-        {name for node in _before(function.body, loop) for name, _ in _assigned(node)} if loop is not None else set()
-    )
+    before = _before(function.body, loop) if loop is not None else ()
+    return given | {name for node in before for name, _ in _assigned(node)}
+
+
+def _calls_one_of(given: Collection[str], value: ast.expr) -> bool:
+    """Return whether something that the function was given is called with several arguments."""
     calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and len(one.args) + len(one.keywords) > 1]
     return any(_head(one.func) in given and not steps_scheduler(one) for one in calls)
 

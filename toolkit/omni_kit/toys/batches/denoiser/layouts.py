@@ -24,6 +24,7 @@ _OF_WORDS = re.compile(r"^(input_?)?(ids|indices|tokens|tokens_ids)$|_(ids|indic
 _FILMS = ("1cfhw", "1fchw", "1fhwc")
 _FRAMES, _LAST = "fchw", "fhwc"  # frames as a batch, and with the channels last
 _ROWS = 2
+_MANY_LEVELS = 4  # of a U-Net, which halves sizes between them: no side of a small grid divides by 8
 _AT_CHANNELS = 1  # of a batch, as documentations say it: [B, 1, M, T]
 
 
@@ -115,7 +116,8 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int =
     widths = dict.fromkeys([*share, *named, *said, *sizes.widths[:_OTHER_WIDTHS], *of_patches, *_said(sizes)])
     has_size = side_of(sizes.config) is not None or replace(sizes, fixed=True).tokens != sizes.tokens
     shapes: list[dict[str, Any]] = [{"fixed": True}] if has_size else []
-    shapes += [{}, {"square": True}, {"coarse": True}]
+    more: list[dict[str, Any]] = [{}, {"square": True}, {"coarse": True}]
+    shapes += more if sizes.levels < _MANY_LEVELS else [more[-1], *more[:-1]]
     shapes += [{"rows": True}, {"rows": True, "coarse": True}]
     return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
 

@@ -89,12 +89,13 @@ def _reshaped(made: Callable[[Sizes], tuple[int, int]], shape: tuple[int, ...]) 
 
 
 def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Yield the length that the name says, in patches or in elements of the latents."""
+    """Yield the length that the name says, in patches or in elements of the latents; or in pixels, one a sample."""
     axis = 0 if "frame" in argument.name else 1 if "height" in argument.name else 2
     if "audio" in argument.name:
         yield _plain(words(argument.name))
     yield _plain(lambda sizes: sizes.grid[axis])
     yield _plain(lambda sizes: sizes.latents[axis])
+    yield option(lambda sizes, shape: torch.full(shape, _PIXELS * sizes.latents[axis]), 1)
 
 
 def length(argument: Argument, sizes: Sizes) -> Iterator[Option]:
@@ -110,8 +111,9 @@ def lengths(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def fps(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Frames in a second; or which of a few such rates."""
+    """Frames in a second, as a number or one a sample; or which of a few such rates."""
     yield _plain(lambda sizes: _FPS[sizes.index])
+    yield option(_of(_FPS), 1)
     yield option(_of((0, 1)), 1)
 
 

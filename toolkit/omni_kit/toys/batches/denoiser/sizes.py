@@ -101,9 +101,13 @@ class Sizes:
         """Return what sizes divide by that are halved between all levels, of which a list has the widths; without such
         a list by the layers' strides.
         """
-        levels = [len(value.split(",") if isinstance(value, str) else value) for name, value in self.config.items()
-                  if _IS_LEVELS.search(name) and isinstance(value, list | tuple | str)]  # fmt: skip
-        return min(max(_HALVED, 1 << max(levels) - 1 if levels else self.steps), _MOST_HALVED)
+        return min(max(_HALVED, 1 << self.levels - 1 if self.levels else self.steps), _MOST_HALVED)
+
+    @property
+    def levels(self) -> int:
+        """Return the number of levels of a U-Net, of which a list has the widths; 0 without such a list."""
+        return max((len(value.split(",") if isinstance(value, str) else value) for name, value in self.config.items()
+                    if _IS_LEVELS.search(name) and isinstance(value, list | tuple | str)), default=0)  # fmt: skip
 
     @property
     def latents(self) -> tuple[int, int, int]:

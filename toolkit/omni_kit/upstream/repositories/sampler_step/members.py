@@ -127,7 +127,11 @@ def variables_of(methods: Mapping[str, ast.FunctionDef], given: set[str], used: 
     for name, value in sets_of(methods):
         sets.setdefault(name, []).append(value)
     nodes = [node for function in methods.values() for node in ast.walk(function)]
-    taken = used | named(nodes) | {one.arg for one in nodes if isinstance(one, ast.arg)}
+    taken = (
+        used
+        | {one.id for one in nodes if isinstance(one, ast.Name)}
+        | {one.arg for one in nodes if isinstance(one, ast.arg)}
+    )
     found = {}
     for name, values in sets.items():
         value = values[0]
