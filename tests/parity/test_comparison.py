@@ -137,6 +137,12 @@ def test_rounding_is_measured_again_where_it_may_be_what_differs(off: float, ask
     assert (len(calls), found.ok) == (asked, right)
 
 
+@pytest.mark.parametrize(("off", "updates", "right"), [(3e-5, 1, False), (3e-5, 3, True), (1e-4, 3, False)])
+def test_each_update_rounds(off: float, updates: int, right: bool) -> None:
+    reference = {"moved": UNEVEN}
+    assert compare_closely(reference, {"moved": UNEVEN * (1 + off)}, reference, updates=updates).ok is right
+
+
 def test_what_is_beyond_the_magnified_rounding_still_fails() -> None:
     reference, nudged = {"touchy": UNEVEN}, {"touchy": UNEVEN * (1 + 1e-5)}
 

@@ -40,12 +40,13 @@ def compare_exactly(reference: Tensors, candidate: Tensors, steps: int = 0) -> C
     return _compare(reference, candidate, dict.fromkeys(reference, allowed), floor=0.0)
 
 
-def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) -> Comparison:
+def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors, updates: int = 1) -> Comparison:
     """Up to rounding, relative to each tensor's own largest element.
 
     Args:
         nudged: what the reference gives when each of its weights is moved to the next float32 number. Where it is
             moved more than once, the median response counts, too.
+        updates: so many passes made a tensor, each with weights that the one before rounded.
 
     Raises:
         NothingToCompare: the reference is not finite, or vanishes: anything would be as right as anything else.
@@ -59,34 +60,34 @@ def compare_closely(reference: Tensors, candidate: Tensors, *nudged: Tensors) ->
         name: [_difference(name, tensor, moved[name], floor).max_rel for moved in nudged if name in moved]
         for name, tensor in reference.items()
     }
-    found = _compare(reference, candidate, {name: _allowed(moved) for name, moved in responses.items()}, floor)
+    found = _compare(reference, candidate, {name: _allowed(moved, updates) for name, moved in responses.items()}, floor)
     found.unsteady = sum(one.max_rel <= _ROUNDINGS * max(responses.get(one.name) or [0.0]) for one in found.worst)
     return found
 
 
 def compare_up_to_rounding(
-    reference: Tensors, candidate: Tensors, nudged: Tensors, again: Callable[[], Sequence[Tensors]]
+    reference: Tensors, candidate: Tensors, nudged: Tensors, again: Callable[[], Sequence[Tensors]], updates: int = 1
 ) -> Comparison:
     """Compare closely; where that fails by no more than rounding can do, measure rounding more often.
 
     A model that rounds to bfloat16 inside jumps where a number crosses a boundary, which few nudges make happen.
 
     Args:
-        nudged, again: as `compare_closely` takes; the others are computed only where they are needed.
+        nudged, again, updates: as `compare_closely` takes; the other nudges are computed only where they are needed.
     """
-    found = compare_closely(reference, candidate, nudged)
+    found = compare_closely(reference, candidate, nudged, updates=updates)
     if found.ok or found.missing or found.max_rel > MOST_ROUNDING:
         return found
-    return compare_closely(reference, candidate, nudged, *again())
+    return compare_closely(reference, candidate, nudged, *again(), updates=updates)
 
 
-def _allowed(responses: Sequence[float]) -> float:
+def _allowed(responses: Sequence[float], updates: int) -> float:
     """Return how much a tensor may differ, given upstream's responses to one step in each weight."""
     if not all(map(math.isfinite, responses)):
-        return FLOAT32_TOLERANCE
+        return updates * FLOAT32_TOLERANCE
     magnified = min(_ROUNDINGS * max(responses, default=0.0), _MOST_MAGNIFIED)
     jumped = min(_JUMPS * median(responses), MOST_ROUNDING) if len(responses) > 1 else 0.0
-    return max(FLOAT32_TOLERANCE, magnified, jumped)
+    return max(updates * FLOAT32_TOLERANCE, magnified, jumped)
 
 
 def without_lone_zeros(tensors: Tensors, other: Tensors) -> Tensors:

@@ -20,11 +20,12 @@ class Steps(Level):
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""
         from omni_kit.parity.compare.tensors import compare_up_to_rounding, without_lone_zeros
+        from omni_kit.parity.processes.outcomes import UPDATES
 
         stepped = case.pair.stepped()
         reference, candidate = stepped.reference, stepped.candidate
         one, other = without_lone_zeros(reference, candidate), without_lone_zeros(candidate, reference)
-        found = compare_up_to_rounding(one, other, stepped.nudged, case.pair.stepped_again)
+        found = compare_up_to_rounding(one, other, stepped.nudged, case.pair.stepped_again, UPDATES)
         lost = [name for name in stepped.lost if name not in stepped.lost_upstream]
         reasons = [*filter(None, [found.reason("training figure")])]
         reasons += [f"one step after resuming {listed(lost)} are others than without it"] if lost else []

@@ -11,6 +11,8 @@ from omni_kit.toys.tensors import Tensors
 _T = TypeVar("_T")
 _Keeps = TypeVar("_Keeps", bound="StepCache")
 REFERENCE, CANDIDATE = "reference", "candidate"
+UPDATES = 3
+"""How many updates by an optimizer are compared."""
 NUDGED = "reference/nudged"
 
 

@@ -9,12 +9,12 @@ import torch
 
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.chance import seeded
+from omni_kit.parity.processes.outcomes import UPDATES
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.toys.tensors import Tensors
 
-_COUNT = 3
 # Linear in the gradients: an optimizer that divides by their size would make steps of rounding alone.
 _RATE, _MOMENTUM, _MOST = 0.1, 0.9, 1.0
 _SAVED = "saved.safetensors"
@@ -59,7 +59,7 @@ class _Training:
         seeded()
         before = self._parameters()
         found: Tensors = {}
-        for number in range(_COUNT):
+        for number in range(UPDATES):
             found[f"loss.{number}"], found[f"gradient_norm.{number}"] = self._step()
         moved = {name: value - before[name] for name, value in self._parameters().items()}
         found |= {f"delta.{name}": value for name, value in self._side.as_upstream(self.model, moved).items()}
