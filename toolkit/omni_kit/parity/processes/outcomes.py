@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 _Keeps = TypeVar("_Keeps", bound="StepCache")
 REFERENCE, CANDIDATE = "reference", "candidate"
 UPDATES = 3
-"""How many updates by an optimizer are compared."""
+"""Count of the compared updates by an optimizer."""
 NUDGED = "reference/nudged"
 
 

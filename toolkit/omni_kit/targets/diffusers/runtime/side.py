@@ -16,6 +16,7 @@ from torch import nn
 
 from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
+from omni_kit.targets.diffusers.runtime.another_device import META, moved
 from omni_kit.targets.diffusers.runtime.attention_backends import exercised
 from omni_kit.targets.references.repositories import WEIGHTS, in_dtype
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
@@ -102,11 +103,14 @@ class ConvertedBuilder:
         return denoised(samples_of(cast_), lambda sample: ask(model, self._named(sample)))
 
     def hooks(self, checkpoint: Path, inputs: Tensors) -> tuple[list[str], list[tuple[str, str]]]:
-        """See `Hooked`: what diffusers does with the attention of a model."""
+        """See `Hooked`: what diffusers does with the attention of a model, and a move to another device."""
         model = self.load(checkpoint)
         sample = self._named({name: tensor.to(self._device) for name, tensor in samples_of(inputs)[0].items()})
         with torch.no_grad():
-            return exercised(model, lambda: ask(model, sample))
+            called, wrong = exercised(model, lambda: ask(model, sample))
+        elsewhere = {name: tensor.to(META) for name, tensor in sample.items()}
+        more, mixed = moved(model, lambda: ask(model, elsewhere))
+        return [*called, *more], [*wrong, *mixed]
 
     def notes(self) -> list[str]:
         """Same behaviour as in production."""
