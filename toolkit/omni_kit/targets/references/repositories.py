@@ -28,6 +28,7 @@ from omni_kit.toys.batches.denoiser.failed_checks import asserted, condition_of
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen
+from omni_kit.toys.batches.denoiser.unreached import unreached
 from omni_kit.toys.batches.protocol import BatchBuilder
 from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.size import another_model
@@ -94,6 +95,8 @@ class RepositoryBuilder:
         self._told = ""
         self._authors: Authors | None = None
         self._chosen: Chosen | None = None
+        self._ran: tuple[nn.Module, Tensors] | None = None
+        self._unreached: list[str] | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Say the version of torch: the authors' code has none.
@@ -139,17 +142,20 @@ class RepositoryBuilder:
         """Return each sample in a call of its own; the authors' models have no loss."""
         dtype = next(model.parameters()).dtype
         cast_ = {name: t.to(dtype) if t.is_floating_point() else t for name, t in inputs.items()}
+        self._ran = model, cast_
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
 
     def notes(self) -> list[str]:
-        """Return the packages that stand-ins stood for, and what the model was made without."""
+        """Return the packages that stand-ins stood for, and what the model was made and called without."""
+        if self._unreached is None and self._ran is not None:
+            self._unreached = unreached(*self._ran)
         used = ", ".join(self._authors.used) if self._authors is not None else ""
         left_out = "; ".join(self._authors.left_out) if self._authors is not None else ""
         said = {
             f"the authors' code ran with stand-ins for packages that are not installed: {used}": used,
             f"the authors' code ran without what its forward does not read: {left_out}": left_out,
         }
-        return [note for note, what in said.items() if what]
+        return [*(note for note, what in said.items() if what), *(self._unreached or [])]
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
         """Return a toy with deterministic weights, float32, in training mode, from a toy_config.json."""
