@@ -411,6 +411,12 @@ def test_a_first_beta_of_zero_counts_steps_from_one(tmp_path: Path) -> None:
 
 
 SCRIPTED = """
+import a_package_of_nobody
+
+
+class Unrelated(a_package_of_nobody.Base):
+    pass
+
 
 def main():
     T = 1000
@@ -432,7 +438,7 @@ main(parse=1)
 
 
 def test_a_loop_next_to_a_training_is_run_by_itself(tmp_path: Path) -> None:
-    """Nothing else of its script is run, and the written file brings its statements."""
+    """Nothing else of its script is run, what it lacks does not matter, and the written file brings its statements."""
     file = tmp_path / "script.py"
     file.write_text(NET + SCRIPTED, encoding="utf-8")
     process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
@@ -442,6 +448,16 @@ def test_a_loop_next_to_a_training_is_run_by_itself(tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.imports[0].endswith("import ran")
     assert "    betas = torch.linspace(0.0001, 0.02, T)" in process.imports
+
+
+def test_a_loop_of_a_script_that_guides_is_not_taken(tmp_path: Path) -> None:
+    """No argument says which scale its formula has."""
+    file, why = tmp_path / "script.py", dict[str, str]()
+    guided = "(3 * model(x, t[: len(x)]) - 2 * model(x, t[: len(x)]))"
+    file.write_text(NET + SCRIPTED.replace("model(x, t[: len(x)])", guided), encoding="utf-8")
+    reference = find_reference(f"{file}::Net")
+    assert process_along(reference, {"x": "hidden_states", "t": "timestep"}, why) is None
+    assert any("guides by a formula of a script" in one for one in why.values())
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="no count of memory")
