@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch._dynamo.backends.debugging  # flex attention does so at its first call, and forks inherit what is imported
 from torch import nn
 
 from omni_kit.targets.sides import AttentionCalls
@@ -87,17 +88,20 @@ def attention_used(model: Any, name: str) -> Iterator[None]:
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from torch.nn.attention import flex_attention as kernel
     from transformers import masking_utils
     from transformers.integrations import flex_attention as integration
 
     def attend(query: Any, key: Any, value: Any, training: bool = False, **options: Any) -> Any:
-        return flex_attention(query, key, value, **options)
+        return kernel.flex_attention(query, key, value, **options)
 
     def mask(*args: Any, **options: Any) -> Any:
-        return create_block_mask(*args, **{**options, "_compile": False})
+        return kernel.create_block_mask(*args, **{**options, "_compile": False})
 
-    places = [(integration, "compile_friendly_flex_attention", attend), (masking_utils, "create_block_mask", mask)]
+    places = [
+        (integration, "compile_friendly_flex_attention", attend), (masking_utils, "create_block_mask", mask),
+        (kernel, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True),  # else even a call that is not compiled is traced
+    ]  # fmt: skip
     kept = [(module, name, getattr(module, name, None)) for module, name, _ in places]
     try:
         for module, name, function in places:
