@@ -1276,3 +1276,34 @@ def test_a_model_keeps_the_attributes_that_it_had() -> None:
     assert torch.equal(ask(model, {"hidden_states": noise}), ask(model, {"hidden_states": noise}))
     assert torch.equal(model.cache, torch.ones(1, 3, 6))
     assert model.seen == [5]
+
+
+class _Options(torch.nn.Module):
+    """A mask of the wrong form comes further than one of the right form without options."""
+
+    def forward(self, hidden_states: torch.Tensor, mask: torch.Tensor, options: Any) -> torch.Tensor:
+        """[B, 6, H, W]."""
+        if mask.dim() != 2:
+            return hidden_states + (mask * 2).mean() + torch.zeros(7, 5)
+        return hidden_states + torch.mean(mask, **options)
+
+
+class _WithOptions(Small):
+    """Takes a mapping that it passes on, without one by default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = _Options(), torch.nn.Parameter(torch.ones(1))
+
+    def forward(
+        self, hidden_states: torch.Tensor, encoder_mask: torch.Tensor, cross_attention_kwargs: Any = None
+    ) -> torch.Tensor:
+        """[B, 6, H, W]."""
+        return self.layer(hidden_states * self.scale, encoder_mask.float(), cross_attention_kwargs)
+
+
+def test_what_is_absent_where_code_needs_a_value_is_tried_first() -> None:
+    inputs = denoiser_inputs(_WithOptions())
+    assert "0.cross_attention_kwargs{}" in inputs
+    assert inputs["0.encoder_mask"].dim() == 2
+    assert inputs["0.hidden_states"].numel() > 6

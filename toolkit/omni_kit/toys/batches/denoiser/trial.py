@@ -62,6 +62,8 @@ _NUMBERS = re.compile(
     r"'indices'|used as indices|index tensor|for index$|index out of range|is out of bounds|Class values"
 )
 _UNSET = re.compile(r"cannot access local variable '(\w+)'")
+# How Python names a value that is absent where code needs one.
+_ABSENT = re.compile(r"\bNoneType\b")
 
 Choices = Mapping[str, list[Any]]
 Chosen = dict[str, int]
@@ -277,7 +279,8 @@ class Trial:
                    for names in (computed, inner, read, None)]  # fmt: skip
         like_output = self._laid_out_like(chosen, best.dimensions)
         whole = self._of_whole_numbers(chosen, computed or inner) if _NUMBERS.search(best.error) else iter(())
-        phases = [whole, self._as_wide(chosen, best.error, computed), ranked, more, *changes[0], like_output,
+        present = self._present(chosen, inner or read) if _ABSENT.search(best.error) else iter(())
+        phases = [present, whole, self._as_wide(chosen, best.error, computed), ranked, more, *changes[0], like_output,
                   self._widened(chosen, best.error, computed), *chain(*changes[1:])]  # fmt: skip
         if best.far[0] == _END - 1:  # the model takes them
             phases = [like_output, self._changes(chosen, _LIKELY, None)]
@@ -344,6 +347,13 @@ class Trial:
                 made = self._tensor(tried := {**chosen, name: index}, name)
                 if made is not None and not made.is_floating_point():
                     yield tried
+
+    def _present(self, chosen: Chosen, names: set[str]) -> Iterator[Chosen]:
+        """Of one absent argument that the failing statement reads, the choices for it."""
+        for name in _within(chosen, names):
+            options = self.choices[name]
+            if options[chosen[name]] is None:
+                yield from ({**chosen, name: index} for index, one in enumerate(options) if one is not None)
 
     def _with_more_rows(self, chosen: Chosen) -> Iterator[Chosen]:
         """Yield the latents as they are, with several samples."""
