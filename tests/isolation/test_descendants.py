@@ -17,6 +17,7 @@ from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.programs import run_program
 from omni_kit.isolation.requests import run_worker, run_workers
 from omni_kit.isolation.servers import can_fork
+from omni_kit.isolation.supervisor import Descendants
 from omni_kit.isolation.worker import StepError
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system gives orphans to no ancestor")
@@ -192,3 +193,15 @@ def test_what_a_program_reads_and_writes(tmp_path: Path) -> None:
         environment={"A": "a", "PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert (found.code, found.stdout, found.stderr) == (3, f"given\n{tmp_path}\n", "a\n")
+
+
+def test_a_look_finds_what_began_since_the_last_one() -> None:
+    descendants = Descendants()
+    before = descendants.now()
+    started = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    found = descendants.now()
+    started.kill()
+    started.communicate()
+    assert started.pid in found - before
+    assert started.pid not in descendants.now()
+    assert os.getppid() not in before | found

@@ -10,7 +10,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
 
 from omni_kit.isolation.limits import LOOK, Watch
@@ -19,6 +19,7 @@ _ADOPT_ORPHANS = 36  # prctl's PR_SET_CHILD_SUBREAPER
 _LONGEST = 5.0  # seconds in which killed processes have to be gone
 _LONGEST_OF_MANY = 60.0  # of those that exceed a limit: there may be thousands, which go on starting others
 _PROCESSES = "/proc"
+_RENEWED = 8  # looks after which numbers of processes may have been used again
 
 
 def keep(leash: int, status: int, files: Sequence[int], watch: Watch | None = None) -> None:
@@ -47,7 +48,7 @@ def keep(leash: int, status: int, files: Sequence[int], watch: Watch | None = No
     if watch is not None:
         _run_first()
     codes: dict[int, int] = {}
-    exceeded = ""
+    exceeded, descendants = "", Descendants()
     while pid not in codes and not exceeded:
         ready, _, _ = select.select([leash, wake[0]], [], [], LOOK if watch is not None else None)
         if leash in ready:
@@ -56,7 +57,7 @@ def keep(leash: int, status: int, files: Sequence[int], watch: Watch | None = No
             os.read(wake[0], 4096)
             codes |= reap()
         elif watch is not None:
-            exceeded = watch.exceeded(_descendants(()))
+            exceeded = watch.exceeded(descendants.now())
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     codes |= end_descendants(longest=_LONGEST_OF_MANY if exceeded else _LONGEST)
@@ -142,9 +143,33 @@ def children() -> set[int]:
     return set(_running().get(os.getpid(), ()))
 
 
+class Descendants:
+    """The descendants of this process, for who looks several times a second.
+
+    What is no descendant never becomes one, so that most processes of the system need not be read again.
+    """
+
+    def __init__(self) -> None:
+        self._others: set[int] = set()
+        self._looks = 0
+
+    def now(self) -> set[int]:
+        """Return the descendants that run; of those that begin or end meanwhile, some are found by the next look."""
+        if self._looks % _RENEWED == 0:
+            self._others.clear()
+        self._looks += 1
+        running = _running(self._others)
+        found = _below(running, ())
+        self._others.update(pid for one in running.values() for pid in one if pid not in found)
+        return found
+
+
 def _descendants(besides: Collection[int]) -> set[int]:
     """Return the descendants that run; none if the system lists no processes."""
-    running = _running()
+    return _below(_running(), besides)
+
+
+def _below(running: Mapping[int, Sequence[int]], besides: Collection[int]) -> set[int]:
     found: set[int] = set()
     todo = [pid for pid in running.get(os.getpid(), ()) if pid not in besides]
     while todo:
@@ -154,10 +179,12 @@ def _descendants(besides: Collection[int]) -> set[int]:
     return found
 
 
-def _running() -> dict[int, list[int]]:
-    """Return process -> its children that run."""
+def _running(besides: Container[int] = ()) -> dict[int, list[int]]:
+    """Return process -> its children that run, without those that are known."""
     found: dict[int, list[int]] = {}
     for name in filter(str.isdecimal, os.listdir(_PROCESSES) if os.path.isdir(_PROCESSES) else ()):
+        if int(name) in besides:
+            continue
         with suppress(OSError, ValueError), open(f"{_PROCESSES}/{name}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
             if state not in b"ZX":
