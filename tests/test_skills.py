@@ -1,13 +1,14 @@
 """The pack itself: its form, and every command of it, run as a user would."""
 
+import contextlib
+import io
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from omni_kit.cli import main
 from omni_kit.skillpack import Skill, load_skills
 from tests.conftest import Checkpoints
 
@@ -68,10 +69,10 @@ def run_commands(skill: Skill, place: Path) -> None:
     for command in skill.commands():
         words = shlex.split(command)
         assert words[0] == "omni-kit", command
-        done = subprocess.run(
-            [sys.executable, "-m", "omni_kit", *words[1:]], cwd=place, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        printed = io.StringIO()
+        with contextlib.chdir(place), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            code = main(words[1:])
+        assert code == 0, f"{command}\n{printed.getvalue()}"
 
 
 def test_every_skill_has_a_test_that_runs_it() -> None:

@@ -1299,7 +1299,8 @@ class _WithOptions(Small):
         self, hidden_states: torch.Tensor, encoder_mask: torch.Tensor, cross_attention_kwargs: Any = None
     ) -> torch.Tensor:
         """[B, 6, H, W]."""
-        return self.layer(hidden_states * self.scale, encoder_mask.float(), cross_attention_kwargs)
+        moved: torch.Tensor = self.layer(hidden_states * self.scale, encoder_mask.float(), cross_attention_kwargs)
+        return moved
 
 
 def test_what_is_absent_where_code_needs_a_value_is_tried_first() -> None:

@@ -4,12 +4,14 @@ The reference's process imports one where the package is not installed. A port c
 that it needs neither the package nor this one.
 """
 
+from functools import cache
 from pathlib import Path
 
 STAND_INS = "standins"
 ROOT = Path(__file__).resolve().parent
 
 
+@cache
 def stand_ins() -> frozenset[str]:
     """Return the packages that have one."""
     return frozenset(place.name.removesuffix(".py") for place in ROOT.iterdir() if _is_package(place))

@@ -12,8 +12,8 @@ from tests.targets.veomni.text.mutation.subjects import PATCHED, READ, Subject, 
 from tests.targets.veomni.text.mutation.truth import DTYPES, EXACT, definitions, same
 
 Spellings = Mapping[str, list[tuple[str, str]]]
-SAMPLE = 6
-"""In `make test` every tenth is tried."""
+SAMPLE = 12
+"""In `make test` every twelfth is tried."""
 ROUNDED = {"rotary"}
 """Where the place of rounding counts."""
 
