@@ -1125,17 +1125,19 @@ def test_strides_say_how_often_sizes_are_halved() -> None:
 class Fixed(Small):
     """Takes pictures of one size, which its constructor has as two numbers, and says so in one of two ways."""
 
-    def __init__(self) -> None:
-        super().__init__(input_h=6, input_w=10)
+    def __init__(self, rows: str = "input_h", columns: str = "input_w") -> None:
+        super().__init__(**{rows: 6, columns: 10})
+        self.names = rows, columns
 
     def forward(self, x: torch.Tensor, free: bool = False) -> torch.Tensor:
         _, _, rows, columns = x.shape
-        assert free or (rows == self.config["input_h"] and columns == self.config["input_w"]), "other sizes"
+        assert free or (rows, columns) == tuple(self.config[name] for name in self.names), "other sizes"
         return self.mixed(x, torch.zeros(1, 1, 6))
 
 
-def test_pictures_have_the_rows_and_columns_that_the_config_says_apart() -> None:
-    assert denoiser_inputs(Fixed())["0.x"].shape == (1, 6, 6, 10)
+@pytest.mark.parametrize("names", [("input_h", "input_w"), ("height", "width")])
+def test_pictures_have_the_rows_and_columns_that_the_config_says_apart(names: tuple[str, str]) -> None:
+    assert denoiser_inputs(Fixed(*names))["0.x"].shape == (1, 6, 6, 10)
 
 
 @pytest.mark.parametrize(("check", "said"), [

@@ -355,10 +355,15 @@ def test_a_size_of_a_layer_is_never_null(code: str, count: int | None) -> None:
     assert toy_of(taken, {}, [ast.parse(code)])[0]["num_actions"] == count
 
 
-def test_rows_and_columns_that_are_said_apart_are_small_and_differ() -> None:
-    sides = {name: Argument(name, 32, False, "int", "") for name in ("input_h", "input_w")}
+@pytest.mark.parametrize("names", [("input_h", "input_w"), ("height", "width"), ("num_rows", "num_columns")])
+def test_rows_and_columns_that_are_said_apart_are_small_and_differ(names: tuple[str, str]) -> None:
+    sides = {name: Argument(name, 32, False, "int", "") for name in names}
     toy, _ = toy_of({**ARGUMENTS, "patch_size": Argument("patch_size", 2, False, "int", ""), **sides}, {}, [])
-    assert (toy["input_h"], toy["input_w"]) == (8, 16)
+    assert [toy[name] for name in names] == [8, 16]
+
+
+def test_a_width_without_a_height_is_that_of_the_whole() -> None:
+    assert toy_of({"width": Argument("width", 768, False, "int", "")}, {}, [])[0]["width"] == 80
 
 
 @pytest.mark.parametrize(("name", "code", "value"), [

@@ -16,9 +16,11 @@ from omni_kit.toys.configs.denoiser import (
     HEAD_DIM,
     HEADS,
     INNER,
+    IS_COLUMNS,
     IS_HEAD_CHANNELS,
     IS_HEADS,
     IS_LAYERS,
+    IS_ROWS,
     WHOLE,
     as_wide,
     toy_denoiser,
@@ -401,10 +403,13 @@ def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, st
         counts = [name for name in names if name in divided and name.startswith("num_")]
         found |= dict.fromkeys(counts[:1], "num_heads")
         names = [name for name in names if name not in found]
+    has_rows = any(map(IS_ROWS.search, names))
     for name in names:
         alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
         if (few := _FEW_CHANNELS.match(name)) and _is_number(values[name]) and 0 < values[name] <= _MOST_CHANNELS:
             alias = f"{few[2] or 'in'}_channels"
+        if has_rows and IS_COLUMNS.search(name):  # `width` next to `height`
+            alias = name
         taken = alias in names or alias in found.values()
         found[name] = name if taken else alias
     return found | _widths_by_use(values, found, code)

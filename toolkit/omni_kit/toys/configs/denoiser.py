@@ -70,7 +70,10 @@ AT_MOST: Mapping[str, int] = {
 _ROOM, _POSITIONS = "pos_embed_max_size", "num_patches"  # rows for which there are positions, and how many those are
 # How large pictures are, as authors call it: a model may have positions for that size alone.
 IS_SIDE = re.compile(r"^(input|img|image|im|latent)_(size|resolution)$|^resolution$")
-IS_ROWS, IS_COLUMNS = (re.compile(rf"^(input|img|image|im|latent)_({one})$") for one in ("h|height", "w|width"))
+IS_ROWS, IS_COLUMNS = (
+    re.compile(rf"^(input|img|image|im|latent)_({short}|{long})$|^{long}$|^(n_|num_)?({counted})$")
+    for short, long, counted in (("h", "height", "rows"), ("w", "width", "cols|columns"))
+)
 _SIDE = 4  # in patches
 _WIDER = 2  # columns, of rows, where both are said
 # How many words a text has, or how many frames a film, where a model has parameters for so many.
@@ -247,10 +250,11 @@ def _fit_sides(toy: dict[str, Any]) -> None:
     halved = max((len(value) - 1 for key, value in toy.items()
                   if _IS_MULTIPLIERS.search(key) and isinstance(value, (list, tuple))), default=0)  # fmt: skip
     side = max(_SIDE * (patch if isinstance(patch, int) else _PATCH), 2**halved)
+    apart = all(any(map(one.search, toy)) for one in (IS_ROWS, IS_COLUMNS))
     for key, value in toy.items():
         if IS_SIDE.search(key) and value:
             toy[key] = type(value)([side] * len(value)) if isinstance(value, (list, tuple)) else side
-        elif (IS_ROWS.search(key) or IS_COLUMNS.search(key)) and value:
+        elif apart and (IS_ROWS.search(key) or IS_COLUMNS.search(key)) and value:
             toy[key] = side * (1 if IS_ROWS.search(key) else _WIDER)
 
 
