@@ -1,9 +1,14 @@
 """Levels declare what they need, and the help text says the same."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from omni_kit.cli import main
-from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS, LEVELS, PROCESS_LEVELS, parse_levels
+from omni_kit.errors import BadInput
+from omni_kit.isolation.worker import StepError
+from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS, LEVELS, PROCESS_LEVELS, judge, parse_levels
 from omni_kit.targets.sides import OF_MODELS, Ability
 
 CONTRACT = (
@@ -70,3 +75,16 @@ def test_the_help_text_names_every_level(capsys: pytest.CaptureFixture[str]) -> 
     assert "LEVELS" not in shown
     assert "* hooks" in shown
     assert "- modules" in shown
+
+
+def test_a_broken_reference_says_itself_what_to_do() -> None:
+    class Case(SimpleNamespace):
+        offers = OF_MODELS
+
+        @property
+        def pair(self) -> Any:
+            raise StepError("Net cannot be made; state values", blames_reference=True)
+
+    with pytest.raises(BadInput) as raised:
+        judge("import", Case())  # type: ignore[arg-type]
+    assert (raised.value.message, raised.value.hint) == ("Net cannot be made; state values", "")

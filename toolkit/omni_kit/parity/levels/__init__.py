@@ -95,7 +95,7 @@ def judge(name: str, case: "Case") -> LevelResult:
         result = level.judge(case).result(name)
     except StepError as error:
         if error.blames_reference:
-            raise BadInput(str(error), "fix it, or take another version of it") from error
+            raise BadInput(str(error)) from error  # which says what to do
         error.reported |= str(error) in case.reported
         first = case.reported.setdefault(str(error), name)
         result = _failed(name, error, case.pair.device, first)
