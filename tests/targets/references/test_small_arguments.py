@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.repositories import BrokenReference, RepositoryBuilder, made
@@ -92,6 +94,49 @@ def test_what_a_class_needs_is_found(tmp_path: Path, needs: str, holds: Callable
     config.write_text(json.dumps({"_reference": written(tmp_path, needs), **TOY}))
     model = builder.make_toy(str(config), DenoiserBatchBuilder())
     assert holds(vars(model)[ARGUMENTS])
+
+
+def toy_of(place: Path, **toy: Any) -> tuple[nn.Module, RepositoryBuilder]:
+    """Return a model that takes pictures as wide as its decoder only, made of a toy, and what made it."""
+    given = {"_reference": written(place, "assert speakers != 2"), **TOY, "decoder_size": 80, **toy}
+    (config := place / "toy_config.json").write_text(json.dumps(given))
+    builder = RepositoryBuilder()
+    builder.open({"reference": given["_reference"]})
+    model = builder.make_toy(str(config), DenoiserBatchBuilder())
+    builder.save_toy(model, place / "made", "hub")
+    inputs = {"0.x": torch.ones(1, 6, 4, 4), "0.timestep": torch.ones(1), "0.training_target": torch.ones(1, 6, 4, 4)}
+    builder.forward(builder.load(place / "made"), inputs)
+    return model, builder
+
+
+@pytest.mark.parametrize("stated", [{}, {"_inputs": {"x": {"shape": [1, 6, 4, 4]}}}])
+def test_a_toy_that_runs_is_taken_as_it_is_stated(tmp_path: Path, stated: dict[str, Any]) -> None:
+    model, builder = toy_of(tmp_path, **stated)
+    assert {name: vars(model)[ARGUMENTS][name] for name in TOY} == {**TOY, "decoder_size": 80}
+    assert not [one for one in builder.notes() if "instead of" in one]
+
+
+def test_values_that_are_taken_instead_of_the_stated_ones_are_noted(tmp_path: Path) -> None:
+    _, builder = toy_of(tmp_path, decoder_size=56)
+    assert [one for one in builder.notes() if "instead of" in one] == [
+        "the toy that is compared has out_channels=6 instead of null, decoder_size=80 instead of 56: "
+        "the authors' class does not run with the values that toy_config.json states"
+    ]
+
+
+def test_next_to_stated_inputs_no_other_values_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        toy_of(tmp_path, decoder_size=56, _inputs={"x": {"shape": [1, 6, 4, 4]}})
+    with pytest.raises(BrokenReference, match="requires speakers != 2"):
+        toy_of(tmp_path, speakers=2, _inputs={"x": {"shape": [1, 6, 4, 4]}})
+
+
+@pytest.mark.parametrize(("needs", "said"), [("speakers > 1", True), ("assert speakers", False)])
+def test_arguments_are_named_that_are_null_where_an_error_is_about_null(tmp_path: Path, needs: str, said: bool) -> None:
+    reference = find_reference(written(tmp_path, needs))
+    with pytest.raises(BrokenReference) as raised:
+        made(reference, {"act": "GELU"}, Authors(reference))
+    assert ("where these are null: out_channels, speakers" in raised.value.hint) is said
 
 
 @pytest.mark.parametrize(("error", "lists"), [

@@ -22,7 +22,7 @@ from omni_kit.plurals import counted
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.one_process import run_in_one_process
-from omni_kit.targets.references.small_arguments import NOT_MADE, as_checked, small_arguments, with_fixed_widths
+from omni_kit.targets.references.small_arguments import NOT_MADE, NULL, as_checked, small_arguments, with_fixed_widths
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder, ask, denoised, samples_of
 from omni_kit.toys.batches.denoiser.failed_checks import asserted, condition_of
 from omni_kit.toys.batches.denoiser.inputs import NoInputs
@@ -38,7 +38,7 @@ from omni_kit.upstream.repositories.namespace import Apart
 from omni_kit.upstream.repositories.passed_arguments import named_classes
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.published import SIGNED
-from omni_kit.upstream.repositories.recorded import recorded_reference
+from omni_kit.upstream.repositories.recorded import REPLACED, STATED, recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 from omni_kit.upstream.repositories.traits import foreign
 
@@ -155,11 +155,24 @@ class RepositoryBuilder:
             f"the authors' code ran with stand-ins for packages that are not installed: {used}": used,
             f"the authors' code ran without what its forward does not read: {left_out}": left_out,
         }
-        return [*(note for note, what in said.items() if what), *(self._unreached or [])]
+        replaced = _replaced(self._ran[0]) if self._ran is not None else []
+        return [*replaced, *(note for note, what in said.items() if what), *(self._unreached or [])]
 
     def make_toy(self, source: str, batch_builder: BatchBuilder) -> nn.Module:
-        """Return a toy with deterministic weights, float32, in training mode, from a toy_config.json."""
+        """Return a toy with deterministic weights, float32, in training mode, from a toy_config.json.
+
+        Where inputs are stated, it has the values that are stated; elsewhere others may be taken, and are noted.
+        """
         reference, given = self._read(Path(source))
+        given.pop(REPLACED, None)
+        model = self._toy(reference, given, batch_builder)
+        own = getattr(model, ARGUMENTS)
+        others = {name for name, value in own.items() if name != SIGNED and (name not in given or given[name] != value)}
+        if others:
+            own[REPLACED] = {name: given.get(name) for name in own if name in others}
+        return model
+
+    def _toy(self, reference: Reference, given: Mapping[str, Any], batch_builder: BatchBuilder) -> nn.Module:
         # What samples from a model calls it with such inputs, too.
         builder = batch_builder if isinstance(batch_builder, DenoiserBatchBuilder) else DenoiserBatchBuilder()
         self._elapsed, self._chosen = Elapsed(), None
@@ -167,7 +180,8 @@ class RepositoryBuilder:
         first: BadInput | None = None
         refused: list[tuple[Mapping[str, Any], str]] = []
         hindered = 0
-        for values in small_arguments(reference, given, refused):
+        stated = bool(given.get(STATED))
+        for values in [dict(given)] if stated else small_arguments(reference, given, refused):
             try:
                 # All inputs are tried for the toy as it is.
                 one = self._tried(reference, values, builder, _FEW_TRIED if refused else math.inf)
@@ -187,9 +201,11 @@ class RepositoryBuilder:
                 break
         if best is None:
             assert first is not None
+            if stated:
+                raise first
             tried = f"{counted(len(refused), 'set')} of sizes tried in {self._elapsed.seconds:.0f} s"
             raise type(first)(first.message, "; ".join(filter(None, (first.hint, tried)))) from first
-        return self._longer_tried(reference, best, builder) or best.model
+        return best.model if stated else self._longer_tried(reference, best, builder) or best.model
 
     def _tried(
         self, reference: Reference, values: Mapping[str, Any], builder: DenoiserBatchBuilder, most: float
@@ -201,7 +217,7 @@ class RepositoryBuilder:
             model = self._made(reference, values)
             fill(model)
         except (BadInput, ValueError) as error:  # more weights than there are different numbers
-            return error if isinstance(error, BadInput) else BadInput(str(error))
+            return error if isinstance(error, BadInput) else BadInput(str(error), "state smaller sizes")
         why: BadInput | None = None
         for few in (_FEWEST, _FEWER, most):  # a model of other widths costs less than all inputs for this one
             why = builder.refusal(model, few, self._chosen, self._left)
@@ -265,6 +281,15 @@ class RepositoryBuilder:
 def _runs(authors: Authors, model: nn.Module, given: Any) -> None:
     """Say which precision the model has that is called."""
     authors.precision = next(model.parameters()).dtype
+
+
+def _replaced(model: nn.Module) -> list[str]:
+    """Return what is compared instead of values that toy_config.json states; empty if nothing is."""
+    own = getattr(model, ARGUMENTS)
+    said = ", ".join(f"{name}={json.dumps(own[name])} instead of {json.dumps(value)}"
+                     for name, value in own.get(REPLACED, {}).items())  # fmt: skip
+    why = "the authors' class does not run with the values that toy_config.json states"
+    return [f"the toy that is compared has {said}: {why}"] if said else []
 
 
 def in_dtype(model: nn.Module, dtype: str) -> nn.Module:
@@ -336,11 +361,18 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
             f"its constructor reads {filled}, which a program fills in: pass a class that takes its values": filled,
             f"its constructor imports the class that {named} names: pass a class that makes it by itself": named,
             "its constructor loads a model by name: pass a class that is made from sizes alone": _HUB.search(said),
-            "state values of its constructor in toy_config.json": True,
+            f"state values of its constructor in toy_config.json{_null(reference, given, said)}": True,
         }
         hint = "; ".join(text for text, what in hints.items() if what)
         where = f" ({Path(theirs[-1].filename).relative_to(root).as_posix()}:{theirs[-1].lineno})" if theirs else ""
         raise BrokenReference(f"{name} {NOT_MADE}: {said}{where}", hint) from error
+
+
+def _null(reference: Reference, given: Mapping[str, Any], said: str) -> str:
+    """Return which arguments are null, where an error is about null; empty otherwise."""
+    values = {name: given.get(name, one.default) for name, one in reference.arguments.items()}
+    null = ", ".join(name for name, value in values.items() if value is None)
+    return f", where these are null: {null}" if NULL in said and null else ""
 
 
 def _filled(error: Exception, where: traceback.FrameSummary) -> str:

@@ -24,8 +24,8 @@ _SMALL = 8  # published numbers below are layers, patches and channels
 _LARGEST, _MOST_CHECKED = 2048, 100
 _INPUT, _OUTPUT = "in_", "out_"
 _FEW = (1, 2)  # numbers for null
-_NULL = "NoneType"
 _EMPTY = "has no elements"
+NULL = "NoneType"  # in errors about null
 NOT_MADE = "cannot be made"  # in the error of a constructor
 
 
@@ -113,10 +113,10 @@ def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, An
     """Yield values with small numbers for null where constructors compute with it, and with texts that they allow."""
     for values, error in refused:
         nulls = [name for name, value in values.items() if value is None and NOT_MADE in error]
-        numbers = counted_with(reference.cls) if _NULL in error else frozenset[str]()
+        numbers = counted_with(reference.cls) if NULL in error else frozenset[str]()
         counted = [name for name in nulls if name in numbers]
         yield from ({**values, **dict.fromkeys(counted, number)} for number in _FEW if counted)
-        allowed = allowed_values(reference.cls) if _NULL not in error else {}
+        allowed = allowed_values(reference.cls) if NULL not in error else {}
         words = {name: allowed[name] for name in nulls if name in allowed}
         first = {name: listed[0] for name, listed in words.items()}
         for name, listed in words.items():
