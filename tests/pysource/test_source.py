@@ -47,3 +47,18 @@ def test_syntax_of_a_later_python_is_reported_with_that_python(
         read_source(Repository("repository", tmp_path), tmp_path / "m.py")
     assert ("requires Python 3.99" in caught.value.message) is newer
     assert bool(caught.value.hint) is newer
+
+
+def test_names_come_through_imports_of_everything(tmp_path: Path) -> None:
+    for name, text in {
+        "a": "from b import *\nfrom c import *\n", "b": "from a import *\nclass Base: ...\nclass _Own: ...\n",
+        "c": "from d import size\n", "d": "size = 3\ndef made(): ...\n",
+    }.items():  # fmt: skip
+        (tmp_path / f"{name}.py").write_text(text)
+    source = read_source(Repository("repository", tmp_path), tmp_path / "a.py")
+    found = source.resolve_class("Base")
+    assert found is not None
+    assert found[1].name == "Base"
+    assert source.resolve_constant("size") is not None
+    assert source.resolve_class("_Own") is None
+    assert source.resolve_function("made") is None

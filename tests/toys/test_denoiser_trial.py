@@ -1094,6 +1094,11 @@ def test_latents_can_be_halved_between_all_levels(config: dict[str, Any], rows: 
     assert Sizes(0, config, (), coarse=True, steps=16).latents[1] == rows
 
 
+@pytest.mark.parametrize(("steps", "columns"), [(8, 16), (16, 16), (256, 16)])
+def test_latents_can_be_halved_after_the_last_level(steps: int, columns: int) -> None:
+    assert Sizes(0, {"dim_mults": [8] * 4}, (), coarse=True, steps=steps).latents[2] == columns
+
+
 class Sided(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from pathlib import Path
 from omni_kit.errors import BadInput, reason
 from omni_kit.pysource.library import Library
 
+_STAR = "*"
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 _REQUIRES = re.compile(r"(?:requires-python|python_requires)\s*=\s*[\"']?\s*[>~=]=\s*(\d+)\.(\d+)")
 
@@ -173,7 +174,24 @@ class SourceFile:
     def _home(self, name: str) -> "tuple[SourceFile, str] | None":
         """Return the file of the library that a name is imported from, and what it is called there."""
         imported = self.imports.get(name)
-        return self.home_of(imported) if imported is not None else None
+        if imported is not None:
+            return self.home_of(imported)
+        return next(((one, name) for one in self._starred if one._binds(name, {self.path})), None)
+
+    @cached_property
+    def _starred(self) -> "list[SourceFile]":
+        """The files of the library of which this one imports every name, the last one first."""
+        nodes = (one for one in self.tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == _STAR)
+        files = (self.library.module_file(absolute_module(self.package, one)) for one in nodes)
+        return read_all(self.library, [one for one in files if one is not None and one != self.path])[::-1]
+
+    def _binds(self, name: str, seen: set[Path]) -> bool:
+        """Return whether `from ... import *` of this file brings a name."""
+        if name.startswith("_") or self.path in seen:
+            return False
+        seen.add(self.path)
+        own = name in self.classes or name in self.functions or name in self.constants or name in self.imports
+        return own or any(one._binds(name, seen) for one in self._starred)
 
     def home_of(self, imported: Imported) -> "tuple[SourceFile, str] | None":
         """Return the library's file that defines an imported name, and its name there; None for a module."""

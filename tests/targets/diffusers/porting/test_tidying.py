@@ -107,6 +107,8 @@ def test_wrappers_of_the_authors_are_left_out(tmp_path: Path) -> None:
     ("self.given, self.parameters(), True", "block(*self.given)"),
     ("self.given, x, t", "block(self.given, hidden_states, timestep)"),
     ("inputs=(x, t), params=self.parameters(), flag=True", "block(hidden_states, timestep)"),
+    ("(x, t), self.use_checkpoint", "block(hidden_states, timestep)"),
+    ("(x, t), x", "block((hidden_states, timestep), hidden_states)"),
     ("(x, t), x, t", "block((hidden_states, timestep), hidden_states, timestep)"),
 ])  # fmt: skip
 def test_inputs_of_a_checkpoint_may_stand_in_a_tuple(given: str, called: str, tmp_path: Path) -> None:

@@ -156,7 +156,9 @@ class _Unwrapped(_Branches):
         return self.rest(original_node, updated_node.orelse)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`checkpoint(block, x, use_reentrant=False)` is `block(x)`; so is `checkpoint(block, (x,), params, flag)`."""
+        """`checkpoint(block, x, use_reentrant=False)` is `block(x)`, as is `checkpoint(block, (x,), params, flag)` or
+        `checkpoint(block, (x,), flag)`.
+        """
         if not _CHECKPOINT.search(chain(updated_node.func)) or not updated_node.args:
             return updated_node
         first, *rest = updated_node.args
@@ -167,7 +169,9 @@ class _Unwrapped(_Branches):
             return updated_node
         own = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug")
         given = [one for one in rest if one.keyword is None or one.keyword.value not in own]
-        if len(given) == 3 and _PARAMETERS.search(code(given[1].value)):
+        packed = len(given) == 3 and _PARAMETERS.search(code(given[1].value))
+        flagged = len(given) == 2 and isinstance(given[0].value, cst.Tuple) and _FLAG.search(code(given[1].value))
+        if packed or flagged:
             inputs = given[0].value
             if isinstance(inputs, cst.Tuple):
                 given = [cst.Arg(one.value) for one in inputs.elements]

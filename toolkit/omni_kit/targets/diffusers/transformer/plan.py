@@ -177,17 +177,18 @@ class _Planner:
             return found
         (taken, answered), names = differing[0], list(self.reference.arguments)
         outputs = any(name.startswith("out") for name in names)
-        free = [*self._free("out", answered, found)] if outputs else [*self._free("in", taken, found)]
+        free = [*(self._free("out", answered, found, taken) if outputs else self._free("in", taken, found, answered))]
         if len(free) != 1:
             return found
         again = found_toy(self.reference, {**self.toy, **found.values, free[0]: taken if outputs else answered})
         return again if [*again.shapes.get(self.pipeline.latents_argument, ())] == [*again.answer] else found
 
-    def _free(self, prefix: str, width: int, found: FoundToy) -> Iterator[str]:
-        """Yield arguments with a width for which neither a default nor a config of the authors has one."""
+    def _free(self, prefix: str, width: int, found: FoundToy, wanted: int) -> Iterator[str]:
+        """Yield arguments with a width for which the authors' default or config has none, or the wanted one."""
         said = self.reference.published.values if self.reference.published is not None else {}
         for name, one in self.reference.arguments.items():
-            unsaid = one.required and type(said.get(name)) is not int
+            known = said.get(name, one.default)
+            unsaid = known == wanted or (one.required and type(known) is not int)
             if unsaid and name.startswith(prefix) and found.values.get(name) == width:
                 yield name
 

@@ -98,10 +98,12 @@ class Sizes:
 
     @property
     def _halved(self) -> int:
-        """Return what sizes divide by that are halved between all levels, of which a list has the widths; without such
-        a list by the layers' strides.
+        """Return what sizes divide by that are halved between all levels, of which a list has the widths, and after the
+        last one if the layers' strides say so; without such a list by these strides.
         """
-        return min(max(_HALVED, 1 << self.levels - 1 if self.levels else self.steps), _MOST_HALVED)
+        last = self.steps >= 1 << self.levels
+        halved = 1 << self.levels - (not last) if self.levels else self.steps
+        return min(max(_HALVED, halved), _MOST_HALVED)
 
     @property
     def levels(self) -> int:
