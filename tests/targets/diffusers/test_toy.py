@@ -32,6 +32,7 @@ ARGUMENTS = {
     ("assert rank in [16, 32]", 20),
     ("norm = nn.GroupNorm(32, hidden_size // 2)", 16),
     ("norm = nn.GroupNorm(num_groups=8, num_channels=hidden_size)", 20),
+    ("norm = nn.GroupNorm(min(32, hidden_size), hidden_size)", 16),
     ("norm = nn.GroupNorm(groups, hidden_size)", 20),
     ("size = SizeEmbedder(hidden_size // 3)", 18),
     ("size = SizeEmbedder(hidden_size // 2)", 20),

@@ -10,6 +10,7 @@ from typing import Any
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import argument, calls
 from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import dotted
 from omni_kit.standins import stand_ins
 from omni_kit.toys.configs.axes import IS_AXES
 from omni_kit.toys.configs.denoiser import (
@@ -376,7 +377,9 @@ def _multiple_of_norms(code: Sequence[ast.AST]) -> int:
     normed.
     """
     norms = (call for part in code for call in calls(part) if "GroupNorm" in ast.unparse(call.func))
-    groups = (literal(one) for call in norms if (one := argument(call, 0, "num_groups")) is not None)
+    given = [one for call in norms if (one := argument(call, 0, "num_groups")) is not None]
+    least = (part for one in given if isinstance(one, ast.Call) and dotted(one.func) == "min" for part in one.args)
+    groups = map(literal, [*given, *least])
     return math.lcm(*(2 * one for one in groups if isinstance(one, int) and one > 0))
 
 
