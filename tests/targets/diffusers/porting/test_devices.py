@@ -80,3 +80,28 @@ def test_code_that_a_project_of_the_repository_compiles_is_refused(built: bool, 
             ported(tmp_path, text, f"{HEAD}import scans_of_nobody\n")
     else:
         assert "import scans_of_nobody" in ported(tmp_path, text, f"{HEAD}import scans_of_nobody\n").text
+
+
+ASKING = """
+class Net(nn.Module):
+    def __init__(self, dim: int = 8):
+        super().__init__()
+        given = torch.cuda.get_device_properties(torch.device("cuda"))
+        if given.major >= 8 and given.minor == 0:
+            self.scale = 2
+        else:
+            self.scale = 3
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.proj(x) * self.scale
+"""
+
+
+@pytest.mark.parametrize(("more", "asks"), [("", False), ("        self.count = given.multi_processor_count\n", True)])
+def test_what_a_gpu_s_properties_choose_is_as_without_one(more: str, asks: bool, tmp_path: Path) -> None:
+    text = ASKING.replace("        self.proj = nn", f"{more}        self.proj = nn")
+    found = ported(tmp_path, text).text
+    assert ("get_device_properties" in found) is asks
+    assert ("self.scale = 2" in found) is asks
+    assert "self.scale = 3" in found

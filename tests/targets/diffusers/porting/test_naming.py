@@ -65,3 +65,29 @@ class Wrapper(nn.Module):
         "[Attn(dim)", "[Wrapper(dim)"
     )  # fmt: skip
     assert f"self.{name} = nn.LayerNorm(" in ported(tmp_path, text).text
+
+
+ONE = "self.into = nn.Linear(dim, dim)"
+TWO = "self.into, self.more = nn.Sequential(nn.Linear(dim, dim), nn.SiLU()), nn.Linear(dim, dim)"
+
+
+@pytest.mark.parametrize(("base", "layers", "called", "name"), [
+    ("nn.Module", ONE, "self.into(x)", "patch_embed"),
+    ("nn.Module", TWO, "self.more(self.into(x))", "inner"),
+    ("nn.Sequential", ONE, "self.into(x)", "inner"),
+])  # fmt: skip
+def test_a_block_at_the_beginning_is_no_embedding_of_patches(
+    base: str, layers: str, called: str, name: str, tmp_path: Path
+) -> None:
+    start = f"""
+class Start({base}):
+    def __init__(self, dim):
+        super().__init__()
+        {layers}
+
+    def forward(self, x):
+        return {called}
+"""
+    text = NAMED.replace("self.inner = nn.Linear(dim, dim)", "self.inner = Start(dim)")
+    text = text.replace("class Norm(", f"{start.strip()}\n\n\nclass Norm(", 1)
+    assert f"self.{name} = " in ported(tmp_path, text).text

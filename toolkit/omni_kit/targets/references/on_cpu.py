@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ _REPLIES: Mapping[str, Any] = {
     "current_device": 0,
     "get_device_capability": (8, 0),
     "get_device_name": "cpu",
+    "get_device_properties": SimpleNamespace(
+        name="cpu", major=8, minor=0, total_memory=2**36, multi_processor_count=108
+    ),
     "synchronize": None,
     "empty_cache": None,
     "set_device": None,

@@ -1,10 +1,13 @@
 """Code that runs on a CPU, of functions that choose by the device: extensions in C++ or CUDA are not ported."""
 
 import ast
+import copy
+from collections.abc import Collection, Iterable
 
 from omni_kit.targets.diffusers.porting.alternatives import reached
 from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
 from omni_kit.upstream.repositories.closure import Closure
+from omni_kit.upstream.repositories.gpu_facts import PROPERTIES, without_gpu
 from omni_kit.upstream.repositories.names import Defined, absolute
 
 _COMPILER = "torch.utils.cpp_extension.load"
@@ -33,6 +36,21 @@ def without_extensions(closure: Closure) -> Closure:
 
     found = reached(closure, changed_functions(closure.definitions, on_cpu))
     return closure if any(map(compiled_at, found.definitions)) else found
+
+
+def without_properties(closure: Closure) -> Closure:
+    """Return the closure with the branches of a machine without a GPU, of functions that choose by a GPU's properties:
+    to ask for these raises there.
+    """
+
+    def unasked(one: Defined, function: ast.FunctionDef) -> ast.FunctionDef | None:
+        choice = _Unasked(function)
+        if choice.values:
+            choice.visit(function)
+        return function if choice.done else None
+
+    found = changed_functions(closure.definitions, unasked)
+    return reached(closure, found) if found else closure
 
 
 class Choosing(ast.NodeTransformer):
@@ -73,6 +91,60 @@ class _OnCpu(Choosing):
         self.generic_visit(node)
         self.done = self.done or said is not None
         return node if said is None else node.body if said else node.orelse
+
+
+class _Unasked(Choosing):
+    """Keeps the branches of a machine without a GPU where nothing but conditions reads its properties.
+
+    Attributes:
+        values: `id` of an `if` -> the value of its condition on such a machine.
+    """
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        super().__init__()
+        nodes = [*ast.walk(function)]
+        self._names = {name for one in nodes if (name := _asking(one))}
+        tests = [(one, _Put(self._names).visit(copy.deepcopy(one.test))) for one in nodes if isinstance(one, ast.If)]
+        self.values = {id(one): value for one, test in tests if isinstance(value := without_gpu(test), bool)}
+        inside = [part for one, _ in tests if id(one) in self.values for part in ast.walk(one.test)]
+        if _reads(inside, self._names) != _reads(nodes, self._names) or not self._names:
+            self.values = {}
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """Leave out what asks for the properties."""
+        return None if _asking(node) in self._names else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """Return one branch, where properties choose it."""
+        value = self.values.get(id(node))
+        self.generic_visit(node)
+        if value is None:
+            return node
+        self.done = True
+        return (node.body if value else node.orelse) or [ast.Pass()]
+
+
+class _Put(ast.NodeTransformer):
+    """The properties themselves instead of the names that hold them."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the question."""
+        return ast.parse(f"{PROPERTIES}(0)", mode="eval").body if node.id in self._names else node
+
+
+def _asking(node: ast.AST) -> str:
+    """Return the name to which a statement assigns the properties of a GPU; empty for any other."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+        return ""
+    asks = ast.unparse(node.value.func) == PROPERTIES and isinstance(node.targets[0], ast.Name)
+    return ast.unparse(node.targets[0]) if asks else ""
+
+
+def _reads(nodes: Iterable[ast.AST], names: Collection[str]) -> int:
+    return sum(isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Load) for one in nodes)
 
 
 def _on_cpu(test: ast.expr) -> bool | None:

@@ -300,11 +300,16 @@ def _of_model(
 
 
 def _makes_tokens(call: ast.Call, classes: Mapping[str, _Class]) -> bool:
+    """Return whether a module embeds latents: one layer, by itself or in a class; blocks have several."""
     name = _last(call.func)
     held = classes.get(name)
-    return any(one in name for one in _TOKENS_IN) or (
-        held is not None and any(_last(made.func) in _LAYERS for made in held.made.values())
-    )
+    if held is None:
+        return any(one in name for one in _TOKENS_IN)
+    made = [_last(one.func) for one in held.made.values()]
+    if any(_last(ast.parse(base, mode="eval").body) == "Sequential" for base in held.bases):
+        return False
+    lists, layers = any(one in _LISTS for one in made), sum(one in _LAYERS for one in made)
+    return any(one in name for one in _TOKENS_IN) or (layers == 1 and not lists)
 
 
 def _is_activation(call: ast.Call, functions: Mapping[str, ast.FunctionDef], depth: int = 0) -> bool:

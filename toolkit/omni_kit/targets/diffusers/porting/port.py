@@ -22,7 +22,7 @@ from omni_kit.targets.diffusers.porting.constructor import (
     port_constructor,
     without_modules_of_arguments,
 )
-from omni_kit.targets.diffusers.porting.devices import without_extensions
+from omni_kit.targets.diffusers.porting.devices import without_extensions, without_properties
 from omni_kit.targets.diffusers.porting.double_precision import with_supported_precision
 from omni_kit.targets.diffusers.porting.embedding_precision import with_cast_embeddings
 from omni_kit.targets.diffusers.porting.explicit_attention import as_calls
@@ -137,7 +137,9 @@ def port(
     name = class_name or model_name(reference, prefix)
     if name in _given():
         raise BadInput(f"{name} is a name of diffusers, which the file imports", "pass another --class-name")
-    closure = without_foreign_annotations(chosen(without_processes(without_extensions(reference.closure))))
+    closure = without_foreign_annotations(
+        chosen(without_processes(without_properties(without_extensions(reference.closure))))
+    )
     closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())
     without_foreign_types(parts)
