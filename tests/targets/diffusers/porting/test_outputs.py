@@ -22,6 +22,7 @@ HERE = "Transformer2DModelOutput(sample=hidden_states)"
     (", return_dict=True", "if return_dict:\n            made['x'] = x\n            return made\n        return x",
      PLAIN + HERE),
     ("", "return NetOutput(sample=x)", PLAIN + HERE),
+    ("", "return Answer(pred=x)", PLAIN + HERE),
     (", return_dict=True",
      "if not return_dict:\n            return (x, t)\n        return NetOutput(sample=x, mask=t)",
      "return (hidden_states, timestep)\n        return TinyNetOutput(sample=hidden_states, mask=timestep)"),

@@ -106,7 +106,7 @@ class Outputs(cst.CSTTransformer):
             return self._as_tuple(updated_node, last.value)
         fields = _fields(last.value)
         values, named = _values(last.value), bool(fields)
-        kept = named and not _is_sample(fields)  # the authors' class has a field for each
+        kept = len(fields) > 1  # the authors' class has a field for each
         self.objects |= named
         whole_mapping = isinstance(last.value, cst.Name) and bool(self._filled)
         if whole_mapping:
@@ -143,14 +143,11 @@ class Outputs(cst.CSTTransformer):
 
 def _fields(returned: cst.BaseExpression) -> Sequence[cst.Arg]:
     """Return the fields of an output class of which an object is made; empty for another expression."""
-    if not isinstance(returned, cst.Call) or not code(returned.func).endswith(_CLASS):
+    if not isinstance(returned, cst.Call) or any(one.star for one in returned.args):
         return ()
-    return () if any(one.star for one in returned.args) else returned.args
-
-
-def _is_sample(fields: Sequence[cst.Arg]) -> bool:
-    """Return whether these are one field alone, which diffusers' own class has, too."""
-    return [one.keyword.value if one.keyword is not None else "sample" for one in fields] == ["sample"]
+    name = code(returned.func)
+    made = name.rpartition(".")[2].lstrip("_")[:1].isupper() and all(one.keyword is not None for one in returned.args)
+    return returned.args if made or name.endswith(_CLASS) else ()
 
 
 def _values(returned: cst.BaseExpression) -> list[cst.BaseExpression]:
