@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.upstream.repositories.reference import Reference, find_reference
@@ -135,3 +136,28 @@ class Net(Inner):
 def test_arguments_that_a_constructor_reads_by_place_alone_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="reads arguments without names"):
         ported(tmp_path, POSITIONAL)
+
+
+USUAL = """from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width=8, usual={usual}):
+        super().__init__()
+        self.usual = usual
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x, t):
+        return self.proj(x) + t
+"""
+
+
+@pytest.mark.parametrize(("usual", "value"), [
+    ("[1 / 1, -(2**-2)]", [1.0, -0.25]), ("4 * (1, 2)", (1, 2) * 4), ("2.5e-1", 0.25),
+    ("nn.SiLU", UNKNOWN), ("1 / 0", UNKNOWN), ("[len('a')]", UNKNOWN),
+])  # fmt: skip
+def test_a_default_in_arithmetic_is_plain_and_any_other_stays_in_the_constructor(
+    usual: str, value: object, tmp_path: Path
+) -> None:
+    text = USUAL.replace("{usual}", usual)
+    assert found_in(tmp_path, text).arguments["usual"].default == value
+    assert (f"usual={usual}):" in ported(tmp_path, text).text) is (value is not UNKNOWN)

@@ -12,7 +12,8 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN, Domain, Unsupported, evaluate
+from omni_kit.pysource.eval.python import plain_items
 from omni_kit.pysource.reads import items_read, literal
 from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
@@ -42,6 +43,7 @@ BETWEEN = "::"
 _MOST_FILES = 5000
 _ROOTS = ("Module", "ModelMixin")  # what a class that ends there is: of torch, or of a library's own
 _PIPELINE = "DiffusionPipeline"
+_PLAIN = (ast.Constant, ast.List, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
 @dataclass(frozen=True)
@@ -220,14 +222,17 @@ class Reference:
 
 
 def _with_constants(cls: ClassRef, own: Mapping[str, Argument]) -> dict[str, Argument]:
-    """Return the constructor's arguments, those with their value that are a constant of the file by default."""
+    """Return the constructor's arguments, those with their value that are by default a constant of the file, or
+    arithmetic.
+    """
     found = cls.method("__init__")
     if found is None:
         return {**own}
     home, init = found
-    names = {name: dotted(value) for name, value in defaults(signature(init)).items() if value is not None}
-    values = {name: _constant(resolve(home.source, names.get(name) or "")) for name, one in own.items()
-              if one.default is UNKNOWN and not one.required}  # fmt: skip
+    usual = {name: value for name, value in defaults(signature(init)).items() if value is not None}
+    values = {name: _constant(resolve(home.source, named)) if (named := dotted(usual[name])) else _plain(usual[name])
+              for name, one in own.items()
+              if one.default is UNKNOWN and not one.required and name in usual}  # fmt: skip
     return {name: replace(one, default=values.get(name, one.default)) for name, one in own.items()}
 
 
@@ -236,7 +241,19 @@ def _constant(meant: Defined | str | None) -> Any:
     node = meant.node if isinstance(meant, Defined) else None
     if not isinstance(node, ast.Assign | ast.AnnAssign) or unpacked(node):
         return UNKNOWN
-    return literal(node.value)
+    return _plain(node.value)
+
+
+def _plain(node: ast.expr | None) -> Any:
+    """Return the value of a literal in which numbers may be written as arithmetic, `[1 / 2, -(2**3)]`; UNKNOWN for
+    any other expression.
+    """
+    if node is None or not all(isinstance(one, _PLAIN) for one in ast.walk(node)):
+        return literal(node)
+    try:
+        return plain_items(evaluate(node, Domain()))
+    except Unsupported:
+        return UNKNOWN
 
 
 def _keys(function: ast.FunctionDef, mapping: str) -> list[str]:
