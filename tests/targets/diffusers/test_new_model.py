@@ -138,6 +138,19 @@ def test_a_class_that_cannot_run_keeps_the_planned_toy(tmp_path: Path) -> None:
     assert (decision.choice, "no such disk" in decision.reason) == ("not confirmed by running", True)
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_pipeline_raises_where_no_run_can_compare_it(runs: bool, tmp_path: Path) -> None:
+    text = FIXED if runs else FIXED.replace("__init__()\n", "__init__()\n        raise ValueError('no such disk')\n")
+    (tmp_path / "fixed.py").write_text(text, encoding="utf-8")
+    made = make_plan(open_source(f"{tmp_path / 'fixed.py'}::Fixed"), Request("dove_fixed", tmp_path)).confirm
+    assert made is not None
+    pipeline = rendered(made(), templates_of(get_target("diffusers"), "transformer"))[1][
+        "dove_fixed/pipeline_dove_fixed.py"
+    ]
+    raises = ["raise NotImplementedError", "parity cannot compare them", "no such disk"]
+    assert [one in pipeline for one in raises] == [not runs] * 3
+
+
 FIXED = """import torch
 from torch import nn
 
@@ -145,7 +158,6 @@ from torch import nn
 class Fixed(nn.Module):
     def __init__(self, num_classes=10, width=8):
         super().__init__()
-        raise ValueError("no such disk")
         self.labels = nn.Embedding(num_classes, width)
         self.conv_in, self.conv_out = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
 

@@ -14,6 +14,8 @@ from omni_kit.targets.diffusers.porting.port import Port, todo_in
 from omni_kit.targets.diffusers.trials import IMPORTING, TOYS, tried
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 
+NO_TORCH = "torch is not installed"
+"""The reason why nothing was run."""
 _TIMEOUT = 180.0
 _LISTED = re.compile(r"(\w+)\[\d+\]")
 
@@ -40,7 +42,7 @@ class FoundToy:
 def found_toy(reference: Reference, toy: Mapping[str, Any]) -> FoundToy:
     """Return the toy that `parity` would compare on: these values, or the first variant that the class takes."""
     if importlib.util.find_spec("torch") is None:
-        return FoundToy(why="torch is not installed")
+        return FoundToy(why=NO_TORCH)
     given = f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"
     request = {"toy": dict(toy), "reference": given}
     try:

@@ -26,7 +26,7 @@ from omni_kit.targets.diffusers.toy import ANY_WIDTH, toy_of
 from omni_kit.targets.diffusers.transformer.classes import with_first
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
-from omni_kit.targets.diffusers.transformer.found_toy import FoundToy, found_toy, imported
+from omni_kit.targets.diffusers.transformer.found_toy import NO_TORCH, FoundToy, found_toy, imported
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import (
     PipelineFacts,
@@ -69,6 +69,7 @@ _DRAWING = ("test_pipeline_class.py.jinja", "test_lora.py.jinja")
 """Templates of tests that call the pipeline."""
 _FIELDS = {"video": "frames"}
 """Names of what a pipeline's output holds, by what it makes."""
+_NOT_RUN = "no small model of the authors' class runs, so that parity cannot compare them"
 _CHANNELS, _SIDE, _FRAMES, _TOKENS = 4, 8, 3, 8  # of latents in the tests, where running found none
 
 
@@ -151,6 +152,8 @@ class _Planner:
             facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
         elif missing := facts.not_passed(missing):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
+        if found.why and found.why != NO_TORCH and not facts.raises:
+            facts = facts.without_steps(f"{_NOT_RUN} ({found.why.splitlines()[0]})")
         facts = facts.comparing(found.shapes)
         other = replace(self, found=found, planned=self._toy_values[0])
         named = bool(self.request.class_name) or not axes
