@@ -9,6 +9,7 @@ from omni_kit.targets.diffusers.scheduling.authors_process import confirmed, pro
 from omni_kit.targets.references.authors_calls import limited, unclamped
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
+from omni_kit.upstream.repositories.processes.used_samplers import UNUSED
 from omni_kit.upstream.repositories.reference import find_reference
 from tests.upstream.repositories.test_authors_calls import NET
 
@@ -467,3 +468,45 @@ def test_a_sampler_that_takes_much_memory_raises() -> None:
     with pytest.raises(MemoryError), limited(5.0):
         kept = bytearray(1 << 33)
     assert len(kept) == 1 << 20
+
+
+CLASSES = """
+
+class Plain:
+    def __init__(self, model, num_steps=10):
+        self.model, self.levels = model, torch.linspace(1, 0, num_steps + 1)
+
+    def sample(self, x):
+        for now, after in zip(self.levels[:-1], self.levels[1:]):
+            x = x + (after - now) * self.model(x, now.expand(len(x)))
+        return x
+
+
+class Odd(nn.Module):
+    def __init__(self, model, num_steps=10):
+        super().__init__()
+        self.model, self.levels = model, torch.linspace(1, 0, num_steps + 1)
+
+    def sample(self, x):
+        for now in self.levels[:-1]:
+            x = x * 0.9 + self.model(x, now.expand(len(x))).tanh()
+        return x
+"""
+
+
+@pytest.mark.parametrize(("script", "named", "reasons"), [
+    ("Plain(Net()).sample(x)", "Plain", {UNUSED}),
+    ("Odd(Net()).sample(x)", "", {UNUSED, "steps as no scheduler of diffusers does"}),
+    ("pass", "", {"", "steps as no scheduler of diffusers does"}),  # nothing says which one
+])  # fmt: skip
+def test_a_class_that_is_not_used_does_not_decide(tmp_path: Path, script: str, named: str, reasons: set[str]) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(NET + CLASSES, encoding="utf-8")
+    (tmp_path / "run.py").write_text(f"from net import Net, Odd, Plain\n{script}\n", encoding="utf-8")
+    why: dict[str, str] = {}
+    names = {"x": "hidden_states", "t": "timestep"}
+    process = process_along(find_reference(f"{file}::Net"), names, why)
+    assert (process is not None and named in process.called) == bool(named)
+    assert {*why.values()} == reasons
+    one = process_along(find_reference(f"{file}::Net::Plain.sample"), names)
+    assert one is not None

@@ -434,6 +434,19 @@ def test_a_loop_that_leaves_an_argument_of_the_model_out_is_not_taken(
     assert (cut_of(reference, samplings_of(reference), names, "context") is not None) is stands
 
 
+@pytest.mark.parametrize(("script", "stands"), [("Flow(Dove(8)).sample(context, 9)", True), ("pass", False)])
+def test_a_loop_of_one_of_several_classes_is_taken_where_authors_use_it(
+    script: str, stands: bool, tmp_path: Path
+) -> None:
+    text = DOVE + COUNTED_UP + COUNTED_UP.replace("class Flow", "class Other")
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
+    (tmp_path / "run.py").write_text(f"from net import *\n{script}\n", encoding="utf-8")
+    reference, why = find_reference(f"{tmp_path / 'net.py'}::Dove"), dict[str, str]()
+    names = {"x": LATENTS, "t": TIME, "context": TEXT}
+    assert (cut_of(reference, samplings_of(reference), names, "context", why=why) is not None) is stands
+    assert any("nothing says which one" in one for one in why.values()) is not stands
+
+
 @pytest.mark.parametrize(("needed", "passed"), [((), {}), (("sizes",), {"sizes": False})])
 def test_what_the_model_runs_with_none_of_is_passed_for_all_that_its_default_is_none(
     needed: tuple[str, ...], passed: dict[str, bool], tmp_path: Path

@@ -18,6 +18,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.used_samplers import used_samplers
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_names import is_named, short_names
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler, without_aliases
@@ -128,8 +129,8 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     """Return the functions that may sample with the class: those that say so, else those that call a model as it is
     called.
 
-    Of several that fit equally, those in the folders nearest to the class are returned; of these, those with a
-    scheduler if any.
+    Of several that fit equally, those that the authors use are returned, if any is known; of these, those in the
+    folders nearest to the class; of these, those with a scheduler if any.
 
     The list is empty if the reference names a sampler that is called as a whole.
 
@@ -154,6 +155,8 @@ def samplings_of(reference: Reference) -> list[Sampling]:
         if all(one.where != other.where for other in found.get(fits, [])):
             found.setdefault(fits, []).append(one)
     best = found[max(found)] if found and max(found) >= 0 else []
+    used = used_samplers(reference, {one.full_name for one in best})
+    best = [one for one in best if not used or one.full_name in used]
     nearest = min((distance(reference, one.source.path) for one in best), default=0)
     near = [one for one in best if distance(reference, one.source.path) == nearest]
     return [one for one in near if any(map(steps_scheduler, calls_in(one.loop)))] or near

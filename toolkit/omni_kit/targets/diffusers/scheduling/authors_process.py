@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import groupby
@@ -27,6 +27,7 @@ from omni_kit.upstream.repositories.processes.call_arguments import SHAPE, TRAIN
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, Guidance
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
+from omni_kit.upstream.repositories.processes.used_samplers import UNUSED, used_samplers
 from omni_kit.upstream.repositories.recorded import EVERY
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.returned import TUPLE, returned
@@ -72,13 +73,24 @@ def process_along(
     latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
     if not (latents and time) or importlib.util.find_spec("torch") is None:
         return None
-    calls = [one for one in authors_calls(reference) if not reference.loop or is_named(one.full_name, reference.loop)]
+    calls, unsure = _used(reference, {} if why is None else why)
     names_of = (latents, time)
     for (whole, _), kind in groupby(calls, key=lambda one: (bool(one.trained), one.usual)):
-        found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS, why=why)
+        found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS, why=why, unsure=unsure)
         if found is not None:
             return found
     return _along(reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True)
+
+
+def _used(reference: Reference, why: dict[str, str]) -> tuple[list[AuthorsCall], bool]:
+    """Return the calls of the named sampler, else of those that the authors use; and whether nothing says which."""
+    calls = authors_calls(reference)
+    if reference.loop:
+        return [one for one in calls if is_named(one.full_name, reference.loop)], False
+    known = used_samplers(reference, {one.full_name for one in calls if not one.script})
+    kept = [one for one in calls if one.script or not known or one.full_name in known]
+    why |= {one.where: UNUSED for one in calls if one not in kept}
+    return kept, not known
 
 
 def confirmed(reference: Reference, process: Process, names: Mapping[str, str]) -> Process | None:
@@ -107,7 +119,7 @@ def confirmed(reference: Reference, process: Process, names: Mapping[str, str]) 
 
 def _along(
     reference: Reference, calls: Sequence[AuthorsCall], names: tuple[str, str], counts: Sequence[int],
-    solves: bool = False, why: dict[str, str] | None = None,
+    solves: bool = False, why: dict[str, str] | None = None, unsure: bool = False,
 ) -> Process | None:  # fmt: skip
     """Return the sampler among calls that a scheduler reproduces.
 
@@ -116,6 +128,7 @@ def _along(
         counts: numbers of steps to compare.
         solves: these are solvers, of which all must guide in one way.
         why: see `process_along`.
+        unsure: nothing says which one the authors use, so that all classes must take the same steps.
     """
     pairs = _runs(reference, calls, names, counts)
     ways_to_guide = {one["guides"] for call, one in pairs if "ways" in one and call.guided}
@@ -135,11 +148,22 @@ def _along(
     made = [one for _, one in went if one is not None]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
     others = ", ".join(f"{call.full_name} ({call.where})" for call, one in went if one is None)
-    if why is not None and len(same) != 1:
+    agree = len(same) == 1 and not (
+        unsure and _of_other_classes(pairs, {call for call, one in went if one is not None})
+    )
+    if why is not None and not agree:
         why |= {call.where: _refused(one) for call, one in pairs if _refused(one)}
         why |= {call.where: "" if one is not None else "steps as no scheduler of diffusers does" for call, one in went}
     todo = (f"compare with the authors' other samplers, which step differently: {others}",) if others else ()
-    return replace(made[0], todo=(*made[0].todo, *todo)) if len(same) == 1 else None
+    return replace(made[0], todo=(*made[0].todo, *todo)) if agree else None
+
+
+def _of_other_classes(pairs: Sequence[tuple[AuthorsCall, _Way]], made: Collection[AuthorsCall]) -> bool:
+    """Return whether classes as near as those of some calls have samplers, none of which a scheduler reproduces."""
+    own, far = {(one.module, one.name) for one in made}, {one.far for one in made}
+    same = [one["ways"] for call, one in pairs if call in made and "ways" in one]
+    return any((call.module, call.name) not in own and call.name != call.function and call.far in far
+               and one.get("ways") not in same for call, one in pairs)  # fmt: skip
 
 
 def _refused(found: Mapping[str, Any]) -> str:

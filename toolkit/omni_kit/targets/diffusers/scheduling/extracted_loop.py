@@ -17,6 +17,7 @@ from omni_kit.targets.diffusers.scheduling.choice import Stepping, stepping_of
 from omni_kit.targets.diffusers.scheduling.configured_scheduler import constructed_with, held_as
 from omni_kit.targets.diffusers.scheduling.library_scheduler import Installed
 from omni_kit.upstream.repositories.names import Defined, definitions, resolve
+from omni_kit.upstream.repositories.processes.used_samplers import used_samplers
 from omni_kit.upstream.repositories.published import made_in_configs
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
@@ -96,11 +97,19 @@ def cut_of(
                 stepping, made = stepping_of(loop.sampling, order, names, None), ""
             if stepping.unmoved:
                 raise Unsupported(stepping.unmoved)
+            if _unsure(reference, found):
+                raise Unsupported("is of one of several classes, and nothing says which one the authors use")
             return CutLoop(loop, stepping, _script(loop, made))
         except Unsupported as error:
             if why is not None:
                 why[one.where] = str(error)
     return None
+
+
+def _unsure(reference: Reference, found: Sequence[Sampling]) -> bool:
+    """Return whether several classes have these loops, and the authors' code is not known to use any."""
+    classes = {one.full_name.rpartition(".")[0] for one in found if one.owner is not None or one.closed}
+    return len(classes) > 1 and not used_samplers(reference, {one.full_name for one in found})
 
 
 def _takes_more(reference: Reference) -> bool:

@@ -567,7 +567,7 @@ def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, st
         whole = [*dict.fromkeys(one.full_name for one in authors_calls(reference) if why.get(one.where) == "")]
         if whole and not reference.loop:
             again = BETWEEN.join([*reference.given.split(BETWEEN), short_names(whole)[0]])
-            left += f". Of several samplers one can be named: --from {again}"
+            left += f". Of several samplers ({', '.join(short_names(whole))}) one can be named: --from {again}"
         return [left]
     if len(found) == 1:
         return []
