@@ -62,10 +62,18 @@ def test_a_sampler_is_used_where_its_class_and_its_method_are_named(
     assert bool(found) == bool(expected)
 
 
-def test_documents_are_code_as_well(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(NET + CLASSES, encoding="utf-8")
-    (tmp_path / "README.md").write_text("```python\nFirst().sample(model, x, 9)\n```\n", encoding="utf-8")
-    assert used_samplers(find_reference(f"{tmp_path / 'net.py'}::Net"), NAMES) & {*NAMES} == {FIRST}
+@pytest.mark.parametrize("name", ["README.md", "scripts/run.py"])
+def test_documents_and_files_outside_the_root_of_imports_are_code_as_well(tmp_path: Path, name: str) -> None:
+    inner = tmp_path / "inner"
+    for folder in (inner, tmp_path / "scripts"):
+        folder.mkdir()
+    (tmp_path / "README.md").write_text("Our model\n", encoding="utf-8")
+    (inner / "net.py").write_text(NET + CLASSES, encoding="utf-8")
+    (inner / "other.py").write_text("from net import Net\n", encoding="utf-8")
+    (tmp_path / name).write_text("First().sample(model, x, 9)\n", encoding="utf-8")
+    reference = find_reference(f"{inner / 'net.py'}::Net")
+    assert reference.repository.root == inner
+    assert used_samplers(reference, NAMES) & {*NAMES} == {FIRST}
 
 
 LOOP = """

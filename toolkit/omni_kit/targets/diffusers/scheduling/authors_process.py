@@ -159,11 +159,14 @@ def _along(
 
 
 def _of_other_classes(pairs: Sequence[tuple[AuthorsCall, _Way]], made: Collection[AuthorsCall]) -> bool:
-    """Return whether classes as near as those of some calls have samplers, none of which a scheduler reproduces."""
-    own, far = {(one.module, one.name) for one in made}, {one.far for one in made}
+    """Return whether classes as near as those of some calls have samplers, none of which a scheduler reproduces; a
+    base class that has the same method does not count.
+    """
+    own, far, where = {(one.module, one.name) for one in made}, {one.far for one in made}, {one.where for one in made}
     same = [one["ways"] for call, one in pairs if call in made and "ways" in one]
-    return any((call.module, call.name) not in own and call.name != call.function and call.far in far
-               and one.get("ways") not in same for call, one in pairs)  # fmt: skip
+    others = (one.get("ways") for call, one in pairs if (call.module, call.name) not in own
+              and call.name != call.function and call.far in far and call.where not in where)  # fmt: skip
+    return any(ways not in same for ways in others)
 
 
 def _refused(found: Mapping[str, Any]) -> str:

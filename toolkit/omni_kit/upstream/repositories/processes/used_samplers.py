@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.processes.class_members import every_method
@@ -15,6 +15,7 @@ UNUSED = "is not used by the authors' own code"
 """The reason why a sampler decides nothing where the authors use another one."""
 _CALLED = ("__call__", "forward")
 _EXPORTS = "__all__"
+_MOST_FILES = 400
 _LARGEST = 1_000_000  # characters of a document
 
 
@@ -102,8 +103,11 @@ def _names(nodes: Collection[ast.AST]) -> frozenset[str]:
 
 
 def _documented(reference: Reference, words: Collection[str]) -> Iterator[str]:
-    """Yield the words that documents and configs contain."""
-    files = (*reference.repository.documents, *reference.repository.commands)
+    """Yield the words in documents and configs, and in the files of a project outside its root of imports."""
+    inside = reference.repository
+    whole = replace(inside, root=inside.outermost, own=None)
+    outside = [file for file in whole.files if inside.own is None and file not in inside.files][:_MOST_FILES]
+    files = (*whole.documents, *whole.commands, *outside)
     for file in files:
         if file.stat().st_size < _LARGEST:
             text = {*re.findall(r"\w+", file.read_text(encoding="utf-8", errors="ignore"))}
