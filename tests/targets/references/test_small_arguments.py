@@ -35,6 +35,7 @@ class Net(nn.Module):
         norm: str = "batch",
         mlp_ratio: float = 4.0,
         speakers=None,
+        text_features=None,
         act=None,
         layers: int = 1,
         steps=(2, 4),
@@ -50,7 +51,15 @@ class Net(nn.Module):
         return self.go(self.inner(come) if hasattr(self, "inner") else come).movedim(-1, 1) * timestep.view(-1, 1, 1, 1)
 """
 TOY_ = {"in_channels": 6, "out_channels": None, "hidden_size": 80, "decoder_size": 56, "mode": "fused", "norm": "batch"}
-TOY: dict[str, Any] = {**TOY_, "mlp_ratio": 4.0, "speakers": None, "act": None, "layers": 2, "steps": [2, 4]}
+TOY: dict[str, Any] = {
+    **TOY_,
+    "mlp_ratio": 4.0,
+    "speakers": None,
+    "text_features": None,
+    "act": None,
+    "layers": 2,
+    "steps": [2, 4],
+}
 
 
 def written(place: Path, needs: str = "pass") -> str:
@@ -78,6 +87,7 @@ def test_a_toy_comes_first_as_it_is_and_nothing_comes_twice(tmp_path: Path) -> N
     ("if speakers > 1: raise ValueError(speakers)", lambda toy: toy["speakers"] == 1),
     ("assert act in ['GELU', 'GELU2']", lambda toy: toy["act"] == "GELU"),
     ("speakers * 2\n        assert act == 'GELU'", lambda toy: (toy["speakers"], toy["act"]) == (1, "GELU")),
+    ("hidden_size + text_features", lambda toy: toy["text_features"] == 64),
     ("pass", lambda toy: (toy["speakers"], toy["act"]) == (None, None)),
     ("pass", lambda toy: toy["hidden_size"] == toy["decoder_size"]),
     ("if hidden_size % 48 != 0:\n            raise ValueError('no')", lambda toy: toy["hidden_size"] == 96),
