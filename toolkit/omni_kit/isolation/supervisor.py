@@ -146,7 +146,7 @@ def children() -> set[int]:
 class Descendants:
     """The descendants of this process, for who looks several times a second.
 
-    What is no descendant never becomes one, so that most processes of the system need not be read again.
+    Other processes never become descendants, so most of the system's need not be read again.
     """
 
     def __init__(self) -> None:

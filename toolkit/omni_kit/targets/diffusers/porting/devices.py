@@ -4,7 +4,7 @@ import ast
 import copy
 from collections.abc import Collection, Iterable
 
-from omni_kit.targets.diffusers.porting.alternatives import reached
+from omni_kit.targets.diffusers.porting.alternatives import reached, with_changed
 from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.gpu_facts import PROPERTIES, without_gpu
@@ -49,8 +49,7 @@ def without_properties(closure: Closure) -> Closure:
             choice.visit(function)
         return function if choice.done else None
 
-    found = changed_functions(closure.definitions, unasked)
-    return reached(closure, found) if found else closure
+    return with_changed(closure, changed_functions(closure.definitions, unasked))
 
 
 class Choosing(ast.NodeTransformer):

@@ -19,7 +19,7 @@ _MIXED = re.compile(r"is not on the expected device|to have the same device type
 def moved(model: Any, run: Callable[[], Any]) -> tuple[list[str], list[tuple[str, str]]]:
     """Move a model to the meta device and return whether it was called there, and what mixes devices, where and why.
 
-    A model that reads values of its inputs cannot be called without data: nothing is said of it.
+    A model that reads values of its inputs cannot run without data: it is not judged.
 
     Args:
         run: calls the model once, with inputs on that device.
