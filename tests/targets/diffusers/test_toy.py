@@ -137,6 +137,15 @@ def test_a_list_with_an_entry_for_each_layer_is_as_short_as_the_toy() -> None:
     assert toy["use_fp16"] is False
 
 
+@pytest.mark.parametrize(("annotation", "kept"), [
+    ("Sequence[int] | int", True), ("Union[int, Tuple[int, ...]]", True), ("Sequence[int]", False), ("a[", False),
+])  # fmt: skip
+def test_a_published_number_is_kept_where_an_annotation_allows_it_for_a_list(annotation: str, kept: bool) -> None:
+    taken = {"num_res_blocks": Argument("num_res_blocks", (2, 2, 2, 2), False, annotation, "")}
+    toy, _ = toy_of(taken, {"num_res_blocks": 1})
+    assert isinstance(toy["num_res_blocks"], int) is kept
+
+
 def test_numbers_between_commas_are_a_list() -> None:
     taken = {name: Argument(name, UNKNOWN, True, "", "") for name in ("attention_resolutions", "mode")}
     toy, _ = toy_of(taken, {"attention_resolutions": "32, 16,8", "mode": "fast"})

@@ -159,6 +159,12 @@ def test_a_list_gets_the_ends_that_a_check_requires(error: str, lists: list[list
     assert [one for one in found if len(one) > 2] == lists
 
 
+@pytest.mark.parametrize(("error", "lists"), [("asserted 3 == 2", [[4, 1]]), ("asserted 2 in [3]", [])])
+def test_a_list_gets_the_length_that_a_check_requires(error: str, lists: list[list[int]]) -> None:
+    found = [one["blocks"] for one in as_checked({"blocks": [4, 1, 1], "widths": [8, 8]}, f"{error} (m.py:3)")]
+    assert [one for one in found if len(one) == 2] == lists
+
+
 @pytest.mark.parametrize(("needs", "said"), [
     ("assert norm in ('layer', )", "AssertionError: requires norm in ('layer',)"),
     ("if norm == 'batch': pass\n        raise NotImplementedError", "NotImplementedError: raise NotImplementedError"),

@@ -20,6 +20,37 @@ def small_model() -> LumenTransformer2DModel:
     return model.eval()
 
 
+def small_inputs() -> dict:
+    generator = torch.Generator("cpu").manual_seed(0)
+    return {
+        "hidden_states": torch.randn((1, 6, 8, 4), generator=generator),
+        "timestep": torch.tensor([250]),
+        "encoder_hidden_states": torch.randn((1, 9, 28), generator=generator),
+    }
+
+
+def answered(model: LumenTransformer2DModel) -> torch.Tensor:
+    torch.manual_seed(0)
+    return model(**small_inputs(), return_dict=False)[0]
+
+
+@torch.no_grad()
+def test_it_answers():
+    sample = answered(small_model())
+    assert sample.shape == (1, 6, 8, 4)
+    assert sample.isfinite().all()
+
+
+def test_checkpointed_blocks_have_the_same_gradients():
+    plain, checkpointed = small_model(), small_model()
+    checkpointed.enable_gradient_checkpointing()
+    for model in (plain, checkpointed):
+        answered(model).sum().backward()
+    grads = [{name: one.grad for name, one in model.named_parameters()} for model in (plain, checkpointed)]
+    assert any(grad is not None for grad in grads[0].values())
+    torch.testing.assert_close(grads[1], grads[0])
+
+
 def test_every_argument_is_in_the_config():
     taken = set(inspect.signature(LumenTransformer2DModel.__init__).parameters) - {"self"}
     assert taken <= set(small_model().config)
@@ -33,6 +64,8 @@ def test_what_is_saved_comes_back(tmp_path: Path):
         {key: value for key, value in again.config.items() if key[0] != "_"}, default=list, sort_keys=True
     ) == json.dumps({key: value for key, value in model.config.items() if key[0] != "_"}, default=list, sort_keys=True)
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0, equal_nan=True)
+    with torch.no_grad():
+        torch.testing.assert_close(answered(again.eval()), answered(model))
 
 
 def test_blocks_that_are_named_are_there():

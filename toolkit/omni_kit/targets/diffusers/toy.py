@@ -467,9 +467,29 @@ def _fits(value: Any, one: Argument) -> bool:
     numbers = isinstance(value, int | float) and isinstance(one.default, int | float)
     lists = isinstance(one.default, list | tuple) or bool(_MAY_BE_LIST.search(one.annotation))
     alike = isinstance(value, list | tuple) and lists
-    return alike or (
-        isinstance(value, bool) == isinstance(one.default, bool) and (numbers or type(value) is type(one.default))
+    return (
+        alike
+        or type(value).__name__ in _plain_types(one.annotation)
+        or (isinstance(value, bool) == isinstance(one.default, bool) and (numbers or type(value) is type(one.default)))
     )
+
+
+def _plain_types(annotation: str) -> set[str]:
+    """Return the names among the types that an annotation allows: of `int | Sequence[int]`, `int`."""
+    try:
+        waiting: list[ast.expr] = [ast.parse(annotation or "None", mode="eval").body]
+    except SyntaxError:
+        return set()
+    found = set[str]()
+    while waiting:
+        match waiting.pop():
+            case ast.BinOp(left=one, right=other, op=ast.BitOr()):
+                waiting += [one, other]
+            case ast.Subscript(value=outer, slice=ast.Tuple(elts=parts)) if (dotted(outer) or "").endswith("Union"):
+                waiting += parts
+            case ast.Name(id=name):
+                found.add(name)
+    return found
 
 
 def _as_list(value: Any, one: Argument) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
-from omni_kit.toys.batches.denoiser.arguments import TARGET
+from omni_kit.toys.batches.denoiser.arguments import TARGET, as_arguments
+from omni_kit.toys.batches.denoiser.described import described
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments
+from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.size import of_toy_size
 
@@ -18,7 +20,7 @@ _LONGEST = 60.0  # seconds of the processor: somebody waits for a plan, and a co
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
     """Return a toy's values, the shapes of the first sample by the authors' names of forward's arguments, that of the
-    model's answer, and those of these arguments that it needs in spite of a default.
+    model's answer, those of these arguments that it needs in spite of a default, and the arguments as data.
 
     Args:
         request: `toy`, the content of a toy_config.json; `reference`, the class as "PATH::Class".
@@ -38,4 +40,5 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         needed = needed_arguments(model, inputs)
     first = {name.removeprefix(_FIRST): list(one.shape) for name, one in inputs.items() if name.startswith(_FIRST)}
     values = {name: one for name, one in getattr(model, ARGUMENTS).items() if not name.startswith("_")}
-    return {"values": values, "shapes": first, "answer": first.get(TARGET, []), "needed": needed}
+    given = {name: described(one) for name, one in as_arguments(samples_of(inputs)[0]).items()}
+    return {"values": values, "shapes": first, "answer": first.get(TARGET, []), "needed": needed, "inputs": given}

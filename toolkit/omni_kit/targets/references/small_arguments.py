@@ -144,8 +144,8 @@ def _without_zeros(refused: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator
 
 def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
     """Yield values with a size that a failed check allows: of heads and with them of the whole, of an argument that
-    has the refused size, of a ratio that makes it, of the ends of a list, then of an argument that is a part or a
-    multiple of it.
+    has the refused size, of a ratio that makes it, of the ends of a list, of a list's length, then of an argument that
+    is a part or a multiple of it.
     """
     for one, other in required_sizes(error):
         if one == HEAD_DIM:
@@ -158,6 +158,8 @@ def as_checked(values: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]
             yield from (
                 {**values, name: new} for name, value in values.items() for new in _with_ends(value, one, other)
             )
+            lists = {name: value for name, value in values.items() if isinstance(value, list) and len(value) == one}
+            yield from ({**values, name: [*value, *value[-1:] * other][:other]} for name, value in lists.items())
         sizes = {name: value for name, value in values.items() if _is_size(value) and value != one}
         yield from ({**values, name: new} for name, value in sizes.items() for new in in_proportion(value, one, other)
                     if 0 < new <= _LARGEST)  # fmt: skip

@@ -16,6 +16,7 @@ FRAME_AXIS = "_frame_axis"  # the axis of a single frame that a pipeline adds to
 LATENTS = "_latents"  # the shape of the latents of which a pipeline makes tokens, if it does
 NULL = "_null_label"  # the key under which it says the class label of no class
 STATED = "_inputs"  # argument of forward -> what a person says that it is
+EXAMPLE = "_example"  # arguments of forward that the integration's own tests pass, and the shape of its answer
 REPLACED = "_replaced"  # argument of a toy -> what toy_config.json states, where the toy has another value
 SHAPES = "_shapes"  # argument of forward -> the shape that the integration's own tests pass
 

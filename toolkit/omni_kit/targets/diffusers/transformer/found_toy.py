@@ -29,6 +29,7 @@ class FoundToy:
         shapes: authors' name of forward's argument -> its shape in the first sample.
         answer: the shape of what it returns for that sample.
         needed: authors' names of arguments that forward has a default for, and does not run without.
+        inputs: authors' name of forward's argument -> what it is in the first sample, as data.
         why: why none were found; empty if they were.
     """
 
@@ -36,6 +37,7 @@ class FoundToy:
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     answer: Sequence[int] = ()
     needed: Sequence[str] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
 
 

@@ -26,6 +26,7 @@ from omni_kit.targets.diffusers.toy import ANY_WIDTH, toy_of
 from omni_kit.targets.diffusers.transformer.classes import with_first
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
+from omni_kit.targets.diffusers.transformer.example_inputs import expressions
 from omni_kit.targets.diffusers.transformer.found_toy import NO_TORCH, FoundToy, found_toy, imported
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import (
@@ -47,6 +48,7 @@ from omni_kit.upstream.repositories.recorded import (
     CONDITIONS,
     COUNT,
     EVERY,
+    EXAMPLE,
     FRAME_AXIS,
     LATENTS,
     NULL,
@@ -325,7 +327,15 @@ class _Planner:
         shapes = self._shapes(values)
         conditions |= {LATENTS: self._latents(shapes)} if self.pipeline.packing is not None else {}
         said = {SIGNED: self.given, _NAMES: names, "_scheduler": scheduler, **conditions, **labelled}
-        return {**said, **stated, SHAPES: shapes, **left, **values}
+        return {**said, **stated, SHAPES: shapes, **self._example, **left, **values}
+
+    @property
+    def _example(self) -> dict[str, Any]:
+        """The inputs and the answer of the model's own tests; those that were found, or are recorded."""
+        if self.found is None:
+            return {EXAMPLE: self._recorded[EXAMPLE]} if EXAMPLE in self._recorded else {}
+        inputs, answer = dict(self.found.inputs), [*self.found.answer]
+        return {EXAMPLE: {"inputs": inputs, "answer": answer}} if inputs else {}
 
     def _latents(self, shapes: Mapping[str, list[int]]) -> list[int]:
         """Return the shape of the latents of which the pipeline makes tokens."""
@@ -407,8 +417,17 @@ class _Planner:
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
-            "takes_generator": self._takes_generator, "notice": self._notice, **self._by_class,
+            "takes_generator": self._takes_generator, "notice": self._notice, **self._by_class, **self._called,
         }  # fmt: skip
+
+    @property
+    def _called(self) -> dict[str, object]:
+        """Variables of the tests that call the model."""
+        example = self.toy.get(EXAMPLE, {"inputs": {}, "answer": []})
+        device = "torch_device" if self.in_tree else ""
+        inputs = expressions(example["inputs"], self.port.forward.names, device)
+        checkpointed = bool(self.port.forward.blocks)
+        return {"inputs": inputs, "answer_shape": tuple(example["answer"]), "checkpointed": checkpointed}
 
     @property
     def _notice(self) -> str:
