@@ -365,7 +365,10 @@ def test_a_size_of_a_layer_is_never_null(code: str, count: int | None) -> None:
     assert toy_of(taken, {}, [ast.parse(code)])[0]["num_actions"] == count
 
 
-@pytest.mark.parametrize("names", [("input_h", "input_w"), ("height", "width"), ("num_rows", "num_columns")])
+@pytest.mark.parametrize(
+    "names",
+    [("input_h", "input_w"), ("height", "width"), ("frame_height", "frame_width"), ("num_rows", "num_columns")],
+)
 def test_rows_and_columns_that_are_said_apart_are_small_and_differ(names: tuple[str, str]) -> None:
     sides = {name: Argument(name, 32, False, "int", "") for name in names}
     toy, _ = toy_of({**ARGUMENTS, "patch_size": Argument("patch_size", 2, False, "int", ""), **sides}, {}, [])

@@ -37,7 +37,7 @@ _WIDTHS = re.compile(r"_(width|features)$")
 _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
 # Channels of the latents by other names, where they are as few as latents have.
 _FEW_CHANNELS = re.compile(
-    r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^((num|n|img|image|latent)_)?(channels?|chans|ch)$"
+    r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^((num|n|img|image|im|latent|frame|video|pixel)_)?(channels?|chans|ch)$"
 )
 _MOST_CHANNELS = 32
 # Sizes that are never widths.

@@ -71,7 +71,9 @@ _ROOM, _POSITIONS = "pos_embed_max_size", "num_patches"  # rows for which there 
 # How large pictures are, as authors call it: a model may have positions for that size alone.
 IS_SIDE = re.compile(r"^(input|img|image|im|latent)_(size|resolution)$|^resolution$")
 IS_ROWS, IS_COLUMNS = (
-    re.compile(rf"^(input|img|image|im|latent)_({short}|{long})$|^{long}$|^(n_|num_)?({counted})$")
+    re.compile(
+        rf"^(input|img|image|im|latents?|frame|video|sample|grid)_({short}|{long})$|^{long}$|^(n_|num_)?({counted})$"
+    )
     for short, long, counted in (("h", "height", "rows"), ("w", "width", "cols|columns"))
 )
 _SIDE = 4  # in patches

@@ -24,7 +24,7 @@ def _expression(said: Mapping[str, Any], moved: str) -> str:
         return _tensor(said, moved)
     if "dict" in said:
         return "{" + ", ".join(f"{key!r}: {_expression(one, moved)}" for key, one in said["dict"]) + "}"
-    for kind, (start, end) in {"list": "[]", "tuple": "()"}.items():
+    for kind, start, end in (("list", "[", "]"), ("tuple", "(", ")")):
         if kind in said:
             inner = [_expression(one, moved) for one in said[kind]]
             return f"{start}{', '.join(inner)}{',' if kind == 'tuple' and len(inner) == 1 else ''}{end}"
