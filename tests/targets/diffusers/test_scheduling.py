@@ -12,7 +12,7 @@ import pytest
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
-from omni_kit.scaffold.new_model import Scaffold
+from omni_kit.scaffold.new_model import Scaffold, draft
 from tests.conftest import first
 
 from .checkouts import copied_checkout
@@ -85,6 +85,16 @@ def test_a_step_that_none_does_is_moved_and_goes_where_the_authors_go(
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
     assert not run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides).ok
+
+
+def test_noise_of_a_moved_step_is_drawn_with_the_generator_that_the_step_is_given(tmp_path: Path) -> None:
+    loop = ALPHAS.replace("eta=0.0", "eta=0.5, generator=None")
+    loop = loop.replace("torch.randn_like(x)", "torch.randn(x.shape, generator=generator, device=x.device)")
+    (tmp_path / "dove.py").write_text(DOVE + loop, encoding="utf-8")
+    _, files, _ = draft("drawn", f"{tmp_path}/dove.py::Dove", target="diffusers", style="plugin", into=tmp_path)
+    text = files["drawn/scheduling_drawn.py"]
+    assert "randn_tensor(x.shape, generator=generator, device=x.device, dtype=x.dtype)" in text
+    assert "self.generator" not in text
 
 
 @pytest.mark.sweep

@@ -58,6 +58,20 @@ def test_a_config_says_it(tmp_path: Path, name: str, text: str) -> None:
     assert (found.values["depth"], found.values["hidden_size"]) == (28, 1152)
 
 
+@pytest.mark.parametrize(("key", "text", "depth"), [
+    ("target", "models.other.Lantern", 28), ("_target_", "Lantern", 28), ("target", "models.Lanterns", 4),
+    ("comment", "Lantern", 4),
+])  # fmt: skip
+def test_a_config_that_names_the_class_comes_before_one_with_more_arguments(
+    key: str, text: str, depth: int, tmp_path: Path
+) -> None:
+    (tmp_path / "a.py").write_text("made = dict(depth=4, hidden_size=8, heads=1)\n")
+    (tmp_path / "b.yaml").write_text(f"net:\n  {key}: {text}\n  params:\n    depth: 28\n    hidden_size: 1152\n")
+    found = find_reference(written(tmp_path)).published
+    assert found is not None
+    assert found.values["depth"] == depth
+
+
 def test_a_function_that_makes_the_class_says_its_options_by_other_names(tmp_path: Path) -> None:
     defaults = "def defaults():\n    return dict(depth=28, channels=1152, rate=0.1)\n"
     makes = "\n\ndef make(depth, channels, rate):\n    return Lantern(depth, hidden_size=channels)\n"

@@ -94,3 +94,14 @@ def test_a_package_is_the_root_where_only_its_own_folder_resolves_imports(line: 
         (folder / name).write_text("")
     (folder / "models" / "net.py").write_text(f"{line}\n")
     assert repository_of(folder / "models" / "net.py").root == (folder / root).resolve()
+
+
+@pytest.mark.parametrize(("line", "root"), [("from .parts.net import Net", ".."), ("from parts.net import Net", ".")])
+def test_relative_imports_of_files_above_it_make_a_package(line: str, root: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "models"
+    (folder / "parts").mkdir(parents=True)
+    for name in ("README.md", "LICENSE", "models/__init__.py"):
+        (tmp_path / "project" / name).write_text("")
+    (folder / "process.py").write_text(f"{line}\n")
+    (folder / "parts" / "net.py").write_text("from torch import nn\n")
+    assert repository_of(folder / "parts" / "net.py").root == (folder / root).resolve()

@@ -22,10 +22,12 @@ class RecordedCalls:
     Attributes:
         pictures: how many are made at once; what is asked for both answers at once has them twice.
         steps: of each step, the time and the latents.
+        answer: what the last call returned, in its form.
     """
 
     pictures: int
     steps: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    answer: Any = None
 
     def add(self, latents: torch.Tensor, time: torch.Tensor) -> None:
         """A call; those of one step are told by one time, and passed the same latents."""
@@ -57,7 +59,8 @@ def asking(model: nn.Module, names: Sequence[str], pictures: int) -> Iterator[Re
     def asked(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         noted.add(given[names[0]], torch.as_tensor(given[names[1]]))
-        return forward(*args, **kwargs)
+        noted.answer = forward(*args, **kwargs)
+        return noted.answer
 
     with replaced(model, "forward", asked):  # methods of the model's own ask it, too
         yield noted

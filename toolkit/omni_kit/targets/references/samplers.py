@@ -41,7 +41,7 @@ class SamplerBuilder(RepositoryBuilder):
         """Return every run, step by step."""
         told = getattr(model, ARGUMENTS)
         names = {new: old for old, new in told[NAMES].items()}
-        sample, found = self._sampler(), Tensors()
+        sample, found, form = self._sampler(), Tensors(), None
         model.eval()
         for number, run in enumerate(drawn_of(inputs)):
             seeded(number)
@@ -52,8 +52,9 @@ class SamplerBuilder(RepositoryBuilder):
                     scale=run.scale, **run.conditions,
                 )  # fmt: skip
             found |= asked.named(run.name, run.answer(latents))
+            form = asked.answer
         if told.get(SCHEDULER, {}).get(ALONE):
-            found |= self._alone(model, names)
+            found |= self._alone(model, names, form)
         return found
 
     @contextmanager
@@ -86,12 +87,12 @@ class SamplerBuilder(RepositoryBuilder):
         finally:
             np.cumprod, torch.cumprod = exact
 
-    def _alone(self, model: Any, names: Mapping[str, str]) -> Tensors:
+    def _alone(self, model: Any, names: Mapping[str, str], form: Any) -> Tensors:
         """Return the loop with a stand-in for the model, where it became a scheduler of its own."""
         found, order = Tensors(), list(inspect.signature(model.forward).parameters)
         for number, run in enumerate(runs_alone()):
             seeded(number)
-            stand_in = StandIn(order, names[LATENTS], names[_STEP])
+            stand_in = StandIn(order, names[LATENTS], names[_STEP], form)
             latents = self._sampler()(
                 model=stand_in, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.text, scale=1.0
             )

@@ -1,6 +1,6 @@
 """A loop over steps alone, with a stand-in for the denoiser: what is compared where a scheduler is new."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count as numbers
@@ -75,20 +75,31 @@ def answer(latents: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
 class StandIn(nn.Module):
     """Takes the place of a model, whatever else that receives.
 
+    Args:
+        form: what the model returns: a tensor, or what holds one.
+
     Attributes:
         calls: every call.
     """
 
-    def __init__(self, order: list[str], latents: str, time: str) -> None:
+    def __init__(self, order: list[str], latents: str, time: str, form: Any = None) -> None:
         super().__init__()
+        self.form = form
         self.order = order
         self.names = (latents, time)
         self.calls = RecordedCalls(_SHAPE[0])
         self.weight = nn.Parameter(torch.zeros(1))
 
-    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """`answer`, for each picture that receives."""
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """`answer`, for each picture that receives, in the model's form."""
         given = {**dict(zip(self.order, args, strict=False)), **kwargs}
         latents, time = given[self.names[0]], torch.as_tensor(given[self.names[1]])
         self.calls.add(latents, time)
-        return answer(latents, time)
+        return _in_form(self.form, answer(latents, time))
+
+
+def _in_form(form: Any, tensor: torch.Tensor) -> Any:
+    """Return a tensor in the place of the first one of a tuple, a list or a mapping; itself for anything else."""
+    if isinstance(form, Mapping):
+        return {**form, next(iter(form), ""): tensor}
+    return type(form)((tensor, *form[1:])) if type(form) in (tuple, list) else tensor

@@ -20,6 +20,7 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.repository import Repository
 
 _MOST_FILES, _MOST_BYTES = 2000, 300_000
+_NAMES_CLASS, _OF_PATH = ("target", "_target_", "class_path", "_class_name"), re.compile(r"[.:]")
 SIGNED = "_reference"  # the key under which a config of a port says the class of its authors' repository
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
@@ -63,9 +64,15 @@ class Published:
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     around: Mapping[str, Any] = field(default_factory=dict)
 
+    def makes(self, cls: str) -> bool:
+        """Return whether a document says that the class is made of them: `target: package.module.Net` around them."""
+        said = (one.get(key) for one in (self.values, self.around) for key in _NAMES_CLASS)
+        return any(isinstance(text, str) and _OF_PATH.split(text)[-1] == cls for text in said)
+
 
 def published(repository: Repository, cls: str, names: Collection[str], more: Collection[str] = ()) -> Published | None:
-    """Return the set of values that names most of a constructor's arguments; None if the repository has none.
+    """Return the set of values that names most of a constructor's arguments, of those that say the class if any do;
+    None if the repository has none.
 
     Args:
         cls: the class.
@@ -75,7 +82,8 @@ def published(repository: Repository, cls: str, names: Collection[str], more: Co
     found = [one for one in _all(repository, cls, names) if _fits(one, names)]
     if not found:
         return None
-    best = max(found, key=lambda one: (len(one.values.keys() & set(names)), one.calls))
+    named = [one for one in found if one.makes(cls)]
+    best = max(named or found, key=lambda one: (len(one.values.keys() & set(names)), one.calls))
     kept = {name: value for name, value in best.values.items() if name in names or name in more}
     renamed = {} if best.calls else _renamed(repository, cls, names)
     kept |= {name: best.values[other] for name, other in renamed.items() if name not in kept and other in best.values}

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -21,6 +21,7 @@ REPOSITORY = "repository"
 _OF_PROJECTS = ("setup.py", "pyproject.toml")
 _EXTENSIONS = ("CUDAExtension", "CppExtension")
 _OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "LICENSE", "environment.yml")
+_RELATIVE = re.compile(rb"^[ \t]*from[ \t]+(\.+)([\w.]+)[ \t]+import\b", re.MULTILINE)
 _DEEPEST = 8  # folders between a file and its repository's root
 _MOST_FILES, _MOST_BYTES = 2000, 1_000_000  # that are searched for imports of a file
 _NEAR = 64  # files of one folder that are looked at
@@ -195,15 +196,31 @@ def _begins(folder: Path) -> bool:
 
 
 def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:
-    """Return a counter of the largest repository's files that import a file by its name in another one."""
-    texts = [one.read_bytes() for one in whole.files[:_MOST_FILES] if one.stat().st_size <= _MOST_BYTES]
+    """Return a counter of the largest repository's files that import a file by its name in another one, or relatively
+    from within that one.
+    """
+    files = [one for one in whole.files[:_MOST_FILES] if one.stat().st_size <= _MOST_BYTES]
+    texts = {one: one.read_bytes() for one in files}
+    relative = [(one.resolve(), level) for one, text in texts.items() for level in _relative_imports(one, text, file)]
 
     def count(one: Repository) -> int:
         name = one.module_name(file).encode()
         imports = re.compile(rb"^[ \t]*(?:from|import)[ \t]+" + re.escape(name) + rb"\b", re.MULTILINE)
-        return sum(name in text and bool(imports.search(text)) for text in texts)  # the name alone is found faster
+        deep = sum(place.is_relative_to(one.root) and len(place.relative_to(one.root).parts) > level
+                   for place, level in relative)  # fmt: skip
+        return deep + sum(name in text and bool(imports.search(text)) for text in texts.values())  # `in` is faster
 
     return count
+
+
+def _relative_imports(importer: Path, text: bytes, file: Path) -> Iterator[int]:
+    """Yield the dots of each import in a file that means another one, from a folder above that one's own."""
+    if file.stem.encode() not in text or importer.resolve().parent == file.parent:
+        return
+    for dots, module in _RELATIVE.findall(text):
+        place = importer.resolve().parents[len(dots) - 1].joinpath(*module.decode().split("."))
+        if place == file.with_suffix(""):
+            yield len(dots)
 
 
 def _without_src(root: Path) -> Path:

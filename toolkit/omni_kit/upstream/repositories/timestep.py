@@ -13,7 +13,7 @@ from omni_kit.upstream.repositories.reference import Reference
 
 # What authors call the step at which a denoiser is called.
 STEP = re.compile(
-    r"^(t|ts|times?|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label)s?|log_?snr|lambda_?"
+    r"^(t|ts|times?|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label|scale)s?|log_?snr|gammas?|lambda_?"
     r"|(diffusion|denois\w+)_?(steps?|times?))$"
 )
 

@@ -225,5 +225,5 @@ class Made:
         return bool(names & self.loop.heads)
 
     def _text(self, node: ast.AST, places: Mapping[str, ast.expr]) -> str:
-        changed = Named(places).visit(Drawn().visit(copy.deepcopy(node)))
+        changed = Drawn().visit(Named(places).visit(copy.deepcopy(node)))
         return ast.unparse(ast.fix_missing_locations(changed))

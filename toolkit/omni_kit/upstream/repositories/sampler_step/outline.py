@@ -9,11 +9,23 @@ from omni_kit.pysource.eval import Unsupported
 DEVICE = "device"
 _BARS = ("tqdm", "trange")
 _RANDOM = "rand"
+_OF_NOISE = ("generator", "device", "dtype", "layout")
 
 
 def is_random(body: Sequence[ast.AST]) -> bool:
     """Return whether statements draw noise."""
     return any(_RANDOM in _name(node) for one in body for node in ast.walk(one) if isinstance(node, ast.Call))
+
+
+class NoiseAlone(ast.NodeTransformer):
+    """Leaves out what noise is drawn with: a step is given its generator, and draws where its latents are."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Return the call of a random function without its generator, device and dtype."""
+        self.generic_visit(node)
+        if _RANDOM in _name(node):
+            node.keywords = [one for one in node.keywords if one.arg not in _OF_NOISE]
+        return node
 
 
 def _name(call: ast.Call) -> str:

@@ -9,7 +9,7 @@ from omni_kit.pysource.eval import Unsupported
 from omni_kit.upstream.repositories.sampler_step.batches import of_one
 from omni_kit.upstream.repositories.sampler_step.flow import DenoiserCall, binds, flat, needed, reads
 from omni_kit.upstream.repositories.sampler_step.model_calls import Asks, bound_once
-from omni_kit.upstream.repositories.sampler_step.outline import Placed, apart, is_random, unwrapped
+from omni_kit.upstream.repositories.sampler_step.outline import NoiseAlone, Placed, apart, is_random, unwrapped
 from omni_kit.upstream.repositories.sampling import AGAINST, MODEL, NOISE, SCALE, STEPS, Sampling
 
 AFTER = "prev_sample"
@@ -66,7 +66,9 @@ class Divided:
         guides = {self._role(SCALE), self._role(AGAINST)} - {""}
         self.prelude = self._of_one([Placed(self._noise).visit(one) for one in flat(before, guides)])
         self.along = Placed(self._noise).visit(unwrapped(self._loop.iter))
-        body = self._of_one(self._without_lists(list(flat(self._loop.body, guides))))
+        body = self._of_one(
+            self._without_lists(list(flat([NoiseAlone().visit(one) for one in self._loop.body], guides)))
+        )
         asks = Asks(self._role(MODEL), self._role(SCALE), self.names, self.latents, self.time, self._ones())
         self.body = asks.marked(body)
         self.asks = asks.found
