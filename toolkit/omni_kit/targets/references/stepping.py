@@ -99,7 +99,7 @@ class StandIn(nn.Module):
 
 
 def _in_form(form: Any, tensor: torch.Tensor) -> Any:
-    """Return a tensor in the place of the first one of a tuple, a list or a mapping; itself for anything else."""
+    """Return a tuple, a list or a mapping whose first entry is this tensor; the tensor for any other form."""
     if isinstance(form, Mapping):
         return {**form, next(iter(form), ""): tensor}
     return type(form)((tensor, *form[1:])) if type(form) in (tuple, list) else tensor
