@@ -411,56 +411,6 @@ def test_a_first_beta_of_zero_counts_steps_from_one(tmp_path: Path) -> None:
     assert (process.scheduler, process.config["counts_from_one"]) == ("AncestralScheduler", True)
 
 
-SCRIPTED = """
-import a_package_of_nobody
-
-
-class Unrelated(a_package_of_nobody.Base):
-    pass
-
-
-def main():
-    T = 1000
-    betas = torch.linspace(1e-4, 0.02, T)
-    kept = torch.cumprod(1 - betas, 0)
-    model = Net()
-    for batch in range(3):
-        model(batch, 1).backward()
-    x = torch.randn(16, 3, 32, 32)
-    for step in range(T - 1, -1, -1):
-        t = torch.full((16,), step)
-        x = (x - betas[step] / (1 - kept[step]).sqrt() * model(x, t[: len(x)])) / (1 - betas[step]).sqrt()
-        if step > 0:
-            x = x + betas[step].sqrt() * torch.randn_like(x)
-
-
-main(parse=1)
-"""
-
-
-def test_a_loop_next_to_a_training_is_run_by_itself(tmp_path: Path) -> None:
-    """Nothing else of its script is run, what it lacks does not matter, and the written file brings its statements."""
-    file = tmp_path / "script.py"
-    file.write_text(NET + SCRIPTED, encoding="utf-8")
-    process = process_along(find_reference(f"{file}::Net"), {"x": "hidden_states", "t": "timestep"})
-    assert process is not None
-    assert (process.scheduler, process.every_step, process.config["variance_type"]) == (
-        "DDPMScheduler", True, "fixed_large",
-    )  # fmt: skip
-    assert process.imports[0].endswith("import ran")
-    assert "    betas = torch.linspace(0.0001, 0.02, T)" in process.imports
-
-
-def test_a_loop_of_a_script_that_guides_is_not_taken(tmp_path: Path) -> None:
-    """No argument says which scale its formula has."""
-    file, why = tmp_path / "script.py", dict[str, str]()
-    guided = "(3 * model(x, t[: len(x)]) - 2 * model(x, t[: len(x)]))"
-    file.write_text(NET + SCRIPTED.replace("model(x, t[: len(x)])", guided), encoding="utf-8")
-    reference = find_reference(f"{file}::Net")
-    assert process_along(reference, {"x": "hidden_states", "t": "timestep"}, why) is None
-    assert any("guides by a formula of a script" in one for one in why.values())
-
-
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="no count of memory")
 def test_a_sampler_that_takes_much_memory_raises() -> None:
     with limited(5.0):
@@ -510,3 +460,57 @@ def test_a_class_that_is_not_used_does_not_decide(tmp_path: Path, script: str, n
     assert {*why.values()} == reasons
     one = process_along(find_reference(f"{file}::Net::Plain.sample"), names)
     assert one is not None
+
+
+PAIRED = """
+
+def make_betas(num_timesteps=1000, last=0.012):
+    return torch.linspace(0.00085**0.5, last**0.5, num_timesteps, dtype=torch.float64) ** 2
+
+
+class Diffusion:
+    def __init__(self, betas):
+        self.kept, self.num_timesteps = torch.cumprod(1 - betas, 0), len(betas)
+
+    def noise_of(self, x, t, model, model_kwargs, guide_scale):
+        if guide_scale is None:
+            return model(x, t, **model_kwargs)
+        with_prompt, without = (model(x, t, **model_kwargs[i]) for i in (0, 1))
+        assert len(model_kwargs) == 2 and model_kwargs[1] is not None
+        return GUIDED
+
+    def ddim_sample_loop(self, noise, model, model_kwargs={}, guide_scale=None, ddim_timesteps=20):
+        x, stride = noise, self.num_timesteps // ddim_timesteps
+        for step in (1 + torch.arange(0, self.num_timesteps, stride)).clamp(0, self.num_timesteps - 1).flip(0):
+            eps = self.noise_of(x, step.expand(len(x)), model, model_kwargs, guide_scale)
+            now, after = self.kept[step].float(), self.kept[(step - stride).clamp(0)].float()
+            x = after.sqrt() * (x - (1 - now).sqrt() * eps) / now.sqrt() + (1 - after).sqrt() * eps
+        return x
+"""
+PAIRING = """
+from net import Diffusion, make_betas
+
+
+def main(model, noise, kwargs):
+    betas = make_betas(1000, last=0.012)
+    diffusion = Diffusion(betas=betas)
+    return diffusion.ddim_sample_loop(noise, model, model_kwargs=kwargs, guide_scale=9.0, ddim_timesteps=50)
+"""
+
+
+@pytest.mark.parametrize(
+    ("guided", "reads"),
+    [("without + guide_scale * (with_prompt - without)", True), ("without * guide_scale + with_prompt", False)],
+)
+def test_a_diffusion_object_that_guides_by_a_pair_of_keywords(guided: str, reads: bool, tmp_path: Path) -> None:
+    """Its betas are those that the authors' code makes; its steps are more where their number does not divide 1000."""
+    (tmp_path / "net.py").write_text(NET + PAIRED.replace("GUIDED", guided), encoding="utf-8")
+    (tmp_path / "main.py").write_text(PAIRING, encoding="utf-8")
+    process = process_along(find_reference(f"{tmp_path / 'net.py'}::Net"), {"x": "hidden_states", "t": "timestep"})
+    assert (process is not None) == reads
+    if process is not None:
+        assert (process.scheduler, process.guides, process.scale) == ("DDIMScheduler", True, 9.0)
+        assert process.config["beta_schedule"] == "scaled_linear"
+        assert process.config["beta_end"] == 0.012
+        assert "make_betas = defined('net', 'make_betas')" in process.imports
+        assert [one.partition(":")[0] for one in process.todo] == ["sample with a number of steps that divides 1000"]

@@ -123,6 +123,13 @@ def test_an_optional_condition_of_any_kind_is_no_prompt(arguments: dict[str, Arg
     assert next((old for old, new in roles_of(arguments).items() if new == TEXT), "") == text
 
 
+def test_an_optional_y_is_a_prompt_of_a_model_that_is_made_with_its_width() -> None:
+    optional = taken(x=True, t=True, y=False, fps=False)
+    assert roles_of(optional, worded=True).get("y") == TEXT
+    assert MASK not in roles_of(optional | taken(masked=False, video_mask=False), worded=True).values()
+    assert "y" not in roles_of(optional)
+
+
 @pytest.mark.parametrize(("names", "masks", "mask"), [
     (["x", "mask", "mu", "t"], ["mask"], ""),
     (["x", "t", "y", "mask"], [], "mask"),

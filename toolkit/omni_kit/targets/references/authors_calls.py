@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import product
 from pathlib import Path
-from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
@@ -231,33 +230,30 @@ def namespace(**settings: Any) -> SimpleNamespace:
     return SimpleNamespace(**settings)
 
 
-def ran(script: str, module: str, moved: str, **given: Any) -> Any:
-    """Return a variable that statements of a file of the authors' make, with what that file imports and defines.
-
-    Nothing else of the file is run.
-
-    Args:
-        script: the statements.
-        moved: the variable.
-        given: what they find.
-    """
-    names = definitions_of(module)
-    names |= given | {"namespace": namespace}
-    exec(compile(dedent(script), f"<{module}>", "exec"), names)
-    return names[moved]
-
-
 @cache
-def definitions_of(module: str) -> dict[str, Any]:
-    """Return what a file imports and defines; what cannot be imported, or made without it, is left out."""
+def defined(module: str, name: str) -> Any:
+    """Return what a file of the authors' defines, made of the definitions that it needs: other imports do not run."""
     spec = importlib.util.find_spec(module)
     file = Path(spec.origin if spec is not None and spec.origin else "")
+    every = ast.parse(file.read_text(encoding="utf-8")).body
+    wanted, kept = {name}, list[ast.stmt]()
+    while more := [node for node in every if node not in kept and {*_bound(node)} & wanted]:
+        kept += more
+        wanted |= {one.id for node in more for one in ast.walk(node) if isinstance(one, ast.Name)}
     names: dict[str, Any] = {"__name__": module}
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
-            with suppress(Exception):  # the authors' own reasons
-                exec(compile(ast.Module([node], []), str(file), "exec"), names)
-    return names
+    body = [node for node in every if node in kept]
+    exec(compile(ast.Module(body, []), str(file), "exec"), names)
+    return names[name]
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement at the top of a file makes."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (one.asname or one.name.partition(".")[0] for one in node.names)
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign):
+        yield from (one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name))
 
 
 @contextmanager
@@ -397,11 +393,9 @@ def _traced(authors: Authors, request: Mapping[str, Any], call: Mapping[str, Any
     why = dict[str, None]()
     try:
         with authors.importing_files(), limited(_LONGEST):
-            named = [] if call.get("script") else [(call["module"], call["name"]), *call["parts"]]
+            named = [(call["module"], call["name"]), *call["parts"]]
             used = {name: getattr(importlib.import_module(module), name) for module, name in named}
-            if call.get("script"):
-                definitions_of(call["module"])
-                used = {"script": call["script"], "ran": ran}
+            used |= {name: defined(module, name) for module, name in call["defined"]}
     except Exception as error:  # the authors' own reasons
         return {"why": _said(error)}
     elapsed = Elapsed()
@@ -429,8 +423,6 @@ def _gone(
 
     with limited(_LONGEST):
         first = run.way(counts[0], 0)
-        if call.get("script") and run.twice:
-            raise ValueError("guides by a formula of a script")
         matter = _that_matter(call["called"], known, other, goes_alike)
         ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
                 for count in counts for place in range(len(MODELS))]  # fmt: skip

@@ -24,7 +24,9 @@ _NAMES_CLASS, _OF_PATH = ("target", "_target_", "class_path", "_class_name"), re
 SIGNED = "_reference"  # the key under which a config of a port says the class of its authors' repository
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
-_CLASSES = {"_target_": "", "_class_name": "", "class_path": "init_args", "target": "params"}  # -> what has arguments
+_REGISTERED = "type"
+_CLASSES = {"_target_": "", "_class_name": "", "class_path": "init_args", "target": "params", _REGISTERED: ""}
+"""Keys for a class -> for what has its arguments; empty where they stand next to it."""
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ADDS, _DEFINES = "add_argument", "DEFINE_"
 _NUMBER = r"-?\d+(?:\.\d+)?"
@@ -239,7 +241,8 @@ def made_in_configs(repository: Repository, word: str) -> Iterator[Made]:
     """Yield the objects in YAML and JSON files whose class has a name with a word.
 
     Classes are named as Hydra, diffusers, LightningCLI and latent diffusion do: `_target_` or `_class_name` next to the
-    arguments, `class_path` next to `init_args`, `target` next to `params`.
+    arguments, `class_path` next to `init_args`, `target` next to `params`; and as registries do, by `type`, if the
+    name is the word.
     """
     for file in repository.documents[:_MOST_FILES]:
         if word in (text := _text(file)):
@@ -252,7 +255,8 @@ def _made(value: Any, key: str, word: str, where: str, depth: int = 0) -> Iterat
     if not isinstance(value, Mapping) or depth > _DEEPEST:
         return
     for named, inside in _CLASSES.items():
-        if isinstance(cls := value.get(named), str) and word in cls:
+        exact = named == _REGISTERED
+        if isinstance(cls := value.get(named), str) and (cls == word if exact else word in cls):
             given = value.get(inside) or {} if inside else value
             if isinstance(given, Mapping):
                 yield Made(key, cls, {str(name): one for name, one in given.items() if name != named}, where)

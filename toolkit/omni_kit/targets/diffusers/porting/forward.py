@@ -36,7 +36,10 @@ LABELS = "class_labels"
 _IS_TEXT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cond|encoder|enc|emb)", re.IGNORECASE)
 _IS_PROMPT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cross|encoder)", re.IGNORECASE)
 """Names that optional texts have; other conditions, `cond` or `emb`, may be of any kind, and are optional as such."""
-_IS_MASK = re.compile(r"mask")
+_OPTIONAL = "y"
+"""Name of an optional prompt in a model that is made with the width of its embedding."""
+_IS_MASK = re.compile(r"^(?!.*(video|image|img|audio|frame|present|masked)).*mask")
+"""Names of masks of tokens, which those of pictures and masked pictures are not."""
 _IS_NO_TEXT = re.compile(
     r"(self_cond|mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)"
 )
@@ -84,6 +87,7 @@ def roles_of(
     if not text and not labels:
         needed = [n for n in plain if taken[n].required and "{" not in n]  # an entry of a mapping is a size or the like
         needed = [n for n in needed if (worded or len(n) > 1) and not _IS_NO_TEXT.search(n)]
+        needed = needed or [n for n in plain if worded and n == _OPTIONAL]
         text = needed[0] if len(needed) == 1 else ""
     of_text = [name for name in others if text and _IS_MASK.search(name) and name not in of_latents]
     mask = MASK if MASK in of_text else next(iter(sorted(of_text, key=lambda name: not _IS_TEXT.search(name))), "")

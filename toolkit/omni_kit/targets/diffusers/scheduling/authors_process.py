@@ -43,11 +43,13 @@ _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
 _LONGEST_REASON = 120
 _NUMBER = re.compile(r"\d+(\.\d*)?")
-_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "script")
+_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
 _WHOLE = (60, 50, EVERY)
 """Numbers of steps of training, all of which a sampler goes: enough of them for betas that grow as steps are fewer."""
+_DIVISOR = 5
+"""A further number of steps, which divides that of training as the first of COUNTS does."""
 _Way = Mapping[str, Any]
 _LATENTS = "denoiser.ended({called}, begun.shape)"
 _ENDED: Mapping[str, Callable[[_Way], float]] = {
@@ -76,7 +78,8 @@ def process_along(
     calls, unsure = _used(reference, {} if why is None else why)
     names_of = (latents, time)
     for (whole, _), kind in groupby(calls, key=lambda one: (bool(one.trained), one.usual)):
-        found = _along(reference, [*kind], names_of, _WHOLE if whole else COUNTS, why=why, unsure=unsure)
+        counts = _WHOLE if whole else (*COUNTS, _DIVISOR)
+        found = _along(reference, [*kind], names_of, counts, why=why, unsure=unsure)
         if found is not None:
             return found
     return _along(reference, [] if reference.loop else solver_calls(reference), names_of, _SOLVER_COUNTS, solves=True)
@@ -87,8 +90,8 @@ def _used(reference: Reference, why: dict[str, str]) -> tuple[list[AuthorsCall],
     calls = authors_calls(reference)
     if reference.loop:
         return [one for one in calls if is_named(one.full_name, reference.loop)], False
-    known = used_samplers(reference, {one.full_name for one in calls if not one.script})
-    kept = [one for one in calls if one.script or not known or one.full_name in known]
+    known = used_samplers(reference, {one.full_name for one in calls})
+    kept = [one for one in calls if not known or one.full_name in known]
     why |= {one.where: UNUSED for one in calls if one not in kept}
     return kept, not known
 
@@ -144,6 +147,7 @@ def _along(
     asked = _asked(reference, *names)
     usual = chosen(reference, [call for call, _ in distinct])
     kept = [(call, one) for call, one in distinct if usual in ("", call.function)]
+    kept = [(call, one) for call, one in kept if not _inverts(one)]
     went = [(call, _process(call, found, asked, solves)) for call, found in kept[:_MOST]]
     made = [one for _, one in went if one is not None]
     same = {(one.scheduler, str(one.config), one.rises, one.whole, one.shift) for one in made}
@@ -167,6 +171,12 @@ def _of_other_classes(pairs: Sequence[tuple[AuthorsCall, _Way]], made: Collectio
     others = (one.get("ways") for call, one in pairs if (call.module, call.name) not in own
               and call.name != call.function and call.far in far and call.where not in where)  # fmt: skip
     return any(ways not in same for ways in others)
+
+
+def _inverts(found: Mapping[str, Any]) -> bool:
+    """Return whether a call goes from pictures to noise: up the steps of training, from the first one."""
+    times = [time for _, time in found["ways"][0]["calls"]]
+    return times[0] < times[-1] and times[-1] > 1 and all(isinstance(one, int) for one in times)
 
 
 def _refused(found: Mapping[str, Any]) -> str:
@@ -242,7 +252,7 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
     for output, made in {**_ENDED, **(_UNCLAMPED if clamps else {})}.items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in found["ways"]}
         shift = shift_of(told)
-        one = _throughout(call, told, found["tables"]) if call.trained else _stepped(told, shift, solves)
+        one = _throughout(call, told, found["tables"]) if call.trained else _stepped(call, told, shift, solves)
         if one is not None:
             given = ", ".join(f"{name}={value}" for name, value in one.config.items())
             scale = "the scale of guidance is one more than theirs" if call.less else ""
@@ -272,10 +282,21 @@ class _Found:
     todo: tuple[str, ...] = ()
 
 
-def _stepped(told: Mapping[tuple[int, int], LoopTrace], shift: float | None, solves: bool) -> _Found | None:
-    """Return the scheduler that is passed a number of steps."""
-    found = installed_along(told, shift, own=True, solves=solves)
-    return None if found is None or (found.name == FIRST and shift is None) else _Found(found, found.config)
+def _stepped(
+    call: AuthorsCall, told: Mapping[tuple[int, int], LoopTrace], shift: float | None, solves: bool
+) -> _Found | None:
+    """Return the scheduler that is passed a number of steps.
+
+    If the authors' sampler goes another number of steps where that does not divide those of training, others count.
+    """
+    rounds = not solves and any(len(way.calls) != count for (count, _), way in told.items())
+    kept = {key: way for key, way in told.items() if len(way.calls) == key[0]} if rounds else told
+    kept = kept if len({count for count, _ in kept}) > 1 else told
+    found = installed_along(kept, shift, own=True, solves=solves)
+    if found is None or (found.name == FIRST and shift is None):
+        return None
+    todo = f"sample with a number of steps that divides {TRAINED}: with others {call.name} goes more ({call.where})"
+    return _Found(found, found.config, todo=(todo,) if kept is not told else ())
 
 
 def _throughout(

@@ -10,6 +10,9 @@ from typing import Any, get_args
 TRAINED_BETAS = "trained_betas"
 """The argument of a scheduler for betas of any schedule."""
 _SCHEDULE, _START, _END, _COUNT = "beta_schedule", "beta_start", "beta_end", "num_train_timesteps"
+_RESCALES = "rescale_betas_zero_snr"
+_NOTHING = 1e-9
+_HALVINGS = 40
 _CLOSE = 1e-4
 _LIKELY = 4
 _DIGITS = (3, 5)
@@ -32,7 +35,8 @@ def schedules_of(name: str, tables: Sequence[Sequence[float]]) -> Iterator[dict[
     taken = inspect.signature(schedulers()[name].__init__).parameters
     for table in tables if {_SCHEDULE, _START, _END, _COUNT} <= taken.keys() else ():
         for kept in filter(_is_kept, (one(table) for one in _KEPT)):
-            found = _settings(_alike(name), tuple(kept))
+            rescales = kept[-1] < _NOTHING and _RESCALES in taken
+            found = _rescaled(name, tuple(kept)) if rescales else _settings(_alike(name), tuple(kept))
             if found is not None and found not in seen:
                 seen.append(found)
                 yield found
@@ -58,7 +62,8 @@ def betas_in(tables: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _is_left(values: Sequence[float]) -> bool:
-    return all(0 < one <= 1 for one in values) and all(one > other for one, other in pairwise(values))
+    """Return whether values fall from 1 at most, to nothing at the last step at the earliest."""
+    return all(0 < one <= 1 for one in values[:-1]) and all(one > other >= 0 for one, other in pairwise(values))
 
 
 def _is_kept(values: Sequence[float]) -> bool:
@@ -82,6 +87,30 @@ def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
         if _same(own, kept):
             bound = _numbers(name, tuple({**said, **_ELSEWHERE}.items())) != own
             return {**said, **ends} if bound else said
+    return None
+
+
+@cache
+def _rescaled(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
+    """Return the arguments with which a scheduler has these numbers, where it leaves nothing after the last step; the
+    last beta is found by halving, as rescaling keeps only the first.
+    """
+    place = len(kept) // 2
+    for schedule in told(_SCHEDULE):
+        said = {_SCHEDULE: schedule, _COUNT: len(kept), _RESCALES: True}
+        if _same(_numbers(name, tuple(said.items())), kept):
+            return said
+        said[_START] = short(1 - kept[0], _DIGITS[0])
+        low, high = said[_START], 0.5
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            own = _numbers(name, tuple({**said, _END: middle}.items()))
+            if not own or low == high:
+                break
+            low, high = (middle, high) if own[place] > kept[place] else (low, middle)
+        said[_END] = short(high, _DIGITS[0])
+        if _same(_numbers(name, tuple(said.items())), kept):
+            return said
     return None
 
 

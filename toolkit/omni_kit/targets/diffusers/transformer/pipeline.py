@@ -454,7 +454,7 @@ def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
         return facts
     process = facts.process
     lines = process.imports if process is not None else ()
-    names = [line.split()[-1] for line in lines if not line.startswith(_NOT_THEIRS)]
+    names = [line.split()[-1] for line in lines if line.startswith("from ") and not line.startswith(_NOT_THEIRS)]
     found = usual_sampling(reference, facts.sampled_at, names)
     if process is not None and process.every_step:
         trained = process.config.get(TRAINED, ALL_STEPS)

@@ -15,7 +15,6 @@ from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall
 from omni_kit.upstream.repositories.processes.sampler_classes import of_class
 from omni_kit.upstream.repositories.processes.sampler_entries import is_entry, loops_by_names
 from omni_kit.upstream.repositories.processes.sampler_functions import of_function
-from omni_kit.upstream.repositories.processes.script_loops import script_loops
 from omni_kit.upstream.repositories.processes.wrappers import wrappers_of
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
@@ -43,7 +42,6 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
             else:
                 continue
             found += [(cost, replace(call, far=far)) for cost, call in calls if is_counted(call.called)]
-        found += [(0, replace(call, far=far, inner=True)) for call in script_loops(reference, source)]
         if len(found) > 2 * _MOST:
             break
     order = sorted(found, key=lambda each: (each[1].far, each[1].inner, each[0]))

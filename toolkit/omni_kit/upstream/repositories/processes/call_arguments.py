@@ -42,7 +42,7 @@ SHAPE = f"tuple({BEGUN}.shape)"
 """The expression for the shape of latents."""
 _ROWS = f"len({BEGUN})"
 FEATURES, LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
-_GUIDES = re.compile(r"(^|_)(cfg|guidance)(_|$)")
+_GUIDES = re.compile(r"(^|_)(cfg|guidance|guide)(_|$)")
 _SIZES = (
     (re.compile(r"^(image|img|im|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
     (re.compile(r"^(batch|bsz?|n|(num|n)_(samples?|images?|imgs?)|batch_size)$"), _ROWS),
@@ -112,6 +112,23 @@ def is_counted(text: str) -> bool:
     return bool(_STEPS.search(text))
 
 
+def pairs_to_guide(methods: Iterable[ast.FunctionDef], given: Sequence[Given]) -> dict[str, str]:
+    """Return a pair of keyword mappings, with a prompt and without, and the scale, which is null by default; nothing if
+    methods read no such pair.
+    """
+    held = {name for one in methods for name in map(_entry_of, ast.walk(one))}
+    pairs = [one.arg for one, _ in given if _KEYWORDS.match(one.arg) and one.arg in held]
+    scales = [one.arg for one, default in given if GUIDED.search(one.arg) and default is not None
+              and literal(default) is None]  # fmt: skip
+    return {**dict.fromkeys(pairs, "[{}, {}]"), scales[0]: SCALE} if pairs and len(scales) == 1 else {}
+
+
+def _entry_of(node: ast.AST) -> str:
+    """Return the variable whose second entry a node is; empty for other nodes."""
+    second = isinstance(node, ast.Subscript) and literal(node.slice) == 1
+    return node.value.id if second and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) else ""
+
+
 def way_of(functions: Iterable[ast.FunctionDef]) -> str:
     """Return the levels that fall, or those that rise, as functions make them by `linspace`; empty without such."""
     calls = [node for one in functions for node in ast.walk(one) if isinstance(node, ast.Call)]
@@ -129,6 +146,7 @@ def arguments_told(
     values: Mapping[str, Any] | None = None,
     whole: bool = False,
     settings: bool = False,
+    guiding: Mapping[str, str] | None = None,
 ) -> Iterator[Told]:
     """Yield the way to call something with these arguments, unless nothing says which way its levels go.
 
@@ -140,6 +158,7 @@ def arguments_told(
         values: those that the authors pass, for arguments without a default; if `whole`, for all others, too.
         whole: the number of steps of training is that of steps, unless another number has a default.
         settings: these are the entries of one argument, and their defaults are what the authors pass.
+        guiding: what else is passed to guide, by argument.
     """
     names = [one.arg for one, _ in given]
     if required is not None and not any(required.match(name) for name in names):
@@ -203,9 +222,10 @@ def arguments_told(
                        and GUIDED.search(one.arg) and literal(default) is not None)  # fmt: skip
         scaled = {one.arg: SCALE for one, default in given if default is not None and one.arg not in said
                   and GUIDED.search(one.arg) and type(literal(default)) in (int, float)}  # fmt: skip
+        scaled |= guiding or {}
         uses = set(said.values())
         model, noise = DENOISER in uses, BEGUN in uses
         usual = open_ and bool(trained)
         off = tuple(one.arg for one, default in given if default is not None and literal(default) is None
-                    and _GUIDES.search(one.arg) and one.arg not in said)  # fmt: skip
+                    and _GUIDES.search(one.arg) and one.arg not in {*said, *scaled})  # fmt: skip
         yield Told(said, said | scaled, cost, model, noise, bool(bent), guides, tuple(adapts), off, trained, usual)

@@ -17,6 +17,7 @@ from omni_kit.upstream.repositories.processes.class_members import bases, constr
 from omni_kit.upstream.repositories.processes.sampler_entries import makes
 from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
 from omni_kit.upstream.repositories.processes.settings_objects import settings_objects
+from omni_kit.upstream.repositories.processes.written_arguments import written_arguments
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of
@@ -30,11 +31,15 @@ class Construction:
         told: arguments of its constructor, in each way.
         imports: what they import: module and name.
         assumed: values that nothing says, as `name=value`.
+        defined: the functions of the authors' that they call: module and name.
+        differ: configs that make the object otherwise.
     """
 
     told: tuple[Told, ...]
     imports: tuple[tuple[str, str], ...]
     assumed: tuple[str, ...]
+    defined: tuple[tuple[str, str], ...] = ()
+    differ: tuple[str, ...] = ()
 
 
 def construction(
@@ -43,6 +48,16 @@ def construction(
     """Return the ways to make an object of one of the authors' classes."""
     given = constructor_arguments(source, cls)
     parts = {**dict(_members(cls, given, sources)), **dict(_parts(source, cls, given, sources))}
+    calls = [(file, call) for file, every in _calls(cls, sources) for call in every]
+    wrote = written_arguments(reference, cls, calls, given)
+    if wrote.said:
+        own = {name: text for name, (text, _) in parts.items()}
+        fixed = arguments_told(given, constructs=True, parts=own | dict(wrote.said))
+        told = [replace(one, trained=0, cost=0) for one in fixed]
+        whole = arguments_told(given, constructs=True, parts=own | dict(wrote.counted))
+        told += [replace(one, trained=TRAINED, cost=0) for one in whole if wrote.counted]
+        imports = tuple(meant for _, meant in parts.values())
+        return Construction(tuple(told), imports, (), wrote.defined, wrote.differ)
     scheduled = schedule_arguments(reference, sources, given, STEPS)
     known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
     known |= dict(settings_objects(reference.repository, given, _inits(source, cls)))

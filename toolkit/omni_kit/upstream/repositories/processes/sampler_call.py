@@ -45,7 +45,8 @@ class AuthorsCall:
         off: the arguments by which they guide, and which are null by default.
         takes: the names of the function's arguments.
         assumed: values of arguments that nothing says, and that have an effect.
-        script: the statements of a loop that no function offers; `called` runs them.
+        defined: functions of the authors' that it calls: module and name.
+        differ: configs that make the sampler otherwise.
     """
 
     where: str
@@ -70,15 +71,16 @@ class AuthorsCall:
     off: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
-    script: str = ""
+    defined: tuple[tuple[str, str], ...] = ()
+    differ: tuple[str, ...] = ()
 
     @property
     def imports(self) -> tuple[str, ...]:
         """The lines that bring what `called` names."""
-        if self.script:
-            lines = (f"    {line}" for line in self.script.splitlines())
-            return ("from omni_kit.targets.references.authors_calls import ran", 'script = r"""', *lines, '"""')
-        return tuple(f"from {module} import {name}" for module, name in ((self.module, self.name), *self.parts))
+        named = ((self.module, self.name), *self.parts)
+        made = [f"{name} = defined({module!r}, {name!r})" for module, name in self.defined]
+        helper = ["from omni_kit.targets.references.authors_calls import defined"] if made else []
+        return (*(f"from {module} import {name}" for module, name in named), *helper, *made)
 
     @property
     def full_name(self) -> str:
@@ -98,6 +100,8 @@ class AuthorsCall:
         if self.assumed:
             assumed = ", ".join(self.assumed)
             yield f"set the scheduler as the authors make {self.name} ({self.where}): {assumed} is assumed"
+        if self.differ:
+            yield f"compare the scheduler with configs that make {self.name} otherwise: {', '.join(self.differ)}"
         if self.off:
             yield f"compare the guidance that {', '.join(self.off)} of {self.name} switches on ({self.where})"
         if self.adapts:

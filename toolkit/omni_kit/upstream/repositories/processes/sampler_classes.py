@@ -15,12 +15,20 @@ from omni_kit.upstream.repositories.processes.call_arguments import (
     SCALE,
     arguments_told,
     is_counted,
+    pairs_to_guide,
     way_of,
 )
 from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.constructions import construction
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
-from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS, flags_passed, held_by, is_entry, loops
+from omni_kit.upstream.repositories.processes.sampler_entries import (
+    CLEANS,
+    flags_passed,
+    held_by,
+    is_entry,
+    loops,
+    numbers_passed,
+)
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import of_self
 
@@ -49,16 +57,19 @@ def of_class(
         inner = any(entry.name in names for name, names in named.items() if name != entry.name)
         own = plain_arguments(entry)[1:]
         takes = any(MODEL.match(one.arg) for one, _ in own)
-        flags = flags_passed(sources, entry)
-        for told in arguments_told(own, MODEL if takes else None, way=way_of(methods.values()), parts=flags):
+        flags, pairs = flags_passed(sources, entry), pairs_to_guide(methods.values(), own)
+        way = way_of(methods.values())
+        for told in arguments_told(own, MODEL if takes else None, way=way, parts=flags, guiding=pairs):
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
                 if (takes or one.model) and not (one.trained and is_counted(told.text)):
-                    pairs = ((one.text, told.text), (one.guided, told.guided))
-                    calls = [f"{cls.name}({first}){name}({second})" for first, second in pairs]
+                    both = ((one.text, told.text), (one.guided, told.guided))
+                    calls = [f"{cls.name}({first}){name}({second})" for first, second in both]
                     call = call_of(source, entry, cls.name, calls, told, one)
                     call = replace(call, parts=ways.imports, trained=one.trained, usual=one.usual, inner=inner)
-                    call = replace(call, assumed=assumed)
+                    scales = [f"{each}={value}" for each, value in numbers_passed(sources, entry, pairs).items()]
+                    call = replace(call, guides=(*call.guides, *scales))
+                    call = replace(call, assumed=assumed, defined=ways.defined, differ=ways.differ)
                     yield from ((one.cost + told.cost + more, each) for more, each in enumerate(_turned(call)))
             for one in made if not takes and held and not any(one.model for one in made) else ():
                 if one.trained and is_counted(told.text):

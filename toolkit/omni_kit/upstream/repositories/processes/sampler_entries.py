@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
@@ -97,6 +97,21 @@ def flags_passed(sources: Sequence[SourceFile], function: ast.FunctionDef) -> di
                 for name in usual if not passes else ():  # methods pass on what they are given
                     said[name].add(given.get(name, usual[name]) is True)
     return {name: repr(not value) for name, value in usual.items() if said[name] == {not value}}
+
+
+def numbers_passed(
+    sources: Sequence[SourceFile], function: ast.FunctionDef, names: Collection[str]
+) -> dict[str, float]:
+    """Return the numbers that the authors first pass a function for some arguments, by name."""
+    found: dict[str, float] = {}
+    for source in (one for one in sources if names and f"{function.name}(" in one.text):
+        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
+            if (dotted(call.func) or "").rpartition(".")[2] == function.name:
+                for one in call.keywords:
+                    value = literal(one.value)
+                    if one.arg and one.arg in names and isinstance(value, int | float) and not isinstance(value, bool):
+                        found.setdefault(one.arg, value)
+    return found
 
 
 def makes(source: SourceFile, call: ast.Call, cls: ast.ClassDef) -> bool:

@@ -1,0 +1,71 @@
+"""Arguments of samplers as the authors' code and configs write them."""
+
+import ast
+from pathlib import Path
+
+from omni_kit.upstream.repositories.processes.class_members import constructor_arguments
+from omni_kit.upstream.repositories.processes.written_arguments import WrittenArguments, written_arguments
+from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.sources import sources_of
+from tests.upstream.repositories.test_authors_calls import NET
+
+SAMPLER = """
+
+class Diffusion:
+    def __init__(self, betas, kind="eps"):
+        self.betas, self.kind = betas, kind
+"""
+MAIN = """
+import missing
+from net import Diffusion
+
+cfg = missing.settings
+
+
+def make_betas(last, num_timesteps=1000):
+    return list(range(num_timesteps))
+
+
+def main():
+    betas = make_betas(LAST, cfg.num_timesteps)
+    return Diffusion(betas, kind=cfg.kind)
+"""
+
+
+def found(place: Path, last: str = "0.02", **files: str) -> WrittenArguments:
+    (place / "net.py").write_text(NET + SAMPLER, encoding="utf-8")
+    for name, text in {"main.py": MAIN.replace("LAST", last), **files}.items():
+        (place / name).write_text(text, encoding="utf-8")
+    reference = find_reference(f"{place / 'net.py'}::Net")
+    sources = [*sources_of(reference)]
+    cls = reference.cls.source.classes["Diffusion"]
+    calls = [(source, node) for source in sources for node in ast.walk(source.tree)
+             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Diffusion"]  # fmt: skip
+    return written_arguments(reference, cls, calls, constructor_arguments(reference.cls.source, cls))
+
+
+SETTINGS = {"settings.py": "import missing\ncfg = missing.settings\ncfg.num_timesteps = 400\ncfg.kind = 'v'\n"}
+
+
+def test_a_function_of_theirs_is_called_with_the_values_of_their_settings(tmp_path: Path) -> None:
+    written = found(tmp_path, **SETTINGS)
+    assert written.said == {"betas": "make_betas(last=0.02, num_timesteps=400)", "kind": "'v'"}
+    assert written.counted == {"betas": "make_betas(last=0.02, num_timesteps=steps)", "kind": "'v'"}
+    assert written.defined == (("main", "make_betas"),)
+
+
+def test_what_no_code_says_is_left_alone(tmp_path: Path) -> None:
+    assert found(tmp_path, last="missing.last", **SETTINGS) == WrittenArguments()
+    two = {**SETTINGS, "other.py": "import missing\ncfg = missing.settings\ncfg.num_timesteps = 100\n"}
+    assert found(tmp_path, **two) == WrittenArguments()
+
+
+def test_a_config_that_names_the_class_by_its_type_says_its_arguments(tmp_path: Path) -> None:
+    """The one that names the model, too, comes first; others that differ are named."""
+    config = "Net: {type: Net, dim: 8}\nDiffusion: {type: Diffusion, betas: [0.1, 0.2], kind: v, more: 1}\n"
+    other = "Diffusion: {type: Diffusion, betas: [0.1, 0.3]}\n"
+    written = found(tmp_path, **{"main.py": "", "b.yaml": config, "a.yaml": other})
+    assert written.said == {"betas": "[0.1, 0.2]", "kind": "'v'"}
+    assert written.differ == ()
+    written = found(tmp_path, **{"main.py": "", "b.yaml": config, "a.yaml": config.replace("0.2", "0.3")})
+    assert [one.rpartition("/")[2] for one in written.differ] == ["b.yaml"]

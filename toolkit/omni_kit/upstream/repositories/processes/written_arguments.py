@@ -1,0 +1,154 @@
+"""Arguments with which the authors make an object of a class: the expressions of their code, or of their configs."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import passed, positional, signature
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.processes.call_arguments import STEPS
+from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED
+from omni_kit.upstream.repositories.published import made_in_configs, options_of
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_step.members import Given
+from omni_kit.upstream.repositories.sources import sources_of
+
+_DEEPEST = 4
+_Assigned = Mapping[str, ast.expr]
+
+
+@dataclass(frozen=True)
+class WrittenArguments:
+    """Arguments of a constructor.
+
+    Attributes:
+        said: their expressions, by name.
+        counted: the same with the number of steps as that of steps of training; empty if no expression has one.
+        defined: the functions of the authors' that these call: module and name.
+        differ: configs that make the object otherwise.
+    """
+
+    said: Mapping[str, str] = field(default_factory=dict)
+    counted: Mapping[str, str] = field(default_factory=dict)
+    defined: tuple[tuple[str, str], ...] = ()
+    differ: tuple[str, ...] = ()
+
+
+def written_arguments(
+    reference: Reference, cls: ast.ClassDef, calls: Sequence[tuple[SourceFile, ast.Call]], given: Sequence[Given]
+) -> WrittenArguments:
+    """Return what the authors pass a constructor, if they pass what a function of theirs makes, else what configs have.
+
+    Args:
+        calls: of the class, the nearest first.
+    """
+    order = [one.arg for one, _ in given]
+    for source, call in calls:
+        assigned = _assigned_around(source, call)
+        plain, counted = (_Expression(source, assigned, reference, whole) for whole in (False, True))
+        said, whole = ({name: text for name, node in passed(call, order).items() if (text := one.text(node))}
+                       for one in (plain, counted))  # fmt: skip
+        if plain.defined and {*_needed(given)} <= said.keys():
+            return WrittenArguments(said, whole if whole != said else {}, tuple(plain.defined))
+    return _configured(reference, cls, given)
+
+
+def _needed(given: Sequence[Given]) -> list[str]:
+    return [one.arg for one, default in given if default is None]
+
+
+def _configured(reference: Reference, cls: ast.ClassDef, given: Sequence[Given]) -> WrittenArguments:
+    """Return the arguments that configs have for the class; those of the first that names the model, too."""
+    taken = {one.arg for one, _ in given}
+    found = [({name: value for name, value in made.given.items() if name in taken}, made.where)
+             for made in made_in_configs(reference.repository, cls.name)
+             if made.cls.rpartition(".")[2] == cls.name]  # fmt: skip
+    found = [(values, where) for values, where in found if values and {*_needed(given)} <= values.keys()]
+    if not found:
+        return WrittenArguments()
+    near = {made.where for made in made_in_configs(reference.repository, reference.class_name)}
+    found = [one for one in found if one[1] in near] or found
+    first = found[0][0]
+    differ = dict.fromkeys(where for values, where in found if values != first)
+    return WrittenArguments({name: repr(value) for name, value in first.items()}, differ=tuple(differ))
+
+
+@dataclass(frozen=True)
+class _Expression:
+    """Expressions of a file, with what its variables and its settings are.
+
+    Attributes:
+        counted: a number of steps of training is that of steps.
+        defined: the functions that they call.
+    """
+
+    source: SourceFile
+    assigned: _Assigned
+    reference: Reference
+    counted: bool = False
+    defined: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def text(self, node: ast.expr, deep: int = _DEEPEST) -> str:
+        """Return it as it reads elsewhere; empty if that is not known."""
+        if (value := literal(node)) is not UNKNOWN:
+            return repr(value)
+        if not deep:
+            return ""
+        if isinstance(node, ast.Name) and node.id in self.assigned:
+            return self.text(self.assigned[node.id], deep - 1)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found = _settings(self.reference).get(node.attr, [])
+            return repr(found[0]) if len(found) == 1 else ""
+        meant = resolve(self.source, dotted(node.func) or "") if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or not isinstance(meant, Defined):
+            return ""
+        if not isinstance(meant.node, ast.FunctionDef):
+            return ""
+        names = positional(signature(meant.node))
+        said = {name: self.text(one, deep - 1) for name, one in passed(node, names).items()}
+        if len(said) < len(node.args) + len(node.keywords) or not all(said.values()):
+            return ""
+        if self.counted:
+            said |= {name: STEPS for name in said if IS_TRAINED.match(name)}
+        self.defined[meant.source.module, meant.name] = None
+        return f"{meant.name}({', '.join(f'{name}={text}' for name, text in said.items())})"
+
+
+def _assigned_around(source: SourceFile, call: ast.Call) -> _Assigned:
+    """Return the values of variables that are assigned once in the function of a call, or at the top of the file."""
+    around = [one for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef)
+              and one.lineno <= call.lineno <= (one.end_lineno or 0)]  # fmt: skip
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(around[-1] if around else source.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+@cache
+def _settings(reference: Reference) -> Mapping[str, list[Any]]:
+    """Return the values that code sets as attributes of an object of settings (`cfg.steps = 1000`), or that a command
+    line has by default; by name.
+    """
+    found: dict[str, list[Any]] = {}
+    for name, value in _set(reference):
+        kept = found.setdefault(name, [])
+        if value not in kept:
+            kept.append(value)
+    return found
+
+
+def _set(reference: Reference) -> Iterator[tuple[str, Any]]:
+    for source in sources_of(reference):
+        for node in source.tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute):
+                value = literal(node.value)
+                yield from [(target.attr, value)] if value is not UNKNOWN else []
+        if "add_argument" in source.text:
+            yield from options_of(source).items()
