@@ -69,3 +69,5 @@ def test_a_config_that_names_the_class_by_its_type_says_its_arguments(tmp_path: 
     assert written.differ == ()
     written = found(tmp_path, **{"main.py": "", "b.yaml": config, "a.yaml": config.replace("0.2", "0.3")})
     assert [one.rpartition("/")[2] for one in written.differ] == ["b.yaml"]
+    nested = config.replace("kind: v", "kind: {_target_: main.Kind}")
+    assert found(tmp_path, **{"a.yaml": "", "b.yaml": nested}) == WrittenArguments()

@@ -25,7 +25,7 @@ SIGNED = "_reference"  # the key under which a config of a port says the class o
 _FEWEST = 2  # arguments that a config names, else it is that of something else
 _DEEPEST = 8
 _REGISTERED = "type"
-_CLASSES = {"_target_": "", "_class_name": "", "class_path": "init_args", "target": "params", _REGISTERED: ""}
+CLASSES = {"_target_": "", "_class_name": "", "class_path": "init_args", "target": "params", _REGISTERED: ""}
 """Keys for a class -> for what has its arguments; empty where they stand next to it."""
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ADDS, _DEFINES = "add_argument", "DEFINE_"
@@ -254,7 +254,7 @@ def _made(value: Any, key: str, word: str, where: str, depth: int = 0) -> Iterat
         value = dict(enumerate(value))
     if not isinstance(value, Mapping) or depth > _DEEPEST:
         return
-    for named, inside in _CLASSES.items():
+    for named, inside in CLASSES.items():
         exact = named == _REGISTERED
         if isinstance(cls := value.get(named), str) and (cls == word if exact else word in cls):
             given = value.get(inside) or {} if inside else value

@@ -11,9 +11,9 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed, positional, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.processes.call_arguments import STEPS
+from omni_kit.upstream.repositories.processes.call_arguments import COUNT, MODEL, STEPS
 from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED
-from omni_kit.upstream.repositories.published import made_in_configs, options_of
+from omni_kit.upstream.repositories.published import CLASSES, made_in_configs, options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import Given
 from omni_kit.upstream.repositories.sources import sources_of
@@ -42,12 +42,15 @@ class WrittenArguments:
 def written_arguments(
     reference: Reference, cls: ast.ClassDef, calls: Sequence[tuple[SourceFile, ast.Call]], given: Sequence[Given]
 ) -> WrittenArguments:
-    """Return what the authors pass a constructor, if they pass what a function of theirs makes, else what configs have.
+    """Return what the authors pass a constructor, if they pass what a function of theirs makes, else what configs have;
+    nothing for a constructor that takes a model or a number of steps.
 
     Args:
         calls: of the class, the nearest first.
     """
     order = [one.arg for one, _ in given]
+    if any(MODEL.match(name) or (COUNT.match(name) and not IS_TRAINED.match(name)) for name in order):
+        return WrittenArguments()
     for source, call in calls:
         assigned = _assigned_around(source, call)
         plain, counted = (_Expression(source, assigned, reference, whole) for whole in (False, True))
@@ -68,7 +71,9 @@ def _configured(reference: Reference, cls: ast.ClassDef, given: Sequence[Given])
     found = [({name: value for name, value in made.given.items() if name in taken}, made.where)
              for made in made_in_configs(reference.repository, cls.name)
              if made.cls.rpartition(".")[2] == cls.name]  # fmt: skip
-    found = [(values, where) for values, where in found if values and {*_needed(given)} <= values.keys()]
+    whole = {*_needed(given)}
+    found = [(values, where) for values, where in found
+             if values and whole <= values.keys() and not any(map(_makes_more, values.values()))]  # fmt: skip
     if not found:
         return WrittenArguments()
     near = {made.where for made in made_in_configs(reference.repository, reference.class_name)}
@@ -76,6 +81,13 @@ def _configured(reference: Reference, cls: ast.ClassDef, given: Sequence[Given])
     first = found[0][0]
     differ = dict.fromkeys(where for values, where in found if values != first)
     return WrittenArguments({name: repr(value) for name, value in first.items()}, differ=tuple(differ))
+
+
+def _makes_more(value: Any) -> bool:
+    """Return whether a value of a config describes an object, or refers to another value."""
+    if isinstance(value, Mapping):
+        return bool(value.keys() & CLASSES.keys()) or any(map(_makes_more, value.values()))
+    return any(map(_makes_more, value)) if isinstance(value, list) else "${" in str(value)
 
 
 @dataclass(frozen=True)
