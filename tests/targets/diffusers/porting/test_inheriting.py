@@ -27,10 +27,11 @@ def test_attention_that_inherits_from_a_base_of_its_own_is_one_class(tmp_path: P
         "self.q, self.k, self.v = (nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim))",
         "\n        ".join(f"self.{one} = nn.Linear(dim, dim)" for one in "qkv"),
     )
+    base = base.replace("super()", "super(Base, self)")
     text = attention("", f"{ASKED}").replace("class Attn(nn.Module):", "class Attn(Base):")
     text = text.replace("super().__init__()\n", "super().__init__(dim, bias=False)\n", 1)
     found = ported(tmp_path, base + text)
-    assert "class TinyBase" not in found.text
+    assert "Base" not in found.text
     assert "self.to_out = nn.ModuleList([nn.Linear(dim, dim, bias=bias), nn.Dropout" in found.text
     assert "bias = False" in found.text
 

@@ -24,6 +24,7 @@ from omni_kit.isolation.failures import install
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
+from omni_kit.targets.references.old_numpy import restore_old_names
 from omni_kit.upstream.repositories.constructed import blanked, conversions_of, loading_defaults
 from omni_kit.upstream.repositories.helpers import helpers_of
 from omni_kit.upstream.repositories.logs import logger_of
@@ -106,6 +107,7 @@ class Authors(importlib.abc.MetaPathFinder):
     """
 
     def __init__(self, reference: Reference) -> None:
+        restore_old_names()
         self._reference = reference
         self.repository: Repository = reference.repository
         self.importing = False

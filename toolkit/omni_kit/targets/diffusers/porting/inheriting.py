@@ -96,6 +96,8 @@ def _joined(one: Defined, base: Defined, away: Mapping[str, str] = {}) -> ast.Cl
     assert isinstance(one.node, ast.ClassDef)
     assert isinstance(base.node, ast.ClassDef)
     node, inner = copy.deepcopy(one.node), _Renamed(away).visit(copy.deepcopy(base.node))
+    for call in (each for each in ast.walk(inner) if isinstance(each, ast.Call) and _is_super(each)):
+        call.args = [] if call.args and ast.unparse(call.args[0]) == base.node.name else call.args
     own = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
     theirs = {item.name: item for item in inner.body if isinstance(item, ast.FunctionDef)}
     if _INIT in own and _INIT in theirs and not _constructed(own[_INIT], theirs[_INIT], node.name):

@@ -36,6 +36,7 @@ from omni_kit.targets.diffusers.porting.masks import masks_of_latents, masks_of_
 from omni_kit.targets.diffusers.porting.model_name import model_name
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
+from omni_kit.targets.diffusers.porting.old_numpy import with_present_numpy
 from omni_kit.targets.diffusers.porting.one_process import without_processes
 from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
@@ -142,6 +143,7 @@ def port(
     )
     closure = as_calls(with_bases(closure))
     parts = collect(closure, prefix, name, _given())
+    with_present_numpy(parts)
     without_foreign_types(parts)
     without_casts(parts)
     of_library = _methods(library)
