@@ -17,7 +17,7 @@ from omni_kit.toys.batches.denoiser import TARGET, DenoiserBatchBuilder, ask, de
 from omni_kit.toys.batches.denoiser import builder as builder_module
 from omni_kit.toys.batches.denoiser import trial as trial_module
 from omni_kit.toys.batches.denoiser.failed_checks import asserted
-from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined
+from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, likely_dimensions
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments, searched_inputs
 from omni_kit.toys.batches.denoiser.layouts import layouts
 from omni_kit.toys.batches.denoiser.options import Argument
@@ -646,6 +646,24 @@ def test_what_code_unpacks_says_how_many_dimensions_an_argument_has(
     read: dict[str, Any] = {}
     exec(compile(file.read_text(), str(file), "exec"), read)
     assert dimensions(read["Some"](), read["forward"], "x") == dims
+
+
+@pytest.mark.parametrize(("code", "dims"), [
+    ("x = x[:, None, :] + t", 2),
+    ("x = self.proj(x)\n    y = [t, x[:, None, None, :]]", 2),
+    ("y = x[:, :, None, :]", 3),
+    ("y = x[:, None]", None),
+    ("y = x[..., None]", None),
+    ("x = x.mean(1)\n    y = x[:, None, :]", None),
+])  # fmt: skip
+def test_an_axis_that_is_added_says_how_many_dimensions_an_argument_seems_to_have(
+    code: str, dims: int | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "adding_forward.py"
+    file.write_text(f"def forward(self, x, t):\n    {code}\n    return y\n")
+    read: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), read)
+    assert likely_dimensions(read["forward"], "x") == dims
 
 
 def test_unpacked_dimensions_are_tried_first() -> None:

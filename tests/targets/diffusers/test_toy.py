@@ -42,6 +42,12 @@ def test_heads_are_as_wide_as_code_wants(code: str, head: int) -> None:
     assert toy["hidden_size"] == toy["num_heads"] * head
 
 
+def test_no_program_runs_with_zero_layers_and_heads_by_default() -> None:
+    names = ("n_layers", "n_heads", "use_bias")
+    arguments = {name: Argument(name, UNKNOWN, True, "", "") for name in names}
+    assert toy_of(arguments, dict.fromkeys(names, 0))[0] == {"n_layers": 2, "n_heads": 4, "use_bias": 0}
+
+
 @pytest.mark.parametrize("kind", ["int", "StrictInt", "pydantic.PositiveInt"])
 def test_numbers_and_lists_of_numbers_are_known_by_their_types(kind: str, tmp_path: Path) -> None:
     text = f"""import torch

@@ -73,6 +73,7 @@ _NEVER_NONE: Mapping[str, int] = {
 }
 _USUAL, _KERNEL = re.compile(r"(^|_)((kernel)(_size)?|dilations?(_rate)?|strides?)$"), 3  # of convolutions
 _INPUT, _OUTPUT = "in_channels", "out_channels"
+_IS_DEPTH = re.compile(r"(^|_)(depth|layers)$")
 _HEADS_OF_LEVELS = 2  # divides every level of a U-Net, whether it counts heads or is their width
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
 _IS_SHARE = re.compile(r"(^|_)(dropout|drop_?path|drop|p_drop\w*|prob)$")  # what no toy drops
@@ -458,9 +459,11 @@ def _value(one: Argument) -> Any:
 
 def _fits(value: Any, one: Argument) -> bool:
     """Return whether a published value is of the kind that an argument is: no text for a number, no reference, and no
-    file.
+    file; nor zero layers or heads, for which a program must be told how many there are.
     """
     if value is None or (isinstance(value, str) and _IS_PLACE.search(value)):
+        return False
+    if value == 0 and one.required and (IS_HEADS.search(one.name) or _IS_DEPTH.search(one.name)):
         return False
     if one.default is UNKNOWN or one.default is None:
         return one.default is None or one.required

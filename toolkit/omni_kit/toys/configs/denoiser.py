@@ -80,7 +80,8 @@ _SIDE = 4  # in patches
 _WIDER = 2  # columns, of rows, where both are said
 # How many words a text has, or how many frames a film, where a model has parameters for so many.
 IS_TEXT_LENGTH = re.compile(
-    r"^(num_(clip|text|txt|cond|context)_tokens?|token_num|model_max_length|max_(seq|text)_len)$"
+    r"^(num_(clip|text|txt|cond|context)_tokens?|token_num|model_max_length|max_(seq|text)_len"
+    r"|(text|txt|clip)_(ctx|len|length|ctx_len))$"
 )
 _TEXT_LENGTH, _FRAMES = 9, 3
 IS_LAYERS = re.compile(r"(layers|depths?|(^|_)blocks|num_scale|n_layer)$")

@@ -93,6 +93,26 @@ def dimensions(
     return None
 
 
+def likely_dimensions(function: Callable[..., Any], name: str) -> int | None:
+    """Return the number of dimensions that an argument seems to have where forward adds one, `x[:, None, :]`, before it
+    changes the argument by more than a layer; None if it does not say.
+    """
+    tree = tree_of(function)
+    for statement in _in_order(tree.body) if tree is not None else ():
+        simple = not isinstance(statement, ast.If | ast.For | ast.While | ast.Try | ast.FunctionDef)
+        for node in ast.walk(statement) if simple else ():
+            match node:
+                case ast.Subscript(value=ast.Name(id=owner), slice=ast.Tuple(elts=axes)) if owner == name:
+                    whole = [one for one in axes if ast.unparse(one) == ":"]
+                    added = [one for one in axes if ast.unparse(one) == "None"]
+                    if added and len(whole) > 1 and len(whole) + len(added) == len(axes):
+                        return len(whole)
+        if any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+               for one in ast.walk(statement)) and not _only_a_layer(statement, name):  # fmt: skip
+            return None
+    return None
+
+
 def _in_order(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for one in body:
         if isinstance(one, ast.With):
@@ -169,4 +189,12 @@ def _only_cast(statement: ast.stmt, name: str) -> bool:
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="to" | "float" | "type" | "contiguous")),
         ):
             return stored == owner == name
+    return False
+
+
+def _only_a_layer(statement: ast.stmt, name: str) -> bool:
+    """Return whether a statement passes an argument through a layer of the model alone: `x = self.proj(x)`."""
+    match statement:
+        case ast.Assign(targets=[ast.Name()], value=ast.Call(func=layer, args=[ast.Name(id=owner)])):
+            return owner == name and _is_own(layer)
     return False

@@ -16,7 +16,14 @@ from omni_kit.isolation.failures import one_line
 from omni_kit.plurals import counted
 from omni_kit.pysource.reads import items_read
 from omni_kit.toys.batches.denoiser.arguments import TARGET, ask, ask_again
-from omni_kit.toys.batches.denoiser.forward_code import dimensions, joined, picked, taken_one_by_one, tree_of
+from omni_kit.toys.batches.denoiser.forward_code import (
+    dimensions,
+    joined,
+    likely_dimensions,
+    picked,
+    taken_one_by_one,
+    tree_of,
+)
 from omni_kit.toys.batches.denoiser.layouts import Layout, layouts, stated_layout
 from omni_kit.toys.batches.denoiser.options import Argument, LikeLatents, Option, Role, SeveralLikeLatents, residuals
 from omni_kit.toys.batches.denoiser.roles import WHOLE, options_of, role_of
@@ -331,7 +338,8 @@ def _arguments(model: Any) -> list[Argument]:
             (exact := dimensions(model, forward, one.name, parts=one.name == noisy))
             or _expected(type(model), one.name)
             or len(shapes[one.name])
-            or _axes(str(one.annotation)),
+            or _axes(str(one.annotation))
+            or likely_dimensions(forward, one.name),
             {at: int(size) for at, size in enumerate(shapes[one.name]) if size.isdigit()},
             picked(forward, one.name),
             frozenset(at for at, size in enumerate(shapes[one.name]) if size in axes),
