@@ -543,6 +543,19 @@ def test_the_number_of_dimensions_in_an_error_is_tried_first(checks: bool) -> No
     assert found.tried < 40
 
 
+class Expands(Small):
+    """Gives latents [samples, places, 6] as many places as a text has words."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        return (x.expand(-1, text.size(1), -1) + self.text(text)).mean(1, keepdim=True) * t[:, None, None]
+
+
+def test_what_is_expanded_has_the_axes_and_the_size_that_the_error_says() -> None:
+    found = searched_inputs(Expands())
+    assert found.inputs["0.x"].shape[1] in (1, found.inputs["0.text"].shape[1])
+    assert found.tried < 300
+
+
 class Unset(Small):
     """Needs a mask of two axes, without which a variable has no value."""
 

@@ -12,6 +12,9 @@ WIDTHS = (
 ADDED = re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)")
 """Of two tensors that are added or multiplied: which of them came is not known."""
 
+EXPANDED = re.compile(r"expanded size of the tensor \((?P<wants>\d+)\) must match the existing size \((?P<came>\d+)\)")
+"""Of a tensor that is expanded: the size that it has, and the one that it gets."""
+
 LENGTHS = re.compile(r"at non-singleton dimension [34]$")
 """Of two media with other rows or columns: their size does not fit, whatever their channels."""
 

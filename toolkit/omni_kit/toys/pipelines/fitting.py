@@ -24,7 +24,7 @@ from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
 from omni_kit.toys.pipelines.missing import missing_package
-from omni_kit.toys.width_errors import ADDED, LENGTHS, WIDTHS
+from omni_kit.toys.width_errors import ADDED, EXPANDED, LENGTHS, WIDTHS
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.profile import Component
@@ -51,7 +51,6 @@ _UNEVEN = 2  # how much axes differ that share a head unevenly
 _TOKENS_HALVED = 4  # a picture halved along both sides
 _OF_TEXT = ("tokenizer", "text_encoder")
 _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
-_TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match the existing size \((?P<came>\d+)\)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
@@ -257,7 +256,7 @@ class _Parts:
                 return
         if (beyond := _BEYOND.search(said)) and self._enlarge(config, int(beyond["size"])):
             return
-        if (table := _TABLE.search(said)) and int(table["came"]) > int(table["size"]) and self._restore(config):
+        if (table := EXPANDED.search(said)) and int(table["came"]) > int(table["wants"]) and self._restore(config):
             return
         widths = [match for pattern in _WIDTHS if (match := pattern.search(said))]
         for fit in (self._condition, self._change):

@@ -11,7 +11,7 @@ from omni_kit.toys.batches.denoiser.failed_checks import required_shapes, requir
 from omni_kit.toys.batches.denoiser.options import Option
 from omni_kit.toys.batches.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import ADDED, VIEWED, WIDTHS
+from omni_kit.toys.width_errors import ADDED, EXPANDED, VIEWED, WIDTHS
 
 _PICTURE = 4  # axes: samples, channels, rows and columns
 _LARGEST, _MOST = 2048, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
@@ -69,7 +69,7 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     Args:
         shape: of the argument as it is. Its first axis, that of samples, stays.
     """
-    said = next((found for pattern in (ADDED, *WIDTHS) if (found := pattern.search(error))), None)
+    said = next((found for pattern in (ADDED, EXPANDED, *WIDTHS) if (found := pattern.search(error))), None)
     both = (int(said["came"]), int(said["wants"])) if said is not None else None
     changes = required_sizes(error) if both is None else [both, both[::-1]]
     if not shape.numel():

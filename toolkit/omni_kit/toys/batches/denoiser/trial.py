@@ -31,7 +31,7 @@ from omni_kit.toys.batches.denoiser.resized import resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import WIDTHS
+from omni_kit.toys.width_errors import EXPANDED, WIDTHS
 
 _ROUNDS = 8
 _LIKELY = 12
@@ -46,9 +46,11 @@ _INSIDE = ("", "[", "{", "(")  # what comes after an argument's name where it ha
 # How torch names the tensor of a list that does not fit the others.
 _JOINED = re.compile(r"for tensor number (\d+) in the list")
 
-# How einops, Python and a check name a tensor with too few or too many dimensions.
+# How einops, torch, Python and a check name a tensor with too few or too many dimensions.
 _DIMENSIONS = re.compile(
-    r"expected (\d+) dims\. Received (\d+)-dim|not enough values to unpack \(expected (\d+), got (\d+)\)"
+    r"expected (\d+) dims\. Received (\d+)-dim"
+    r"|number of sizes provided \((\d+)\) must be greater or equal to the number of dimensions in the tensor \((\d+)\)"
+    r"|not enough values to unpack \(expected (\d+), got (\d+)\)"
     r"|asserted (?P<received>[1-6]) == (?P<expected>[1-6])\b"
 )
 
@@ -510,10 +512,12 @@ def how_far(model: Any, make: Callable[[], Tensors], latents: str = "") -> Reach
 
 
 def _nearness(error: str) -> int:
-    """Return how near the sizes in torch's error are: those of a layer and of its input, or of joined tensors."""
+    """Return how near the sizes in torch's error are: those of a layer and of its input, of joined tensors, or before
+    and after one is expanded.
+    """
     if said := _JOINED.search(error):
         return int(said[1]) - _MOST_JOINED
-    said = next((found for pattern in WIDTHS if (found := pattern.search(error))), None)
+    said = next((found for pattern in (*WIDTHS, EXPANDED) if (found := pattern.search(error))), None)
     return -abs(int(said["wants"]) - int(said["came"])) - _MOST_JOINED if said else -_END
 
 
