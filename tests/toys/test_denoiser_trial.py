@@ -547,7 +547,8 @@ class Expands(Small):
     """Gives latents [samples, places, 6] as many places as a text has words."""
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
-        return (x.expand(-1, text.size(1), -1) + self.text(text)).mean(1, keepdim=True) * t[:, None, None]
+        words: torch.Tensor = self.text(text)
+        return (x.expand(-1, text.size(1), -1) + words).mean(1, keepdim=True) * t[:, None, None]
 
 
 def test_what_is_expanded_has_the_axes_and_the_size_that_the_error_says() -> None:
