@@ -120,6 +120,7 @@ class Trial:
     seconds: float = LONGEST
     offered: Mapping[str, int] = field(init=False)
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
+    _tensors: dict[tuple[str, int, int], torch.Tensor | None] = field(default_factory=dict)
     _alike: Counter[str] = field(default_factory=Counter)  # errors of the surroundings
     _any_shape: bool = False
     _elapsed: Elapsed = field(default_factory=Elapsed)
@@ -397,11 +398,14 @@ class Trial:
         return tuple(made.shape) if made is not None else ()
 
     def _tensor(self, chosen: Chosen, name: str) -> torch.Tensor | None:
-        """Return an argument; None if it is not a single tensor."""
-        try:
-            return self.make(chosen).get(name)
-        except Exception:  # as in `how_far`
-            return None
+        """Return an argument, which depends on the latents alone; None if it is not a single tensor."""
+        key = name, chosen[name], chosen[next(iter(self.choices))]
+        if key not in self._tensors:
+            try:
+                self._tensors[key] = self.make(chosen).get(name)
+            except Exception:  # as in `how_far`
+                return None
+        return self._tensors[key]
 
     def _changes(self, chosen: Chosen, most: int | None, names: set[str] | None) -> Iterator[Chosen]:
         """Of one argument, or of all that have the same role: what fits one fits the others, too."""
