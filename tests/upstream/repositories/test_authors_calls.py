@@ -359,8 +359,19 @@ def test_a_number_of_samples_next_to_a_shape_says_that_it_is_of_one(tmp_path: Pa
     assert "n_samples=len(begun), size=tuple(begun.shape[1:])" in found.called
 
 
+TAKES = """
+
+class Heun:
+    def forward(self, noise, fn, num_steps):
+        for step in range(num_steps):
+            noise = noise - fn(noise, step)
+        return noise
+"""
+
+
 @pytest.mark.parametrize(("rest", "names"), [(WHOLE.replace("{more}", ""), ["Sampler.forward"]),
-                                             (OWN_MODEL, ["predict"]), ("", [])])  # fmt: skip
+                                             (OWN_MODEL, ["predict"]), (TAKES, ["Heun.forward"]),
+                                             (TAKES.replace("Heun", "HeunLoss"), []), ("", [])])  # fmt: skip
 def test_functions_that_seem_to_sample_are_named(rest: str, names: list[str], tmp_path: Path) -> None:
     """One that makes its model is among them; a loop without a model is not."""
     (tmp_path / "net.py").write_text(NET + rest, encoding="utf-8")

@@ -265,6 +265,12 @@ def test_a_loop_whose_outputs_do_not_come_back_does_not_sample(other: str, tmp_p
         assert [one.function for one in samplings_of(find_reference(f"{tmp_path / folder}::Net"))] == functions
 
 
+def test_a_loop_that_begins_with_a_picture_samples_only_if_it_is_named(tmp_path: Path) -> None:
+    write(tmp_path, m=f"import torch\n\n{NETS}{loop('inpaint')}{loop('first')}")
+    assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net"))] == ["first"]
+    assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net::inpaint"))] == ["inpaint"]
+
+
 def test_which_of_several_loops_samples_can_be_said(tmp_path: Path) -> None:
     write(tmp_path, m=f"import torch\n\n{NETS}{loop('first')}{loop('second')}")
     assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net"))] == ["first", "second"]

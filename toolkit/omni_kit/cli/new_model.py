@@ -172,7 +172,7 @@ def _errors(todo: Sequence[Any], findings: Sequence[Any]) -> list[str]:
 def _summary(todo: Sequence[Any], apart: Sequence[Any], findings: Sequence[Any]) -> str:
     """Return one line: what is left to do, and why the exit code is 1 if it is."""
     errors = ", ".join(dict.fromkeys(_errors(todo, findings)))
-    until = "" if apart else ", until the to-dos are done"
-    why = f"; exit code 1: {errors} {'fails' if ',' not in errors else 'fail'}{until}" if errors else ""
+    why = f"; exit code 1, because `omni-kit check` finds {errors}" if errors else ""
+    why += "; done to-dos resolve these" if why and not apart else ""
     more = f" and {counted(apart, 'finding')} apart from them" if apart else ""
     return f"written, with {counted(todo, 'to-do')}{more}{why}"

@@ -88,6 +88,13 @@ def test_a_table_of_steps_has_no_labels(tmp_path: Path) -> None:
     assert labels_of(find_reference(f"{file}::Net")) is None
 
 
+@pytest.mark.parametrize(("size", "labels"), [("num_embeds", True), ("max_length", False)])
+def test_a_table_with_a_row_for_each_place_has_no_labels(size: str, labels: bool, tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(TOLD.format(reads="").replace("num_embeds", size), encoding="utf-8")
+    assert (labels_of(find_reference(f"{file}::Net")) is not None) == labels
+
+
 LABELLED = """
 class Labels(nn.Module):
     def __init__(self, classes, dim, drop):

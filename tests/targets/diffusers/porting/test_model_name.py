@@ -39,5 +39,18 @@ def test_a_class_is_named_by_its_kind_and_axes(given: str, parts: str, axes: int
     assert model_name(find_reference(f"{tmp_path}::Net"), "Tiny", axes) == f"Tiny{name}Model"
 
 
+@pytest.mark.parametrize(("first", "name"), [
+    ("b, c, f, h, w = x.shape", "Transformer3D"),
+    ("x = rearrange(x, 'b c f h w -> b f c h w')", "Transformer3D"),
+    ("x = rearrange(x, '(b f) c h w -> b f c h w', f=2)", "Transformer2D"),
+    ("x = self.proj(x)\n        x = rearrange(x, 'b c f h w -> b f c h w')", "Transformer2D"),
+])  # fmt: skip
+def test_axes_that_no_run_has_shown_are_those_that_forward_names(first: str, name: str, tmp_path: Path) -> None:
+    text = NET.format(given="width", parts="self.proj = nn.Linear(width, width)", first="proj")
+    text = "from einops import rearrange\n" + text.replace("        return", f"        {first}\n        return")
+    (tmp_path / "m.py").write_text(text, encoding="utf-8")
+    assert model_name(find_reference(f"{tmp_path}::Net"), "Tiny") == f"Tiny{name}Model"
+
+
 def test_a_page_is_named_after_the_class() -> None:
     assert page_of("tiny", "TinyUNet1DModel", "Tiny") == "tiny_unet1d"

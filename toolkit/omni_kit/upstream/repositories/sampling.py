@@ -34,6 +34,8 @@ _SAID = {
     STEPS: re.compile(r"steps?$", re.IGNORECASE),
     SCALE: re.compile(r"(cfg|guidance|scale)", re.IGNORECASE),
 }
+_OF_PICTURES = re.compile(r"inpaint|outpaint|infill|interpol|invert|inversion")
+"""Names of functions that begin with a picture: they sample only if a user names them."""
 _TRIED = (4, 7, 12)
 SIZE = 1024
 """Stands for a size of latents where a schedule depends on it."""
@@ -149,10 +151,10 @@ def samplings_of(reference: Reference) -> list[Sampling]:
             full = dict.fromkeys([*(one.full_name for _, one in every), *(one.full_name for one in called)])
             names = ", ".join(short_names([*full]))
             names = names or "none at all"
-            raise BadInput(f"no loop over steps in a function '{reference.loop}'", f"these have one: {names}")
+            raise BadInput(f"'{reference.loop}' is not a function with a loop over steps", f"name one of: {names}")
         return named[:1]
     for fits, one in every:
-        if all(one.where != other.where for other in found.get(fits, [])):
+        if not _OF_PICTURES.search(one.made.name) and all(one.where != other.where for other in found.get(fits, [])):
             found.setdefault(fits, []).append(one)
     best = found[max(found)] if found and max(found) >= 0 else []
     used = used_samplers(reference, {one.full_name for one in best})

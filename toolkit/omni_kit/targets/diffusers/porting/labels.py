@@ -21,6 +21,8 @@ _SIZES = {_EMBEDDING: "num_embeddings", _LINEAR: "in_features"}
 _COUNTS = re.compile(r"class|label")
 _ALIKE = frozenset({"long", "int", "float", "to", "view", "reshape", "flatten", "squeeze", "contiguous", "type_as"})
 _DEEP = 2  # methods that pass labels on
+_PLACES = re.compile(r"len|pos|steps|tokens|vocab")
+"""Words for the size of a table that has a row for each place or token, and not for each class."""
 _TOKENS = re.compile(r"ids|tokens|mask|pos|time|step|^ts?$")
 _SCALE = re.compile(r"(cfg|guidance|scale)", re.IGNORECASE)
 
@@ -113,6 +115,7 @@ def labels_of(reference: Reference) -> Labels | None:
             continue
         size, one_hot, padded = _size(made[layer], home, reference.closure)
         classes = _argument(size, init, reference) if size is not None else ""
+        classes = "" if _PLACES.search(classes) else classes
         if classes and _are_counted(classes, reference) and (_COUNTS.search(classes) or not one_hot):
             switches = dict(_switches(init.body, made[layer], reference))
             return Labels(told, classes, isinstance(size, ast.BinOp), one_hot, switches, padded)

@@ -4,6 +4,7 @@ import ast
 import re
 
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.timestep import STEP
 
 _CONVOLUTION = re.compile(r"(?:^|\.)[Cc]onv(?:_?[Tt]ranspose)?([123])d$")
 _BY_NUMBER = "conv_nd"  # an argument says along how many axes it goes
@@ -22,10 +23,31 @@ def model_name(reference: Reference, prefix: str, axes: int = 0) -> str:
         axes: of latents, with those of the batch and of channels; 0 where no run has shown them. Of three they are
             a line's, of sound or of a plan, or the tokens of a picture.
     """
-    shown = axes - _OTHERS
+    latents = next((name for name in reference.forward if not STEP.match(name)), "")
+    shown = (axes or len(axes_of(reference, latents))) - _OTHERS
     convolved = convolved_along(reference)
     along = shown if shown > 1 else 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
     return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}DModel"
+
+
+def axes_of(reference: Reference, latents: str) -> list[str]:
+    """Return the authors' names of the axes of latents, if forward unpacks their shape, or first rearranges them."""
+    found = reference.cls.method("forward")
+    nodes = [*ast.walk(found[1])] if found is not None else []
+    for node in (one for one in nodes if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple)):
+        whole = ast.unparse(node.value) in (f"{latents}.shape", f"{latents}.size()")
+        targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else []
+        names = [getattr(one, "id", "_") for one in targets]
+        if whole and len(names) > 1 and not any(isinstance(one, ast.Starred) for one in targets):
+            return names
+    changed = (one for one in nodes if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == latents)
+    first = min(changed, key=lambda one: one.lineno, default=None)
+    match first.value if first is not None else None:
+        case ast.Call(func=ast.Name(id="rearrange"), args=[ast.Name(id=name), ast.Constant(value=str(text))]) if (
+            name == latents and "(" not in (axes := text.partition("->")[0])
+        ):
+            return axes.split()
+    return []
 
 
 def page_of(name: str, model: str, prefix: str) -> str:

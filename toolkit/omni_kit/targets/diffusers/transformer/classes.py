@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from omni_kit.targets.diffusers.porting.forward import LATENTS
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels
+from omni_kit.targets.diffusers.porting.model_name import axes_of
 from omni_kit.targets.diffusers.scheduling.choice import Stepping
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST, Installed
 from omni_kit.targets.diffusers.scheduling.own_schedulers import OWN, written
@@ -86,18 +87,6 @@ def _drops_half(reference: Reference) -> bool:
     nodes = [node for node in ast.walk(found[1]) if isinstance(node, ast.Assign)] if found is not None else []
     halves = [one for one in nodes if isinstance(one.targets[0], ast.Tuple) and ".chunk(2" in ast.unparse(one.value)]
     return any(ast.unparse(one.targets[0]).strip("()").endswith(", _") for one in halves)
-
-
-def axes_of(reference: Reference, latents: str) -> list[str]:
-    """Return the authors' names of the axes of latents, if forward unpacks their shape."""
-    found = reference.cls.method("forward")
-    for node in ast.walk(found[1]) if found is not None else ():
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-            whole = ast.unparse(node.value) in (f"{latents}.shape", f"{latents}.size()")
-            names = [getattr(one, "id", "_") for one in node.targets[0].elts]
-            if whole and len(names) > 1 and not any(isinstance(one, ast.Starred) for one in node.targets[0].elts):
-                return names
-    return []
 
 
 def through_linear(reference: Reference, latents: str) -> bool:

@@ -12,7 +12,7 @@ from omni_kit.errors import Refusal
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
 from omni_kit.targets.diffusers.porting.labels import Guided, guiding_methods
-from omni_kit.targets.diffusers.porting.model_name import convolved_along
+from omni_kit.targets.diffusers.porting.model_name import axes_of, convolved_along
 from omni_kit.targets.diffusers.porting.parts import Parts, collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
@@ -24,7 +24,6 @@ from omni_kit.targets.diffusers.scheduling.settings import TRAINED
 from omni_kit.targets.diffusers.transformer.classes import (
     SIZE,
     ClassFacts,
-    axes_of,
     class_facts,
     stepping_along,
     through_linear,
@@ -42,6 +41,7 @@ from omni_kit.upstream.repositories.processes.left_out import left_out
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
+from omni_kit.upstream.repositories.processes.used_samplers import UNUSED
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampler_names import is_named, short_names
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
@@ -57,7 +57,7 @@ _RETURNED, _FILM, _PICTURE, _TOKENS = "return_dict", 5, 4, 3
 _FRAMES = re.compile(r"video|temporal|(^|_)(num_?)?frames?(_|$)", re.IGNORECASE)
 _SOUNDS = re.compile(r"audio|music|speech|vocoder|(^|_)(mels?|wavs?|waveform|tts|spk|f0)(_|$)", re.IGNORECASE)
 _ANY_WIDTH, _ANY_LENGTH = 32, 7
-_MOST = 4  # samplers in a to-do
+_MOST, _MOST_SEEN = 4, 40  # samplers in a to-do, and those to choose them from
 _USUAL = UsualSampling(steps=50, scale=4.0)
 _UNKNOWN_GUIDED = "they guide, and no argument of the model is known to be a prompt or labels"
 _OTHERWISE = "was not run, or steps as no scheduler of diffusers does"
@@ -560,7 +560,8 @@ def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, st
         return [f"write the denoising steps: {'; '.join(reasons)}"]
     if not found:
         files = len(reference.repository.files)
-        seeming = dict.fromkeys(islice(seeming_samplers(reference), _MOST))
+        every = [*islice(seeming_samplers(reference), _MOST_SEEN)]
+        seeming = dict.fromkeys(([one for one in every if why.get(one[1]) != UNUSED] or every)[:_MOST])
         known = (f"{name} ({where}{': ' if why.get(where) else ''}{why.get(where, '')})" for name, where in seeming)
         left = f"write the denoising steps: in {files} files they could be read from no loop"
         left += f", and no scheduler of diffusers is known to go as {', '.join(known)}" if seeming else ""

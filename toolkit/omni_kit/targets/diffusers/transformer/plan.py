@@ -652,7 +652,8 @@ class _Planner:
             if package in importable():
                 continue
             left = f"import {package}" in found.text or f"from {package}" in found.text
-            yield Decision(package, "kept" if left else "written out", "diffusers models depend only on torch", place)
+            why = "a to-do for its import" if left else "diffusers models depend only on torch"
+            yield Decision(package, "kept for now" if left else "written out", why, place)
         yield self.pipeline.decision()
 
     def _license(self) -> Decision:

@@ -19,8 +19,9 @@ from omni_kit.upstream.repositories.sources import sources_of
 
 _ENTRY = re.compile(r"_steps$|sampl|solve|generate|integrate|inference|denoise|^(__call__|forward)$|loop$")
 _OTHER = re.compile(
-    r"train|loss|interpol|inpaint|infill|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior"
+    r"train|loss|interpol|inpaint|infill|valid|test|invert|inver[st]ion|encode|edit|nll|bpd|likelihood|prior|matrix"
 )
+_MEASURES = re.compile(r"Loss|Metric|Discriminator|Evaluat")
 _SOLVERS = ("odeint",)
 _REPORTS = re.compile(r"progress|verbose|return|disable|log|save|print|store|intermediate")
 CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")
@@ -30,20 +31,26 @@ CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")
 def seeming_samplers(reference: Reference) -> Iterator[tuple[str, str]]:
     """Yield the functions that seem to sample with a model, each with its file:line: the nearest first.
 
-    Methods with a loop of classes that hold a model; functions with a loop that receive one, or that make the class.
+    Methods with a loop that receive a model, or of classes that hold one; functions with a loop that receive one, or
+    that make the class.
     """
     for source in sources_of(reference):
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
                 own, methods = methods_of(node), every_method(source, node)
                 takes = any(MODEL.match(one.arg) for one, _ in constructor_arguments(source, node))
-                for one in own.values() if takes or held_by(methods) else ():
-                    if is_entry(one) and loops(one, methods):
+                held = takes or bool(held_by(methods))
+                for one in own.values() if not _MEASURES.search(node.name) else ():
+                    if (held or _receives(one)) and is_entry(one) and loops(one, methods):
                         yield f"{node.name}.{one.name}", source.where(one)
             elif isinstance(node, ast.FunctionDef) and loops(node, {}) and not _OTHER.search(node.name):
-                receives = any(isinstance(one, ast.arg) and MODEL.match(one.arg) for one in ast.walk(node))
-                if (is_entry(node) and receives) or _asks_own(source, node, reference.cls.node):
-                    yield node.name, source.where(node)
+                found = (is_entry(node) and _receives(node)) or _asks_own(source, node, reference.cls.node)
+                yield from [(node.name, source.where(node))] if found else []
+
+
+def _receives(function: ast.FunctionDef) -> bool:
+    """Return whether a function, or one in it, has an argument with the name of a model."""
+    return any(isinstance(one, ast.arg) and MODEL.match(one.arg) for one in ast.walk(function))
 
 
 def _asks_own(source: SourceFile, function: ast.FunctionDef, cls: ast.ClassDef) -> bool:
