@@ -271,6 +271,13 @@ def test_a_loop_that_begins_with_a_picture_samples_only_if_it_is_named(tmp_path:
     assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net::inpaint"))] == ["inpaint"]
 
 
+def test_a_name_of_two_loops_is_none(tmp_path: Path) -> None:
+    write(tmp_path, m=f"import torch\n\n{NETS}{loop('first')}", n=f"import torch\n\nfrom m import Net\n{loop('first')}")
+    with pytest.raises(BadInput, match="several functions are called 'first'"):
+        samplings_of(find_reference(f"{tmp_path}/m.py::Net::first"))
+    assert len(samplings_of(find_reference(f"{tmp_path}/m.py::Net::n.first"))) == 1
+
+
 def test_which_of_several_loops_samples_can_be_said(tmp_path: Path) -> None:
     write(tmp_path, m=f"import torch\n\n{NETS}{loop('first')}{loop('second')}")
     assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net"))] == ["first", "second"]

@@ -137,7 +137,7 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     The list is empty if the reference names a sampler that is called as a whole.
 
     Raises:
-        BadInput: the reference names one, and there is none of that name.
+        BadInput: the reference names one, and there is none of that name, or more than one.
     """
     found: dict[int, list[Sampling]] = {}
     made = list(_made_for(reference))
@@ -152,6 +152,9 @@ def samplings_of(reference: Reference) -> list[Sampling]:
             names = ", ".join(short_names([*full]))
             names = names or "none at all"
             raise BadInput(f"'{reference.loop}' is not a function with a loop over steps", f"name one of: {names}")
+        several = short_names([*dict.fromkeys(one.full_name for one in named)])
+        if len(several) > 1:
+            raise BadInput(f"several functions are called '{reference.loop}'", f"name one of: {', '.join(several)}")
         return named[:1]
     for fits, one in every:
         if not _OF_PICTURES.search(one.made.name) and all(one.where != other.where for other in found.get(fits, [])):
