@@ -138,6 +138,39 @@ def test_arguments_that_a_constructor_reads_by_place_alone_are_refused(tmp_path:
         ported(tmp_path, POSITIONAL)
 
 
+HANDED_ON = """from torch import nn
+
+class Inner(nn.Module):
+    def __init__(self, dim, wide=2, **more):
+        super().__init__()
+        self.layer = nn.Linear(dim, wide)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, **inner):
+        super().__init__()
+        {change}
+        self.inner = Inner(dim, **inner)
+
+    def forward(self, x, t):
+        return self.inner(x) + t
+"""
+
+
+@pytest.mark.parametrize(("change", "kept"), [
+    ("inner = {**inner, 'wide': dim}", True), ("inner['wide'] = dim", True), ("inner.update(wide=dim)", True),
+    ("assert inner == inner", False), ("dim = inner.get('width', dim)", False),
+])  # fmt: skip
+def test_arguments_that_a_constructor_adds_to_those_that_it_hands_on_are_handed_on(
+    change: str, kept: bool, tmp_path: Path
+) -> None:
+    text = ported(tmp_path, HANDED_ON.replace("{change}", change)).text
+    assert ("Inner(dim, **inner)" in text) is kept
+
+
 USUAL = """from torch import nn
 
 class Net(nn.Module):

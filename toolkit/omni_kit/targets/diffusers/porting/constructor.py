@@ -304,6 +304,8 @@ def _plainly(node: cst.BaseExpression) -> str:
     return ast.unparse(ast.parse(f"({code(node)})", mode="eval"))
 
 
+# Of a mapping of arguments: it is another one, or gets or loses entries.
+_CHANGES = r"(?<![\w.]){0}\s*((\[[^\]]*\]\s*)?\|?=(?!=)|\.(update|pop|setdefault|clear)\()"
 _REGISTERED = "self.config"
 
 
@@ -365,9 +367,11 @@ def _spelled_out(
     ordered = sorted([*given.params, *named], key=lambda one: one.default is not None)
     more = {"params": ordered} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
     told = _HandedOn(reference.hands_on, list(reference.handed_on))
-    changed = [visited(one, told) for one in _without_lookups(body, reference)]
+    changed = _without_lookups(body, reference)
+    if not re.search(_CHANGES.format(reference.hands_on), "".join(map(code, changed))):
+        changed = [visited(one, told) for one in changed]
     uses = {one.value for part in changed for one in walk(part) if isinstance(one, cst.Name)}
-    if reference.hands_on in uses:  # in another way than by handing it on
+    if reference.hands_on in uses:  # in another way than by handing it on as it is
         pairs = ", ".join(f"{name}={name}" for name in reference.handed_on)
         changed.insert(after_docstring(changed), statement(f"{reference.hands_on} = dict({pairs})"))
     return init.with_changes(params=given.with_changes(star_kwarg=None, **more)), changed
