@@ -1181,6 +1181,8 @@ def test_pictures_have_the_rows_and_columns_that_the_config_says_apart(names: tu
     ("assert free or (rows == 4 and columns == 5), 'no'", "asserted 5 == 4"),
     ("if not free and rows != 4:\n    raise ValueError('no')", "asserted 5 == 4"),
     ("if free or rows != 4:\n    raise ValueError('no')", "asserted 5 == 4"),
+    ("def halved(size, parts):\n    return (size % parts) == 0\nassert free or halved(rows, 2)", "asserted 5 % 2 == 0"),
+    ("def halved(size, parts):\n    size += 0\n    return size % parts == 0\nassert halved(rows, 2)", ""),
 ])  # fmt: skip
 def test_each_comparison_of_a_failed_condition_is_read(check: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "checks.py"

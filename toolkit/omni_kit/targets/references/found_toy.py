@@ -7,7 +7,7 @@ from typing import Any
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
-from omni_kit.toys.batches.denoiser.arguments import TARGET, as_arguments
+from omni_kit.toys.batches.denoiser.arguments import TARGET, answers, as_arguments
 from omni_kit.toys.batches.denoiser.described import described
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.samples import samples_of
@@ -20,7 +20,8 @@ _LONGEST = 60.0  # seconds of the processor: somebody waits for a plan, and a co
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
     """Return a toy's values, the shapes of the first sample by the authors' names of forward's arguments, that of the
-    model's answer, those of these arguments that it needs in spite of a default, and the arguments as data.
+    model's answer, those of these arguments that it needs in spite of a default, and the arguments as data with the
+    number of tensors that it answers.
 
     Args:
         request: `toy`, the content of a toy_config.json; `reference`, the class as "PATH::Class".
@@ -40,5 +41,8 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
         needed = needed_arguments(model, inputs)
     first = {name.removeprefix(_FIRST): list(one.shape) for name, one in inputs.items() if name.startswith(_FIRST)}
     values = {name: one for name, one in getattr(model, ARGUMENTS).items() if not name.startswith("_")}
-    given = {name: described(one) for name, one in as_arguments(samples_of(inputs)[0]).items()}
-    return {"values": values, "shapes": first, "answer": first.get(TARGET, []), "needed": needed, "inputs": given}
+    given = as_arguments(samples_of(inputs)[0])
+    said = {name: described(one) for name, one in given.items()}
+    count = len(answers(model, given))
+    return {"values": values, "shapes": first, "answer": first.get(TARGET, []), "needed": needed, "inputs": said,
+            "answers": count}  # fmt: skip

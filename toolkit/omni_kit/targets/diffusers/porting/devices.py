@@ -1,9 +1,9 @@
 """Code that runs on a CPU, of functions that choose by the device: extensions in C++ or CUDA are not ported."""
 
 import ast
-import copy
 from collections.abc import Collection, Iterable
 
+from omni_kit.pysource.nodes import rebuilt
 from omni_kit.targets.diffusers.porting.alternatives import reached, with_changed
 from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
 from omni_kit.upstream.repositories.closure import Closure
@@ -103,7 +103,7 @@ class _Unasked(Choosing):
         super().__init__()
         nodes = [*ast.walk(function)]
         self._names = {name for one in nodes if (name := _asking(one))}
-        tests = [(one, _Put(self._names).visit(copy.deepcopy(one.test))) for one in nodes if isinstance(one, ast.If)]
+        tests = [(one, _properties(self._names, one.test)) for one in nodes if isinstance(one, ast.If)]
         self.values = {id(one): value for one, test in tests if isinstance(value := without_gpu(test), bool)}
         inside = [part for one, _ in tests if id(one) in self.values for part in ast.walk(one.test)]
         if _reads(inside, self._names) != _reads(nodes, self._names) or not self._names:
@@ -123,15 +123,10 @@ class _Unasked(Choosing):
         return (node.body if value else node.orelse) or [ast.Pass()]
 
 
-class _Put(ast.NodeTransformer):
-    """The properties themselves instead of the names that hold them."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the question."""
-        return ast.parse(f"{PROPERTIES}(0)", mode="eval").body if node.id in self._names else node
+def _properties(names: Collection[str], node: ast.expr) -> ast.expr:
+    """Return a copy of an expression with the properties themselves instead of the names that hold them."""
+    asked = ast.parse(f"{PROPERTIES}(0)", mode="eval").body
+    return rebuilt(node, lambda one: rebuilt(asked) if isinstance(one, ast.Name) and one.id in names else None)
 
 
 def _asking(node: ast.AST) -> str:

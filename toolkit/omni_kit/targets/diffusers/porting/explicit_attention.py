@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from omni_kit.pysource.nodes import rebuilt
 from omni_kit.targets.diffusers.porting.axis_of_heads import HEADED, TOGETHER, then, with_axis_of_heads
 from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
 from omni_kit.targets.diffusers.porting.score_precision import in_any_precision
@@ -123,7 +124,7 @@ def _attended(
         weights, between, end = statement.value, list[ast.stmt](), place + 1
         while end < len(body):
             if _target(body[end]) == name:
-                weights = _Put(name, weights).visit(copy.deepcopy(_value(body[end])))
+                weights = _put(weights, name, _value(body[end]))
             elif isinstance(body[end], ast.Assert):
                 pass  # of what it computes, which is not there any more
             elif _named(name, body[end]) or _stored(body[end]) & {*_read(weights)}:
@@ -201,7 +202,7 @@ def _scores_in(
         value = _value(one)
         kept = (other for other in body[place + 1 : end] if other not in gone)
         if not any(_stored(other) & _read(value) for other in kept):
-            weights, gone = _Put(name, value).visit(copy.deepcopy(weights)), [*gone, one]
+            weights, gone = _put(value, name, weights), [*gone, one]
             scores = _scores(weights, dropouts)
     return scores, gone
 
@@ -254,15 +255,9 @@ def _named(name: str, node: ast.AST) -> int:
     return sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
-class _Put(ast.NodeTransformer):
-    """An expression instead of a name."""
-
-    def __init__(self, name: str, value: ast.expr) -> None:
-        self.name, self.value = name, value
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the name."""
-        return copy.deepcopy(self.value) if node.id == self.name else node
+def _put(value: ast.expr, name: str, node: ast.expr) -> ast.expr:
+    """Return a copy of an expression with another one instead of a name."""
+    return rebuilt(node, lambda one: rebuilt(value) if isinstance(one, ast.Name) and one.id == name else None)
 
 
 class _Attended(ast.NodeTransformer):

@@ -30,6 +30,7 @@ class FoundToy:
         answer: the shape of what it returns for that sample.
         needed: authors' names of arguments that forward has a default for, and does not run without.
         inputs: authors' name of forward's argument -> what it is in the first sample, as data.
+        answers: how many tensors it returns; the shape is that of all of them one after the other, if they are several.
         why: why none were found; empty if they were.
     """
 
@@ -38,6 +39,7 @@ class FoundToy:
     answer: Sequence[int] = ()
     needed: Sequence[str] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    answers: int = 1
     why: str = ""
 
 

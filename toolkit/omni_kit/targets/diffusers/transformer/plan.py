@@ -334,7 +334,7 @@ class _Planner:
         """The inputs and the answer of the model's own tests; those that were found, or are recorded."""
         if self.found is None:
             return {EXAMPLE: self._recorded[EXAMPLE]} if EXAMPLE in self._recorded else {}
-        inputs, answer = dict(self.found.inputs), [*self.found.answer]
+        inputs, answer = dict(self.found.inputs), [*self.found.answer] if self.found.answers == 1 else []
         return {EXAMPLE: {"inputs": inputs, "answer": answer}} if inputs else {}
 
     def _latents(self, shapes: Mapping[str, list[int]]) -> list[int]:

@@ -84,9 +84,14 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
 
 def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
     """Call a model with arguments as they are, and return its prediction; it remembers nothing of the call."""
+    return prediction_of(answers(model, given))
+
+
+def answers(model: Any, given: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Call a model as `answer` does, and return every tensor that it returns."""
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
     with without_kept_state(model):
-        return prediction_of(model(**given, **plain))
+        return [*_tensors(model(**given, **plain))]
 
 
 def prediction_of(answer: Any) -> torch.Tensor:

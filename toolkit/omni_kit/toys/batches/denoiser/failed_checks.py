@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
+from omni_kit.pysource.nodes import rebuilt
 from omni_kit.upstream.repositories.traits import ENDS
 
 _EQUAL = re.compile(r"asserted (\d+) == (\d+)")
@@ -28,11 +29,10 @@ def asserted(error: BaseException) -> str:
     Of two shapes these are the first two sizes that differ. Both sides are computed again where the check stands.
     """
     frame, tests = _failed(error)
-    return (
-        next(filter(None, (_said(one, frame) for test in tests for one in _compared(test))), "")
-        if frame is not None
-        else ""
-    )
+    if frame is None:
+        return ""
+    parts = (part for test in tests for one in _compared(test) for part in _compared(_written_out(one, frame)))
+    return next(filter(None, (_said(one, frame) for one in parts)), "")
 
 
 def condition_of(error: BaseException) -> str:
@@ -110,6 +110,27 @@ def _parts(test: ast.expr, joined: type[ast.boolop]) -> list[ast.expr]:
 def _compared(test: ast.expr) -> list[ast.expr]:
     """Return the comparisons of a condition: of `free or (rows == 4 and columns == 5)` all three parts."""
     return [one for part in test.values for one in _compared(part)] if isinstance(test, ast.BoolOp) else [test]
+
+
+def _written_out(test: ast.expr, frame: FrameType) -> ast.expr:
+    """Return a condition with what a function of one line returns instead of its call: `a % b == 0` for
+    `divisible(a, b)`.
+    """
+    if not isinstance(test, ast.Call) or test.keywords:
+        return test
+    try:
+        code = _value(test.func, frame).__code__
+        nodes = ast.walk(ast.parse("".join(linecache.getlines(code.co_filename))))
+    except Exception:  # what is called is no function of the authors', or whatever their code raises
+        return test
+    own = (one for one in nodes if isinstance(one, ast.FunctionDef))
+    function = next((one for one in own if (one.lineno, one.name) == (code.co_firstlineno, code.co_name)), None)
+    body = [one for one in function.body if not isinstance(one, ast.Expr)] if function is not None else []
+    if function is None or len(function.args.args) != len(test.args):
+        return test
+    given = {one.arg: value for one, value in zip(function.args.args, test.args, strict=True)}
+    answer = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
+    return rebuilt(answer, lambda one: given.get(one.id) if isinstance(one, ast.Name) else None) if answer else test
 
 
 def _opposite(test: ast.expr) -> ast.expr:

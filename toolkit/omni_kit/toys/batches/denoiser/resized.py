@@ -14,7 +14,7 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.width_errors import ADDED, EXPANDED, VIEWED, WIDTHS
 
 _PICTURE = 4  # axes: samples, channels, rows and columns
-_LARGEST, _MOST = 2048, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
+_LARGEST, _MOST = 4096, 2**15  # of an axis, and of a tensor: attention's memory grows with their square
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,13 @@ def _with_area(name: str, option: Option, shape: torch.Size, error: str) -> Iter
 
 
 def changed(size: int, one: int, other: int) -> Iterator[int]:
-    """Yield what a size becomes where it is a part, or a multiple, of one size that becomes another."""
+    """Yield what a size becomes where it is a part, or a multiple, of one size that becomes another; a multiple with a
+    rest, too, as layers that halve it leave one out.
+    """
     yield size + other - one
     yield from in_proportion(size, one, other)
+    if 0 < one < size:
+        yield other * (size // one)
 
 
 def in_proportion(size: int, one: int, other: int) -> Iterator[int]:
