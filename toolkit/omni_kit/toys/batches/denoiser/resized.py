@@ -1,7 +1,7 @@
 """Inputs of other sizes than any role offers: as torch's error asks for them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,10 +77,24 @@ def resized(name: str, option: Option, shape: torch.Size, error: str) -> Iterato
     yield from _with_area(name, option, shape, error)
     yield from (Reshaped(option, name, -1, 0, new) for old, new in required_shapes(error)
                 if old == tuple(shape) and new[0] == old[0] and math.prod(new) <= _MOST)  # fmt: skip
+    yield from _in_both(name, option, shape, changes)
     for axis, size in [*enumerate(shape)][1:]:
         for new in dict.fromkeys(other for change in changes for other in changed(size, *change)):
             if 0 < new <= _LARGEST and new != size and shape.numel() // size * new <= _MOST:
                 yield Resized(option, name, axis, new)
+
+
+def _in_both(name: str, option: Option, shape: torch.Size, changes: Sequence[tuple[int, int]]) -> Iterator[Resized]:
+    """Yield an argument with rows and columns in the same proportion, where its rows or its columns may change."""
+    if len(shape) < _PICTURE:
+        return
+    rows, columns = shape[-2:]
+    both = [(new, columns * new // rows) for change in changes for new in changed(rows, *change)]
+    both += [(rows * new // columns, new) for change in changes for new in changed(columns, *change)]
+    for high, wide in dict.fromkeys(both):
+        fits = shape.numel() // (rows * columns) * high * wide <= _MOST and high * columns == wide * rows
+        if fits and high > 0 and (high, wide) != (rows, columns):
+            yield Resized(Resized(option, name, len(shape) - 2, high), name, len(shape) - 1, wide)
 
 
 def _with_area(name: str, option: Option, shape: torch.Size, error: str) -> Iterator[Resized]:
