@@ -64,3 +64,14 @@ def test_tensors_go_to_the_device_and_arguments_have_the_ports_names() -> None:
         "timestep": "torch.tensor([2]).to(torch_device)",
         "mode": "'plain'",
     }
+
+
+def test_entries_of_a_mapping_that_the_port_takes_by_themselves_have_its_names() -> None:
+    one, other = torch.tensor([1]), torch.tensor([2])
+    inputs = {"given": described({"seq": one, "size": other}), "whole": described({"seq": one})}
+    found = expressions(inputs, {"given{seq}": "encoder_hidden_states", "whole{seq}": "pooled"})
+    assert found == {
+        "given": "{'size': torch.tensor([2])}",
+        "encoder_hidden_states": "torch.tensor([1])",
+        "pooled": "torch.tensor([1])",
+    }

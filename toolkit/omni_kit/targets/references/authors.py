@@ -63,6 +63,9 @@ class Missing:
     def __getitem__(self, key: Any) -> "Missing":
         return self
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Keep nothing: what files put into a table of a package is read by that package alone."""
+
     def __iter__(self) -> Iterator[Any]:
         """Return no items: `__getitem__` alone has one for every number."""
         return iter(())

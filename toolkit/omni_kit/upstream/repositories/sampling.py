@@ -106,13 +106,18 @@ class Sampling:
                if cls.lineno <= self.loop.lineno <= (cls.end_lineno or 0))  # fmt: skip
         return ".".join(dict.fromkeys((*self.module.split("."), *islice(own, 1), *self.function.split("."))))
 
-    @property
-    def called(self) -> tuple[str, str]:
-        """Import, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
+    def called(self, condition: str) -> tuple[str, str]:
+        """Return the import, and a call of it as `sampled`, with the roles by name; a method's object is made for it.
+
+        Args:
+            condition: the model's argument for a text; `name{key}` if that is an entry of a mapping.
+        """
         last = self._last
         owned = self.owner.given if self.owner is not None else frozenset()
-        first, rest = (", ".join(f"{name}={role}" for role, name in self.roles.items() if (name in owned) == mine)
-                       for mine in (True, False))  # fmt: skip
+        entry = condition.rstrip("}").partition("{")[2]
+        values = {role: f"{{'{entry}': {role}}}" for role in (TEXT, AGAINST)} if entry else {}
+        first, rest = (", ".join(f"{name}={values.get(role, role)}" for role, name in self.roles.items()
+                                 if (name in owned) == mine) for mine in (True, False))  # fmt: skip
         if self.owner is None:
             return self.function, f"sampled({rest}){last}"
         method = self.function.rpartition(".")[2]

@@ -1,6 +1,6 @@
 """Inputs of a model's tests, written as diffusers' own tests write them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _DTYPES: Mapping[type | None, str] = {bool: "bool", int: "int64", float: "float32"}
@@ -16,7 +16,18 @@ def expressions(inputs: Mapping[str, Any], names: Mapping[str, str], device: str
         device: the name of a device, to which tensors are moved; empty leaves them.
     """
     moved = f".to({device})" if device else ""
-    return {names.get(name, name): _expression(one, moved) for name, one in inputs.items()}
+    return {name: _expression(one, moved) for name, one in _by_the_ports_names(inputs, names)}
+
+
+def _by_the_ports_names(inputs: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments; entries of a mapping, `name{key}`, that the port takes by themselves come after it."""
+    for name, said in inputs.items():
+        entries = said.get("dict", [])
+        apart = {key: names[full] for key, _ in entries if (full := f"{name}{{{key}}}") in names}
+        rest = [[key, one] for key, one in entries if key not in apart]
+        if rest or not apart:
+            yield names.get(name, name), {**said, "dict": rest} if apart else said
+        yield from ((apart[key], one) for key, one in entries if key in apart)
 
 
 def _expression(said: Mapping[str, Any], moved: str) -> str:

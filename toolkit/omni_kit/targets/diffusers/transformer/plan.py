@@ -563,7 +563,7 @@ class _Planner:
             if sampling.script:
                 yield NewFile(place, text=with_first(sampling.script, lines))
             else:
-                imported, call = sampling.called
+                imported, call = sampling.called(self.pipeline.condition)
                 context = {"module": sampling.module, "imported": imported, "call": call, "one_hot": lines}
                 yield NewFile(place, "authors_sampling.py.jinja", context=context)
         elif self.pipeline.process is not None:
