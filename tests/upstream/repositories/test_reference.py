@@ -158,6 +158,16 @@ def test_what_a_loop_is_given_is_told_by_use_and_by_name() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("condition", "text", "against"), [
+    ("context", "context=text", "empty=against"), ("given{seq}", "context={'seq': text}", "empty={'seq': against}"),
+])  # fmt: skip
+def test_a_text_is_an_entry_where_the_model_takes_a_mapping(condition: str, text: str, against: str) -> None:
+    found = sampling_of(f"{LUMEN}::Lumen")
+    assert found is not None
+    _, call = found.called(condition)
+    assert f"{text}, {against}," in call
+
+
 def test_both_answers_may_come_of_one_call(tmp_path: Path) -> None:
     write(tmp_path, m=(
         "import torch\n\ndef generate(net, latent, prompt_emb, null_emb, *, num_steps=50, guidance_scale=7.5):\n"

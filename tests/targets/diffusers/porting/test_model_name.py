@@ -52,5 +52,17 @@ def test_axes_that_no_run_has_shown_are_those_that_forward_names(first: str, nam
     assert model_name(find_reference(f"{tmp_path}::Net"), "Tiny") == f"Tiny{name}Model"
 
 
+@pytest.mark.parametrize(("cls", "axes", "name"), [
+    ("StyleTransformer1d", 3, "Transformer1D"), ("Unet3D", 0, "UNet3D"), ("Net2DModel", 5, "Transformer3D"),
+    ("Net3drums", 0, "Transformer2D"),
+])  # fmt: skip
+def test_a_number_in_the_authors_name_counts_where_axes_do_not_say_more(
+    cls: str, axes: int, name: str, tmp_path: Path
+) -> None:
+    text = NET.format(given="width", parts="self.proj = nn.Linear(width, width)", first="proj")
+    (tmp_path / "m.py").write_text(text.replace("class Net(", f"class {cls}("), encoding="utf-8")
+    assert model_name(find_reference(f"{tmp_path}::{cls}"), "Tiny", axes) == f"Tiny{name}Model"
+
+
 def test_a_page_is_named_after_the_class() -> None:
     assert page_of("tiny", "TinyUNet1DModel", "Tiny") == "tiny_unet1d"

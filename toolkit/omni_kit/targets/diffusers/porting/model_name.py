@@ -8,6 +8,7 @@ from omni_kit.upstream.repositories.timestep import STEP
 
 _CONVOLUTION = re.compile(r"(?:^|\.)[Cc]onv(?:_?[Tt]ranspose)?([123])d$")
 _BY_NUMBER = "conv_nd"  # an argument says along how many axes it goes
+_SAID = re.compile(r"([123])[dD](?![a-z])")  # in what authors call the class
 _DOWN = re.compile(r"^(down\w*|\w+_down|input_blocks|enc|encoders?(_blocks)?)$")
 _UP = re.compile(r"^(up\w*|\w+_up|output_blocks|dec|decoders?(_blocks)?)$")
 _LINES = re.compile(r"(^|_)(mels?|audio|wav\w*|spec|f0|pitch|motion|joints?|traj\w*|actions?|horizon|speakers?)(_|$)")
@@ -25,8 +26,13 @@ def model_name(reference: Reference, prefix: str, axes: int = 0) -> str:
     """
     latents = next((name for name in reference.forward if not STEP.match(name)), "")
     shown = (axes or len(axes_of(reference, latents))) - _OTHERS
-    convolved = convolved_along(reference)
-    along = shown if shown > 1 else 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
+    convolved, said = convolved_along(reference), _SAID.search(reference.class_name)
+    if shown > 1:
+        along = shown
+    elif said is not None:
+        along = int(said[1])
+    else:
+        along = 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
     return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}DModel"
 
 
