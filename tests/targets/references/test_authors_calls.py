@@ -9,6 +9,7 @@ from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.processes.sampler_call import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 
+SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined")
 SAMPLER = """
 import torch
 from torch import nn
@@ -49,10 +50,65 @@ def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: 
     file = tmp_path / "net.py"
     file.write_text(SAMPLER.replace("ASKED", asked), encoding="utf-8")
     (call,) = authors_calls(find_reference(f"{file}::Net"))
-    said = ("module", "name", "parts", "called", "guided", "draws", "trained", "far")
     request = {
         "reference": f"{file}::Net", "order": ["x", "t", "y"], "latents": "x", "time": "t", "values": 1, "axes": [4],
-        "counts": [3, 4], "calls": [{name: getattr(call, name) for name in said}],
+        "counts": [3, 4], "calls": [{name: getattr(call, name) for name in SAID}],
     }  # fmt: skip
     (found,) = tried("omni_kit.targets.references.authors_calls:trace", request, 60)
     assert found["guides"] == how
+
+
+OBJECT = """
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = RATE
+
+    def forward(self, x, t, v):
+        return x - self.rate * v
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.inner = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.inner(x)
+
+
+class Flow(nn.Module):
+    def __init__(self, num_steps=4, channels=3):
+        super().__init__()
+        self.model, self.step = Net(), Step(1 / num_steps)
+        self.num_steps, self.channels = num_steps, channels
+
+    @torch.no_grad()
+    def sample(self, batch_size, size=256):
+        x = torch.randn(batch_size, self.channels, size, size)
+        for i in reversed(range(self.num_steps)):
+            t = torch.full((batch_size,), i)
+            x = self.step(x, t, self.model(x, t))
+        return x
+"""
+
+
+@pytest.mark.parametrize(("rate", "steps"), [("rate", True), ("nn.Parameter(rate * torch.ones(()))", False)])
+def test_a_step_that_is_a_module_without_layers_steps_and_noise_has_the_size_of_the_latents(
+    rate: str, steps: bool, tmp_path: Path
+) -> None:
+    """A module with weights is the denoiser's stand-in: it may be large, and load them from somewhere."""
+    file = tmp_path / "net.py"
+    file.write_text(OBJECT.replace("RATE", rate), encoding="utf-8")
+    (call,) = authors_calls(find_reference(f"{file}::Net"))
+    request = {
+        "reference": f"{file}::Net", "order": ["x", "t"], "latents": "x", "time": "t", "values": 1, "axes": [4],
+        "counts": [4, 5], "calls": [{name: getattr(call, name) for name in SAID}],
+    }  # fmt: skip
+    (found,) = tried("omni_kit.targets.references.authors_calls:trace", request, 60)
+    calls = found["ways"][0]["calls"]
+    assert (len(calls) == 4 and calls[0][0] - 0.25 <= calls[1][0] < calls[0][0]) is steps

@@ -44,6 +44,9 @@ _CLOSE = 1e-5
 _CLAMPS = frozenset({"clip", "clamp", "clip_", "clamp_"})
 _SCALE, _APART = 3.0, 0.2
 _FORWARD, _SCALES = "forward_with_", re.compile(r"scale|weight|strength|guidance|cfg")
+_LAYERS = re.compile(
+    r"\b(nn\.(Parameter|Linear|Conv|Embedding|LSTM|GRU|Sequential|Module(List|Dict)|\w*Norm)|from_pretrained|load_state_dict)"
+)
 _UNKNOWN = re.compile(rf"\b(?:{MADE_WITH}|{GIVEN})\.\w+")
 _MAKES = (("1", "2"), ("None", "None"), ("{}", "{}"))
 _GIVES = (
@@ -198,7 +201,7 @@ def around(
 ) -> Any:
     """Return an object that holds this model, and is made as far as its constructor goes with these arguments.
 
-    The constructor makes no other module of the authors': each is the model, too.
+    The constructor makes no other module of the authors' that has layers: each is the model, too.
 
     Args:
         held: the attributes for the model.
@@ -210,7 +213,7 @@ def around(
         nn.Module.__init__(made)
     module = sys.modules[cls.__module__]
     others = [name for name, one in vars(module).items() if inspect.isclass(one) and issubclass(one, nn.Module)
-              and one not in cls.__mro__ and not one.__module__.startswith("torch.")]  # fmt: skip
+              and one not in cls.__mro__ and not one.__module__.startswith("torch.") and _has_layers(one)]  # fmt: skip
     with ExitStack() as instead:
         for name in others:
             instead.enter_context(replaced(module, name, lambda *_, **__: model))
@@ -223,6 +226,15 @@ def around(
     for name, value in {**dict.fromkeys([held] if isinstance(held, str) else held, model), **(kept or {})}.items():
         setattr(made, name, value)
     return made.eval() if isinstance(made, nn.Module) else made
+
+
+def _has_layers(cls: type[nn.Module]) -> bool:
+    """Return whether code of a module or of its bases makes layers or weights, or loads them; schedules do not."""
+    own = [one for one in cls.__mro__ if not one.__module__.startswith("torch.") and one is not object]
+    try:
+        return any(_LAYERS.search(inspect.getsource(one)) for one in own)
+    except (OSError, TypeError):  # it was made while the code ran
+        return True
 
 
 def namespace(**settings: Any) -> SimpleNamespace:
@@ -305,8 +317,7 @@ def noise_first(noise: torch.Tensor, draws: bool = True) -> Iterator[None]:
 
     def first(*size: Any, **given: Any) -> torch.Tensor:
         shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-        pictures = len(shape) > 2 and shape[:1] + shape[2:] == noise.shape[:1] + noise.shape[2:]  # of other channels
-        alike = len(shape) == noise.ndim and (shape[:2] == noise.shape[:2] or pictures)
+        alike = len(shape) == noise.ndim and shape[:1] == noise.shape[:1]
         return left.pop() if left and alike else randn(*size, **given)
 
     def first_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
@@ -370,8 +381,8 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     Args:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
             `values`, how many it returns, or under which keys; `axes`, the numbers of axes of latents to try; `counts`
-            of steps; `calls`, each with its `module`, `name`, `parts`, `called`, `guided`, `draws`, `trained` and
-            `far`, which is the same for those that must agree.
+            of steps; `calls`, each with its `module`, `name`, `parts`, `called`, `guided`, `draws`, `trained`,
+            `defined`, and `far`, which is the same for those that must agree.
     """
     stay_on_cpu()
     authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()
