@@ -5,6 +5,7 @@ python -m lumen.convert_lumen_to_diffusers --checkpoint model.safetensors --conf
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,22 +13,24 @@ import torch
 from lumen import LumenTransformer2DModel, convert_lumen_transformer_checkpoint_to_diffusers
 from safetensors.torch import load_file
 
+_MOST_PREFIXES = 100
 
-def weights(checkpoint: Path, ema: bool = True) -> dict[str, torch.Tensor]:
-    """The authors' tensors by their names.
+
+def weights(checkpoint: Path, ema: bool = True) -> list[dict[str, torch.Tensor]]:
+    """The sets of tensors in the authors' file by their names, the largest first.
 
     Args:
         checkpoint: safetensors, or a pickle of which torch reads nothing but tensors and plain values.
         ema: take the averaged weights where the file has both.
     """
     if checkpoint.suffix == ".safetensors":
-        return plain(load_file(checkpoint))
+        return [load_file(checkpoint)]
     with torch.serialization.safe_globals([argparse.Namespace]):  # training scripts save their options, too
         sets = tensors_in(torch.load(checkpoint, map_location="cpu", weights_only=True), "")
     if not sets:
         raise SystemExit(f"{checkpoint} contains no tensors")
     fitting = {name: one for name, one in sets.items() if ("ema" in name) == ema} or sets
-    return plain(max(fitting.values(), key=len))
+    return sorted(fitting.values(), key=len, reverse=True)
 
 
 def tensors_in(value, name: str) -> dict[str, dict[str, torch.Tensor]]:
@@ -41,21 +44,26 @@ def tensors_in(value, name: str) -> dict[str, dict[str, torch.Tensor]]:
     return found
 
 
-def plain(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names without what wrappers put in front of all of them: "module.", "_orig_mod.", "model."."""
-    while len(heads := {name.partition(".")[0] for name in tensors}) == 1 and all("." in name for name in tensors):
-        (head,) = heads
-        tensors = {name.removeprefix(f"{head}."): one for name, one in tensors.items()}
-    return dict(tensors)
-
-
 def converted(checkpoint: Path, config: dict, ema: bool = True) -> LumenTransformer2DModel:
     """The model with the authors' weights: every tensor of theirs has a place, and every parameter a tensor."""
     model = LumenTransformer2DModel(**config)
-    model.load_state_dict(
-        convert_lumen_transformer_checkpoint_to_diffusers(weights(checkpoint, ema), config=model.config), strict=True
-    )
+    model.load_state_dict(of_model(weights(checkpoint, ema), model), strict=True)
     return model
+
+
+def of_model(sets: list[dict[str, torch.Tensor]], model: LumenTransformer2DModel) -> dict[str, torch.Tensor]:
+    """The model's tensors: a whole set, or what stands below one prefix, as "module." or "diffusion.denoise_fn."."""
+    wanted, first = model.state_dict().keys(), None
+    for tensors in sets:
+        heads = Counter(name[: at + 1] for name in tensors for at, letter in enumerate(name) if letter == ".")
+        for head in ["", *(head for head, _ in heads.most_common(_MOST_PREFIXES))]:
+            own = {name.removeprefix(head): one for name, one in tensors.items() if name.startswith(head)}
+            found = convert_lumen_transformer_checkpoint_to_diffusers(own, config=model.config)
+            if found.keys() == wanted:
+                return found
+            if first is None or len(wanted & found.keys()) > len(wanted & first.keys()):
+                first = found  # what is missing there is named
+    return first
 
 
 def main() -> None:

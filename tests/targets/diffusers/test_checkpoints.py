@@ -50,19 +50,14 @@ ONE, OTHER = (
 
 def test_safetensors_are_read(script: ModuleType, tmp_path: Path) -> None:
     save_file(ONE, tmp_path / "model.safetensors")
-    assert script.weights(tmp_path / "model.safetensors").keys() == ONE.keys()
+    assert [one.keys() for one in script.weights(tmp_path / "model.safetensors")] == [ONE.keys()]
 
 
 def test_averaged_weights_come_first(script: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "last.pt"
     torch.save({"model": ONE, "ema": OTHER, "args": argparse.Namespace(lr=0.1), "step": 3}, file)
-    assert bool(script.weights(file)["a.weight"].all())
-    assert not bool(script.weights(file, ema=False)["a.weight"].any())
-
-
-def test_names_lose_what_wrappers_put_in_front(script: ModuleType, tmp_path: Path) -> None:
-    torch.save({"state_dict": {f"module._orig_mod.{name}": one for name, one in ONE.items()}}, tmp_path / "last.pth")
-    assert script.weights(tmp_path / "last.pth").keys() == ONE.keys()
+    assert bool(script.weights(file)[0]["a.weight"].all())
+    assert not bool(script.weights(file, ema=False)[0]["a.weight"].any())
 
 
 def test_a_pickle_that_runs_code_is_refused(script: ModuleType, tmp_path: Path) -> None:
@@ -79,23 +74,58 @@ AUTHORS = (
 )  # fmt: skip
 
 
-def test_a_file_of_the_authors_is_loaded_by_the_class(lumen: ModuleType, tmp_path: Path) -> None:
+@pytest.fixture
+def theirs(lumen: ModuleType, tmp_path: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """A small model's tensors, and the same by the authors' names; the model is saved in `here`."""
     toy = json.loads((SCRIPT.parent / "toy_config.json").read_text(encoding="utf-8"))
     model = lumen.LumenTransformer2DModel.from_config({key: value for key, value in toy.items() if key[0] != "_"})
     model.save_pretrained(tmp_path / "here")
-    own, theirs = model.state_dict(), {}
+    own, found = model.state_dict(), {}
     for name, tensor in own.items():
         if ".to_k." in name or ".to_v." in name:
             continue
         rows = [own[name.replace(".to_q.", f".to_{part}.")] for part in "qkv"] if ".to_q." in name else [tensor]
         for here, there in AUTHORS:
             name = re.sub(here, there, name)
-        theirs[name] = torch.cat(rows)
-    assert theirs.keys() != own.keys()
-    save_file(theirs, tmp_path / "authors.safetensors")
-    for source in (theirs, str(tmp_path / "authors.safetensors")):
+        found[name] = torch.cat(rows)
+    assert found.keys() != own.keys()
+    return own, found
+
+
+def test_a_file_of_the_authors_is_loaded_by_the_class(
+    lumen: ModuleType, theirs: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    own, found = theirs
+    save_file(found, tmp_path / "authors.safetensors")
+    for source in (found, str(tmp_path / "authors.safetensors")):
         loaded = lumen.LumenTransformer2DModel.from_single_file(
             source, config=str(tmp_path / "here"), torch_dtype=torch.float64
         )
         assert loaded.dtype == torch.float64
         assert all(torch.equal(loaded.state_dict()[name].float(), one) for name, one in own.items())
+
+
+@pytest.mark.parametrize(("head", "beside"), [
+    ("", ()), ("module._orig_mod.", ()), ("diffusion.denoise_fn.", ("text_encoder.emb.weight", "diffusion.betas")),
+    ("model.", ("vae.conv.weight",)),
+])  # fmt: skip
+def test_a_model_is_found_below_a_prefix_and_among_others(
+    head: str, beside: tuple[str, ...], script: ModuleType,
+    theirs: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]], tmp_path: Path,
+) -> None:  # fmt: skip
+    own, found = theirs
+    whole = {**{f"{head}{name}": one for name, one in found.items()}, **{name: torch.ones(2) for name in beside}}
+    torch.save({"model": whole, "step": 7}, tmp_path / "last.pt")
+    toy = json.loads((SCRIPT.parent / "toy_config.json").read_text(encoding="utf-8"))
+    model = script.converted(tmp_path / "last.pt", {key: value for key, value in toy.items() if key[0] != "_"})
+    assert all(torch.equal(model.state_dict()[name], one) for name, one in own.items())
+
+
+def test_what_a_checkpoint_lacks_is_named(
+    script: ModuleType, theirs: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    _, found = theirs
+    torch.save({f"net.{name}": one for name, one in found.items() if name != "final.weight"}, tmp_path / "last.pt")
+    toy = json.loads((SCRIPT.parent / "toy_config.json").read_text(encoding="utf-8"))
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\) in state_dict: \"proj_out.weight\"\. *$"):
+        script.converted(tmp_path / "last.pt", {key: value for key, value in toy.items() if key[0] != "_"})

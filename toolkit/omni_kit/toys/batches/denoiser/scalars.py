@@ -31,6 +31,8 @@ def time(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield option(whole, 1, patches)
     yield option(whole)
     yield option(_of(_FEW_TIMESTEPS), 1)
+    if not argument.sigmas:  # a level of which code takes the logarithm of what is left to 1
+        yield option(_of(_SIGMAS), 1)
 
 
 def step(argument: Argument, sizes: Sizes) -> Iterator[Option]:
