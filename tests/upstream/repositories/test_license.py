@@ -7,7 +7,7 @@ import pytest
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import read_source
 from omni_kit.targets.diffusers.porting.port import port
-from omni_kit.upstream.repositories.license import header_of, license_of
+from omni_kit.upstream.repositories.license import header_of, is_non_commercial, license_of, names_license
 from omni_kit.upstream.repositories.reference import Reference, find_reference
 
 NET = (
@@ -59,6 +59,15 @@ def test_a_file_without_a_notice_is_under_the_license_of_its_repository(
     assert header_of(read.cls.source) == header
     assert (found := license_of(read.cls.source)) is not None
     assert found.where == "LICENSE:1"
+
+
+@pytest.mark.parametrize(("text", "names", "forbids"), [
+    ("# This work is licensed under a Creative Commons\n# Attribution-NonCommercial 4.0", True, True),
+    ("# SPDX-License-Identifier: CC-BY-NC-SA-4.0", True, True), ("# For research purposes only.", False, True),
+    ("# Licensed under the Apache License, 2.0", True, False), ("# Copyright (c) Commercial Inc.", False, False),
+])  # fmt: skip
+def test_a_notice_may_name_a_license_and_forbid_commercial_use(text: str, names: bool, forbids: bool) -> None:
+    assert (names_license(text), is_non_commercial(text)) == (names, forbids)
 
 
 def test_a_repository_may_have_no_license(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def run(text: str) -> torch.Tensor:
 
 FORMS = (  # where it stands, what authors write, and what it becomes
     ("line", "x = x + torch.zeros(8, device='cuda')", "torch.zeros(8, device=x.device)"),
+    ("line", "torch.cuda.ipc_collect()", ""),
     ("line", "x = x.to('cuda')", "x = x.to(x.device)\n"),
     ("line", "x = x.to('cuda:0', torch.float32)", "x.to(x.device, torch.float32)"),
     ("line", "x = x + torch.zeros(7, 8, device=x.get_device())[0]", "torch.zeros(7, 8, device=x.device)"),

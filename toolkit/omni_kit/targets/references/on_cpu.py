@@ -24,6 +24,9 @@ _REPLIES: Mapping[str, Any] = {
     ),
     "synchronize": None,
     "empty_cache": None,
+    "ipc_collect": None,
+    "reset_peak_memory_stats": None,
+    "reset_max_memory_allocated": None,
     "set_device": None,
 }
 

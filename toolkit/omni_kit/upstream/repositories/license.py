@@ -9,11 +9,23 @@ from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.repository import Repository
 
 _STATES = re.compile(r"copyright|licen[sc]e|\bSPDX-", re.IGNORECASE)
+_NAMES = re.compile(r"licen[sc]ed under|\bSPDX-License|(Apache|MIT|BSD|GPL|Commons)\b[^\n]*licen[sc]e", re.IGNORECASE)
+_NON_COMMERCIAL = re.compile(r"non-?commercial|\bBY-NC\b|research\s+(purposes?\s+)?only", re.IGNORECASE)
 _OWNER = re.compile(r"\W*(copyright (\(c\)|©|[12]\d{3})\W.*)", re.IGNORECASE)
 _NOT_NOTICES = re.compile(r"#!|#.*coding[:=]")
 _FILES = re.compile(r"(LICEN[SC]E|COPYING)([-_.]\w+)*", re.IGNORECASE)
 _HEAD_LINES = 40  # of a license file, where its owner is named
 _WIDTH = 110
+
+
+def names_license(text: str) -> bool:
+    """Return whether a notice says under which license a file is, and not only whose it is."""
+    return bool(_NAMES.search(text))
+
+
+def is_non_commercial(text: str) -> bool:
+    """Return whether a notice, or the title of a license, forbids commercial use."""
+    return bool(_NON_COMMERCIAL.search(text))
 
 
 def _notices(sources: Iterable[SourceFile]) -> str:

@@ -368,7 +368,10 @@ def _checked(found: Reference) -> Reference:
             raise BadInput(what, f"{hint}; or pass another class of the model")
         raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "pass the class of the model itself")
     if found.cls.method("forward") is None:
-        raise BadInput(f"{found.class_name} has no forward: {found.where}", "pass the class of the model itself")
+        hint = (
+            "pass the class of the model itself; if code calls its parts one by one, write a class whose forward does"
+        )
+        raise BadInput(f"{found.class_name} has no forward: {found.where}", f"{hint}, in a copy of the authors' files")
     return found
 
 

@@ -14,7 +14,7 @@ from omni_kit.upstream.repositories.gpu_facts import OF_PROPERTIES, PROPERTIES, 
 from omni_kit.upstream.repositories.traits import NEEDS_GPU
 
 _KERNELS = re.compile(r"^([\w.]+\.)?sdpa?_kernel\(")
-_OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache)$")
+_OF_GPU = re.compile(r"^torch\.cuda\.(nvtx\.\w+|synchronize|empty_cache|ipc_collect|reset_(peak|max)_\w+)$")
 _STREAM, _THIS_STREAM = "torch.cuda.Stream", "torch.cuda.current_stream("
 _AVAILABLE = "torch.cuda.is_available()"
 _PLACED = re.compile(r"^(cpu|mps|cuda(:\d+)?)$")

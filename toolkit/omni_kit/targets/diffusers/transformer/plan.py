@@ -40,7 +40,13 @@ from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan,
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.requirements import importable
-from omni_kit.upstream.repositories.license import header_of, license_of, notice_of
+from omni_kit.upstream.repositories.license import (
+    header_of,
+    is_non_commercial,
+    license_of,
+    names_license,
+    notice_of,
+)
 from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
 from omni_kit.upstream.repositories.published import SIGNED
@@ -658,11 +664,13 @@ class _Planner:
 
     def _license(self) -> Decision:
         source = self.reference.cls.source
-        found, kept = license_of(source), "the notices of copied files are kept"
+        found, stated, kept = license_of(source), notice_of(source), "the notices of copied files are kept"
+        if is_non_commercial(stated) or (found is not None and is_non_commercial(found.title)):
+            kept = f"it forbids commercial use: ask the authors before you give the port to others; {kept}"
+        if names_license(stated) or (stated and found is None):
+            return Decision("license", "as the file of the class states", kept, self.reference.where)
         if found is not None:
             return Decision("license", found.title, kept, found.where)
-        if notice_of(source):
-            return Decision("license", "as the file of the class states", kept, self.reference.where)
         return Decision("license", "none found", "ask the authors before you publish the port", self.reference.where)
 
     def _toy_decision(self, found: FoundToy) -> Decision:

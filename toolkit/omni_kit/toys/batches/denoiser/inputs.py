@@ -41,7 +41,9 @@ PORTED = "_arguments"  # of the config: what the authors call an argument -> wha
 _LATENTS, _TIME = "hidden_states", "timestep"
 _NO_SUCH = re.compile(r"'(\w+)' object has no attribute '(\w+)'$")
 _STATE_IT = "state the argument of the constructor that makes it, or leave out what needs it, in toy_config.json"
-_HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
+_HINT = (
+    'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}, "OTHER": [0.5]}'
+)
 _ELSEWHERE = "set what it needs, or pass a class that runs without it, in a copy of the authors' files"
 
 

@@ -139,8 +139,11 @@ def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layo
         yield Layout(_ROW, film or any(map(_COUNTS_FRAMES.search, names)), 0)
     elif any(map(_COUNTS_FRAMES.search, names)):
         yield Layout(_FRAMES, True, 0)
-    yield from [*films, *pictures] if film else [*pictures, *films]
-    yield from (Layout(axes, film, 0) for axes in (_ROW, _FRAMES, "1cn", _VECTOR))
+    pointwise = films[-1:]  # its channels come last: what treats every place alike takes it, too
+    yield from [*films, *pictures] if film else [*pictures, *films[:-1]]
+    yield Layout(_ROW, film, 0)
+    yield from pointwise
+    yield from (Layout(axes, film, 0) for axes in (_FRAMES, "1cn", _VECTOR))
     yield from (Layout(_LAST, way, 0) for way in dict.fromkeys((film, False)))  # a film by itself, or pictures
     yield from (Layout("cfhw", way, 0, _ITEM) for way in (True, False))
     yield Layout("chw", False, 0, _ITEM)
