@@ -146,7 +146,7 @@ class Flow:
 def flowing(place: Path, uses: str = "") -> Divided:
     (place / "flow.py").write_text(FLOW.replace("{uses}", uses), encoding="utf-8")
     (found,) = samplings_of(find_reference(f"{place / 'flow.py'}::Net"))
-    assert found.called[1].endswith("sample(z=noise, context=text, empty=against, sample_steps=steps, cfg=scale)[-1]")
+    assert found.called("")[1].endswith("sample(z=noise, context=text, empty=against, sample_steps=steps, cfg=scale)[-1]")
     return Divided(found, ["x", "t", "context"], "x", "t")
 
 
