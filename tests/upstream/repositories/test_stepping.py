@@ -146,7 +146,9 @@ class Flow:
 def flowing(place: Path, uses: str = "") -> Divided:
     (place / "flow.py").write_text(FLOW.replace("{uses}", uses), encoding="utf-8")
     (found,) = samplings_of(find_reference(f"{place / 'flow.py'}::Net"))
-    assert found.called("")[1].endswith("sample(z=noise, context=text, empty=against, sample_steps=steps, cfg=scale)[-1]")
+    assert found.called("")[1].endswith(
+        "sample(z=noise, context=text, empty=against, sample_steps=steps, cfg=scale)[-1]"
+    )
     return Divided(found, ["x", "t", "context"], "x", "t")
 
 
@@ -184,7 +186,7 @@ def test_a_loop_is_known_whose_object_makes_the_model_itself(tmp_path: Path, mad
     (tmp_path / "flow.py").write_text(text.replace("class Flow:", f"{other}class Flow(nn.Module):"), encoding="utf-8")
     loops = samplings_of(find_reference(f"{tmp_path / 'flow.py'}::Net"))
     assert [(one.function, one.closed, one.roles) for one in loops] == (
-        [("sample", "is of Flow, which makes its own Net", {})] if found else []
+        [("sample", "is of Flow, which holds the model itself", {})] if found else []
     )
 
 

@@ -82,10 +82,16 @@ class SourceFile:
     @cached_property
     def inner_imports(self) -> dict[str, Imported]:
         """Names bound by imports inside functions alone, each by one and the same import throughout the file."""
+        ways = {name: ways for name, ways in self.every_import.items() if len(ways) == 1 and name not in self.imports}
+        return {name: next(iter(one)) for name, one in ways.items()}
+
+    @cached_property
+    def every_import(self) -> dict[str, set[Imported]]:
+        """Names bound by imports, also inside functions, with all that each may mean somewhere in the file."""
         found: dict[str, set[Imported]] = {}
         for name, imported in self._bound(ast.walk(self.tree)):
             found.setdefault(name, set()).add(imported)
-        return {name: ways.pop() for name, ways in found.items() if len(ways) == 1 and name not in self.imports}
+        return found
 
     def _bound(self, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Imported]]:
         """Yield the names that imports bind, and to what."""

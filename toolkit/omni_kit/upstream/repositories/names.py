@@ -91,6 +91,13 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
     return _inside(source, head, rest, seen) or _starred(source, name, seen)
 
 
+def meanings(source: SourceFile, name: str) -> list[Defined]:
+    """Return every definition of the authors that a name may mean in a file: where functions import it, too."""
+    imports = sorted(source.every_import.get(name, ()), key=str)
+    found = [resolve(source, name), *(_imported(source, one, name, "", frozenset()) for one in imports)]
+    return [one for one in found if isinstance(one, Defined)]
+
+
 def _aliased(source: SourceFile, node: ast.stmt, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
     """Resolve an assignment that renames a definition: `attend = F.scaled_dot_product_attention`."""
     name = _compiled(node) or (dotted(node.value) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None)

@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, TypeGuard
@@ -18,11 +18,18 @@ from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.passed_levels import SHAPE, passed_levels, steps_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
+from omni_kit.upstream.repositories.processes.holders import holders, receivers
+from omni_kit.upstream.repositories.processes.sampler_entries import functions_named
 from omni_kit.upstream.repositories.processes.used_samplers import used_samplers
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_names import is_named, short_names
-from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler, without_aliases
-from omni_kit.upstream.repositories.sampler_step.members import MADE
+from omni_kit.upstream.repositories.sampler_step.loop_statements import (
+    calls_in,
+    goes_over_data,
+    steps_scheduler,
+    without_aliases,
+)
+from omni_kit.upstream.repositories.sampler_step.members import MADE, of_self
 from omni_kit.upstream.repositories.sampler_step.objects import Owner
 from omni_kit.upstream.repositories.sampler_step.stateless import functions_of
 from omni_kit.upstream.repositories.sources import distance, sources_of
@@ -41,7 +48,7 @@ SIZE = 1024
 """Stands for a size of latents where a schedule depends on it."""
 _CLOSE = 1e-9
 _SINGLE = 1e-5  # what levels of single precision leave of a factor
-_TRAINS = "backward"
+_TRAINS, _ADDS = "backward", "append"
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,7 @@ class Sampling:
         owner: the class whose method it is; its objects are told as variables of the function.
         closed: why a method cannot be determined without its object.
         script: the function's text, where it was cut out of one of the authors'.
+        sure: its object surely holds the model, and is needed to sample.
     """
 
     where: str
@@ -98,6 +106,7 @@ class Sampling:
     owner: Owner | None = None
     closed: str = ""
     script: str = ""
+    sure: bool = False
 
     @property
     def full_name(self) -> str:
@@ -145,7 +154,7 @@ def samplings_of(reference: Reference) -> list[Sampling]:
         BadInput: the reference names one, and there is none of that name, or more than one.
     """
     found: dict[int, list[Sampling]] = {}
-    made = list(_made_for(reference))
+    made = [meant for meant, _ in receivers(reference)]
     every = [pair for source in sources_of(reference) for pair in _loops(source, reference, made)]
     if reference.loop:
         named = [one for _, one in every if is_named(one.full_name, reference.loop)]
@@ -153,10 +162,7 @@ def samplings_of(reference: Reference) -> list[Sampling]:
             called = authors_calls(reference)
             if any(is_named(one.full_name, reference.loop) for one in called):
                 return []
-            full = dict.fromkeys([*(one.full_name for _, one in every), *(one.full_name for one in called)])
-            names = ", ".join(short_names([*full]))
-            names = names or "none at all"
-            raise BadInput(f"'{reference.loop}' is not a function with a loop over steps", f"name one of: {names}")
+            raise _no_sampler(reference, [*(one.full_name for _, one in every), *(one.full_name for one in called)])
         several = short_names([*dict.fromkeys(one.full_name for one in named)])
         if len(several) > 1:
             raise BadInput(f"several functions are called '{reference.loop}'", f"name one of: {', '.join(several)}")
@@ -167,39 +173,51 @@ def samplings_of(reference: Reference) -> list[Sampling]:
     best = found[max(found)] if found and max(found) >= 0 else []
     used = used_samplers(reference, {one.full_name for one in best})
     best = [one for one in best if not used or one.full_name in used]
+    if all(one.closed for one in best):  # what can be read comes first, then what surely holds the model
+        best = [one for one in best if one.sure] or best
+    else:
+        best = [one for one in best if not one.sure]
     nearest = min((distance(reference, one.source.path) for one in best), default=0)
     near = [one for one in best if distance(reference, one.source.path) == nearest]
     return [one for one in near if any(map(steps_scheduler, calls_in(one.loop)))] or near
 
 
+def _no_sampler(reference: Reference, known: Sequence[str]) -> BadInput:
+    """Return the error for a named sampler that is none of the known ones: what is so, of a function that exists."""
+    advice = f"name one of: {', '.join(short_names([*dict.fromkeys(known)])) or 'none at all'}"
+    for full, where, goes in functions_named(reference, reference.loop):
+        reason = "its loop calls no model with what came of the call before" if goes else "it has no loop over steps"
+        return BadInput(f"'{reference.loop}' ({full}, {where}) could not be read as sampling: {reason}", advice)
+    return BadInput(f"'{reference.loop}' is not a function of theirs", advice)
+
+
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
     """Yield the functions with a loop that calls a model, and how well each fits the class."""
     tops = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
-    model = Defined(reference.cls.source, reference.class_name, reference.cls.node)
-    for found_function, owner, closed, owned in functions_of(source, model):
+    models = {cls: one.attributes for cls, one in holders(reference).items()}
+    for found_function, owner, closed, asking in functions_of(source, models):
         if found_function.name == MADE:  # an object is made there
             continue
         function = without_aliases(found_function)
         if any(isinstance(one.func, ast.Attribute) and one.func.attr == _TRAINS for one in calls_in(function)):
             continue
-        for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
+        for loop in (node for node in ast.walk(function) if isinstance(node, ast.For) and not goes_over_data(node)):
             moved = [_moves(name, value) for name, value in _assigned(loop)]
             told = [one for one in moved if one is not None]
             stepped = any(map(steps_scheduler, calls_in(loop)))
-            named = bool(told or stepped or (closed and _takes_steps(function)))
-            if _comes_back(loop, function, anywhere=named, made_before=stepped):
+            named = bool(told or stepped or asking or (closed and _takes_steps(function)))
+            if _comes_back(loop, function, asking, anywhere=named, made_before=stepped):
                 schedule = _schedule(source, function, loop) or _passed(source, function, loop, reference)
                 top = owner is not None or function.name in tops
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
                 if schedule is not None and schedule.argument:
                     roles = {}  # its levels are passed, and no number of steps
                 own = Defined(source, owner.name if owner is not None else function.name, found_function)
-                # An object's own model is sure; what is given one can be read, and comes first.
-                fits = 0 if owned else _fits(source, function, loop, reference, own in made)
+                fits = 1 if asking else _fits(source, function, loop, reference, own in made)
                 moves = told[-1] if told else None
                 found = Sampling(
                     source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop,
-                    owner, closed,
+                    owner, closed, sure=bool(asking),
                 )  # fmt: skip
                 usual = bool(told or closed or stepped)  # what moves as most loops do comes first
                 yield 2 * fits - (not usual), found
@@ -209,19 +227,6 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
 def _takes_steps(function: ast.FunctionDef) -> bool:
     """Return whether a function is told how many steps there are: what its loop is for is not read otherwise."""
     return any(_SAID[STEPS].search(one.arg) for one in (*function.args.args, *function.args.kwonlyargs))
-
-
-def _made_for(reference: Reference) -> Iterator[Defined]:
-    """Yield the functions that receive an instance of the class, where one is made in the authors' files."""
-    wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
-    for source in (one for one in sources_of(reference) if reference.class_name in one.text):
-        values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
-        made = {name for name, head, at in values if resolve(at, head) == wanted}
-        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made):
-            meant = resolve(source, dotted(call.func) or "")
-            given = [*call.args, *(one.value for one in call.keywords)]
-            if isinstance(meant, Defined) and any(isinstance(one, ast.Name) and one.id in made for one in given):
-                yield meant
 
 
 def _fits(source: SourceFile, function: ast.FunctionDef, loop: ast.For, reference: Reference, made: bool) -> int:
@@ -292,27 +297,33 @@ def _assigned(loop: ast.AST) -> list[tuple[str, ast.expr]]:
 
 
 def _bound(loop: ast.For) -> list[tuple[set[str], ast.expr]]:
-    """Return the names and the value of each assignment in a loop."""
+    """Return the names and the value of each assignment in a loop, and of each value that is added to a list."""
     nodes = [one for one in ast.walk(loop) if isinstance(one, ast.Assign | ast.AugAssign)]
-    return [({one.id for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-              for one in ast.walk(target) if isinstance(one, ast.Name)}, node.value) for node in nodes]  # fmt: skip
+    found = [({one.id for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+               for one in ast.walk(target) if isinstance(one, ast.Name)}, node.value) for node in nodes]  # fmt: skip
+    added = [(one.func.value, one.args[0]) for one in calls_in(loop)
+             if isinstance(one.func, ast.Attribute) and one.func.attr == _ADDS and len(one.args) == 1]  # fmt: skip
+    return found + [({held.id}, value) for held, value in added if isinstance(held, ast.Name)]
 
 
-def _comes_back(loop: ast.For, function: ast.FunctionDef, *, anywhere: bool, made_before: bool) -> bool:
+def _comes_back(
+    loop: ast.For, function: ast.FunctionDef, asking: Set[str], *, anywhere: bool, made_before: bool
+) -> bool:
     """Return whether something that a model receives is made, in the loop, of what it answers.
 
     Args:
+        asking: attributes and methods of an object that are the model or ask it, where that is known.
         anywhere: the model may be a method of an argument, and the loop need not begin with what comes back.
         made_before: the model may be made in the function, before the loop.
     """
     bound, given = _bound(loop), _given(function, loop if made_before else None)
-    asks = {ast.unparse(value) for _, value in bound
-            if _calls_one_of(given, value) and (anywhere or _is_direct(value, function))}  # fmt: skip
+    asks = {ast.unparse(value): calls for _, value in bound if (calls := _asked(value, given, asking))
+            and (anywhere or _is_direct(value, function))}  # fmt: skip
     if not asks:
         return False
     read = [(names, _variables(value), ast.unparse(value) in asks) for names, value in bound]
     made: set[str] = set()
-    handed = set[str]().union(*(variables for _, variables, is_asked in read if is_asked))
+    handed = {name for calls in asks.values() for call in calls for name in _told(call)}
     for _ in bound:
         before = len(made), len(handed)
         made = made.union(*(names for names, variables, is_asked in read if is_asked or variables & made))
@@ -353,10 +364,17 @@ def _given(function: ast.FunctionDef, loop: ast.For | None) -> set[str]:
     return given | {name for node in before for name, _ in _assigned(node)}
 
 
-def _calls_one_of(given: Collection[str], value: ast.expr) -> bool:
-    """Return whether something that the function was given is called with several arguments."""
-    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and len(one.args) + len(one.keywords) > 1]
-    return any(_head(one.func) in given and not steps_scheduler(one) for one in calls)
+def _asked(value: ast.expr, given: Collection[str], asking: Set[str]) -> list[ast.Call]:
+    """Return the calls of a model in a value: of something that the function was given, with several arguments."""
+    calls = [one for one in calls_in(value) if len(one.args) + len(one.keywords) > 1 and not steps_scheduler(one)]
+    if asking:
+        return [one for one in calls if of_self(one.func) in asking or ast.unparse(one.func) in asking]
+    return [one for one in calls if _head(one.func) in given]
+
+
+def _told(call: ast.Call) -> set[str]:
+    """Return the variables that a call is passed."""
+    return set[str]().union(*map(_variables, (*call.args, *(one.value for one in call.keywords))))
 
 
 def _head(node: ast.expr) -> str:

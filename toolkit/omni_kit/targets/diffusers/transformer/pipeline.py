@@ -592,7 +592,8 @@ def _unread(found: Sampling, why: Mapping[str, str]) -> str:
     """Return why a loop cannot be repeated; empty if it may be."""
     if found.roles and not found.closed:
         return ""
-    reason = found.closed or why.get(found.where)
+    ran = why.get(found.source.where(found.made), "")  # what a run of the whole function has shown
+    reason = "; it ".join(filter(None, (found.closed or why.get(found.where), ran)))
     scheduler = next((dotted(one.func) or "" for one in calls_in(found.loop) if steps_scheduler(one)), "")
     if scheduler:
         calls = f"calls {scheduler}: write the pipeline with that scheduler of diffusers"

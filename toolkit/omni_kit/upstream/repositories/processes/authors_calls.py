@@ -18,6 +18,7 @@ from omni_kit.upstream.repositories.processes.sampler_functions import of_functi
 from omni_kit.upstream.repositories.processes.wrappers import wrappers_of
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_names import is_named
 from omni_kit.upstream.repositories.sources import distance, sources_of
 
 _MOST = 24
@@ -37,16 +38,27 @@ def authors_calls(reference: Reference) -> list[AuthorsCall]:
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and node is not reference.cls.node:
                 calls = of_class(reference, source, node, sources)
-            elif isinstance(node, ast.FunctionDef) and is_entry(node) and loops_by_names(source, node):
+            elif isinstance(node, ast.FunctionDef) and _is_entry(reference, node) and loops_by_names(source, node):
                 calls = of_function(reference, source, node, sources, wrappers)
             else:
                 continue
-            found += [(cost, replace(call, far=far)) for cost, call in calls if is_counted(call.called)]
+            told = ((cost, replace(call, far=far)) for cost, call in calls)
+            found += [(cost, call) for cost, call in told if is_counted(call.called) or _is_meant(reference, call)]
         if len(found) > 2 * _MOST:
             break
     order = sorted(found, key=lambda each: (each[1].far, each[1].inner, each[0]))
     kinds = [[one for _, one in order if kind(one)][:_MOST] for kind in _KINDS]
     return [one for kind in kinds for one in kind]
+
+
+def _is_meant(reference: Reference, call: AuthorsCall) -> bool:
+    """Return whether a user names a sampler."""
+    return bool(reference.loop) and is_named(call.full_name, reference.loop)
+
+
+def _is_entry(reference: Reference, function: ast.FunctionDef) -> bool:
+    """Return whether a function may sample, by its name or because a user names it."""
+    return is_entry(function) or (bool(reference.loop) and is_named(function.name, reference.loop.rpartition(".")[2]))
 
 
 _KINDS: tuple[Callable[[AuthorsCall], bool], ...] = (

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -12,7 +12,7 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.processes.call_arguments import STEPS, TRAINED, Told, arguments_told
+from omni_kit.upstream.repositories.processes.call_arguments import DENOISER, STEPS, TRAINED, Told, arguments_told
 from omni_kit.upstream.repositories.processes.class_members import bases, constructor_arguments, plain_arguments
 from omni_kit.upstream.repositories.processes.sampler_entries import makes
 from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
@@ -43,14 +43,19 @@ class Construction:
 
 
 def construction(
-    reference: Reference, source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile]
-) -> Construction:
-    """Return the ways to make an object of one of the authors' classes."""
+    reference: Reference, source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile],
+    models: Collection[str] = (),
+) -> Construction:  # fmt: skip
+    """Return the ways to make an object of one of the authors' classes.
+
+    Args:
+        models: the arguments that the authors pass the model.
+    """
     given = constructor_arguments(source, cls)
     parts = {**dict(_members(cls, given, sources)), **dict(_parts(source, cls, given, sources))}
     calls = [(file, call) for file, every in _calls(cls, sources) for call in every]
     wrote = written_arguments(reference, cls, calls, given)
-    if wrote.said:
+    if wrote.said and not models:
         own = {name: text for name, (text, _) in parts.items()}
         fixed = arguments_told(given, constructs=True, parts=own | dict(wrote.said))
         told = [replace(one, trained=0, cost=0) for one in fixed]
@@ -60,6 +65,7 @@ def construction(
         return Construction(tuple(told), imports, (), wrote.defined, wrote.differ)
     scheduled = schedule_arguments(reference, sources, given, STEPS)
     known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
+    known |= dict.fromkeys(models, DENOISER)
     known |= dict(settings_objects(reference.repository, given, _inits(source, cls)))
     values = {**scheduled.values, **_passed(cls, given, sources)}
     made = [*arguments_told(given, constructs=True, parts=known, values=values)]

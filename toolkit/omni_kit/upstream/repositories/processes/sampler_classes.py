@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from omni_kit.pysource.source import SourceFile
@@ -20,17 +20,22 @@ from omni_kit.upstream.repositories.processes.call_arguments import (
 )
 from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.constructions import construction
+from omni_kit.upstream.repositories.processes.holders import holders
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
 from omni_kit.upstream.repositories.processes.sampler_entries import (
     CLEANS,
     flags_passed,
     held_by,
     is_entry,
+    is_other,
     loops,
     numbers_passed,
 )
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_names import is_named
+from omni_kit.upstream.repositories.sampler_step.loop_statements import goes_over_data
 from omni_kit.upstream.repositories.sampler_step.members import of_self
+from omni_kit.upstream.repositories.sampler_step.stateless import asking_of, asks
 
 
 def of_class(
@@ -41,15 +46,18 @@ def of_class(
     Args:
         sources: the authors' files, the nearest to the model first.
     """
-    methods = every_method(source, cls)
-    entries = [one for one in methods.values() if is_entry(one) and not CLEANS.search(ast.unparse(one))
-               and loops(one, methods)
+    methods, holder = every_method(source, cls), holders(reference).get(cls)
+    asking = asking_of(methods, holder.attributes if holder is not None else frozenset())
+    may = [one for one in methods.values()
+           if is_entry(one) or _steps(one, asking) or _is_meant(reference, cls, one)]  # fmt: skip
+    entries = [one for one in may if not CLEANS.search(ast.unparse(one)) and loops(one, methods)
                and not any(_is_property(each) for each in one.decorator_list)]  # fmt: skip
     if not entries:
         return
-    ways = construction(reference, source, cls, sources)
+    ways = construction(reference, source, cls, sources, holder.arguments if holder is not None else ())
     made, assumed = ways.told, ways.assumed
-    held = held_by(methods)
+    makes = holder is not None and not holder.arguments  # and is given no model, whatever its arguments are called
+    held = [*dict.fromkeys([*held_by(methods), *sorted(holder.attributes if holder is not None else ())])]
     named = {
         entry.name: {of_self(node) for node in ast.walk(entry) if isinstance(node, ast.Attribute)} for entry in entries
     }
@@ -62,7 +70,7 @@ def of_class(
         for told in arguments_told(own, MODEL if takes else None, way=way, parts=flags, guiding=pairs):
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
-                if (takes or one.model) and not (one.trained and is_counted(told.text)):
+                if (takes or (one.model and not makes)) and not (one.trained and is_counted(told.text)):
                     both = ((one.text, told.text), (one.guided, told.guided))
                     calls = [f"{cls.name}({first}){name}({second})" for first, second in both]
                     call = call_of(source, entry, cls.name, calls, told, one)
@@ -71,7 +79,8 @@ def of_class(
                     call = replace(call, guides=(*call.guides, *scales))
                     call = replace(call, assumed=assumed, defined=ways.defined, differ=ways.differ)
                     yield from ((one.cost + told.cost + more, each) for more, each in enumerate(_turned(call)))
-            for one in made if not takes and held and not any(one.model for one in made) else ():
+            whole = made if not takes and held and (makes or not any(one.model for one in made)) else ()
+            for one in whole:
                 if one.trained and is_counted(told.text):
                     continue
                 scales, calls = _kept_scales(methods), []
@@ -83,6 +92,17 @@ def of_class(
                 call = call_of(source, entry, cls.name, calls, told)
                 call = replace(call, trained=one.trained, usual=one.usual, inner=inner)
                 yield from ((9 + told.cost + more, each) for more, each in enumerate(_turned(call)))
+
+
+def _steps(method: ast.FunctionDef, asking: Set[str]) -> bool:
+    """Return whether a method has a loop over steps that calls what surely is the model."""
+    loops = (one for one in ast.walk(method) if isinstance(one, ast.For) and not goes_over_data(one))
+    return not is_other(method) and any(asks(one, asking) for one in loops)
+
+
+def _is_meant(reference: Reference, cls: ast.ClassDef, method: ast.FunctionDef) -> bool:
+    """Return whether a user names a method."""
+    return bool(reference.loop) and is_named(f"{cls.name}.{method.name}", reference.loop)
 
 
 def _turned(call: AuthorsCall) -> Iterator[AuthorsCall]:

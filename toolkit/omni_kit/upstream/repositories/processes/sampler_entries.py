@@ -14,6 +14,8 @@ from omni_kit.upstream.repositories.processes.class_members import (
     plain_arguments,
 )
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampler_names import is_named
+from omni_kit.upstream.repositories.sampler_step.loop_statements import goes_over_data
 from omni_kit.upstream.repositories.sampler_step.members import methods_of, of_self
 from omni_kit.upstream.repositories.sources import sources_of
 
@@ -48,6 +50,20 @@ def seeming_samplers(reference: Reference) -> Iterator[tuple[str, str]]:
                 yield from [(node.name, source.where(node))] if found else []
 
 
+def functions_named(reference: Reference, name: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the authors' functions and methods that a user may mean by a name: their full names, each with its
+    file:line and whether it, or a method that it calls, has a loop over steps.
+    """
+    for source in sources_of(reference):
+        for cls in (None, *(node for node in source.tree.body if isinstance(node, ast.ClassDef))):
+            methods = every_method(source, cls) if cls is not None else {}
+            own = methods_of(cls) if cls is not None else source.functions
+            for one in own.values():
+                full = ".".join(filter(None, (source.module, cls.name if cls is not None else "", one.name)))
+                if is_named(full, name):
+                    yield full, source.where(one), loops(one, methods)
+
+
 def _receives(function: ast.FunctionDef) -> bool:
     """Return whether a function, or one in it, has an argument with the name of a model."""
     return any(isinstance(one, ast.arg) and MODEL.match(one.arg) for one in ast.walk(function))
@@ -71,10 +87,15 @@ def is_entry(function: ast.FunctionDef) -> bool:
     return bool(_ENTRY.search(name)) and not _OTHER.search(name)
 
 
+def is_other(function: ast.FunctionDef) -> bool:
+    """Return whether a function's name says that it does something else than to sample."""
+    return bool(_OTHER.search(function.name))
+
+
 def loops(function: ast.FunctionDef, methods: Mapping[str, ast.FunctionDef], deep: int = 3) -> bool:
     """Return whether a function goes along steps: by a loop or by a solver, itself or in methods that it calls."""
     for node in ast.walk(function):
-        if isinstance(node, ast.For | ast.While):
+        if isinstance(node, ast.While) or (isinstance(node, ast.For) and not goes_over_data(node)):
             return True
         name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
         inner = methods.get(of_self(node)) if isinstance(node, ast.Attribute) else None

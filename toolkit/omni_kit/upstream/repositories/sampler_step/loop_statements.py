@@ -16,6 +16,7 @@ _IS_SCHEDULER = re.compile(r"(^|[._])scheduler$")
 _STEP = 3  # an answer, a timestep, latents
 _PLACES = frozenset({"shape", "device", "dtype", "ndim", "size"})
 _CASTS = frozenset({"to", "type", "float", "double", *HALVES})
+_DATA = re.compile(r"(^|_)(loaders?|epochs?|batch|batchs|batches)$|dataloader|dataset", re.IGNORECASE)
 _BAR = re.compile(r"tqdm|progress|^track$")
 
 
@@ -106,6 +107,12 @@ def steps_scheduler(call: ast.Call) -> bool:
     func = call.func
     named = isinstance(func, ast.Attribute) and func.attr == "step" and _IS_SCHEDULER.search(ast.unparse(func.value))
     return bool(named) and len(call.args) + len(call.keywords) >= _STEP
+
+
+def goes_over_data(loop: ast.For) -> bool:
+    """Return whether a loop goes over batches, a dataset or epochs, as its names say: it takes no steps of sampling."""
+    nodes = [one for part in (loop.target, loop.iter) for one in ast.walk(part)]
+    return any(_DATA.search(getattr(one, "id", "") or getattr(one, "attr", "")) for one in nodes)
 
 
 def is_named(node: ast.expr, name: str) -> bool:

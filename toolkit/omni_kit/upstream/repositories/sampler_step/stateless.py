@@ -9,7 +9,7 @@ from omni_kit.pysource.eval import Unsupported
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.sampler_step.loop_statements import calls_in, steps_scheduler
-from omni_kit.upstream.repositories.sampler_step.members import MADE, methods_of, of_self
+from omni_kit.upstream.repositories.sampler_step.members import methods_of, of_self
 from omni_kit.upstream.repositories.sampler_step.objects import Owner, emptied, opened
 
 _MODELS = frozenset({"forward"})
@@ -23,38 +23,36 @@ class Function(NamedTuple):
         node: its code.
         owner: the class whose method it is.
         closed: why a method could not be told without its object.
-        owned: the model that it calls is one that its object makes.
+        asking: the attributes and methods of its object that are the model or ask it, where the object surely holds it.
     """
 
     node: ast.FunctionDef
     owner: Owner | None = None
     closed: str = ""
-    owned: bool = False
+    asking: frozenset[str] = frozenset()
 
 
-def functions_of(source: SourceFile, model: Defined | None = None) -> Iterator[Function]:
+def functions_of(source: SourceFile, models: Mapping[ast.ClassDef, Set[str]] | None = None) -> Iterator[Function]:
     """Yield the functions of a file, and the methods of its classes.
 
     Args:
-        model: a class; a method that calls an instance of it which its object made gets that as an argument.
+        models: classes -> the attributes of their objects that are the model; a method that calls one, by itself or in
+            methods that it calls, gets that as an argument.
     """
     inside: dict[int, Function] = {}
     for cls in (node for node in source.tree.body if isinstance(node, ast.ClassDef)):
         methods = methods_of(cls)
         trained = not _MODELS.isdisjoint(methods)  # a model, or what trains and samples with one that it is given
+        owned = (models or {}).get(cls, frozenset())
+        asking = asking_of(methods, owned)
         for method in methods.values():
-            if _loops(method) and method.name not in _MODELS:
+            if _loops(method) and (method.name not in _MODELS or owned):
                 alone = _alone(source, cls, method)
-                given, owned = _asks_given(alone.node, alone.owner), _owned(source, methods, model)
+                given = _asks_given(alone.node, alone.owner)
                 stepped = any(map(steps_scheduler, calls_in(method)))
-                if (
-                    model is not None
-                    and _asks(method, owned)
-                    and not given
-                    and (trained or alone.closed or not stepped)
-                ):
-                    made = f"is of {cls.name}, which makes its own {model.name}"
-                    inside[id(method)] = Function(_given(method, owned), None, made, True)
+                if asks(method, asking) and not given and (trained or alone.closed or not stepped):
+                    held = f"is of {cls.name}, which holds the model itself"
+                    inside[id(method)] = Function(_given(method, owned), None, held, asking)
                 elif not trained or given:
                     inside[id(method)] = alone
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
@@ -62,18 +60,21 @@ def functions_of(source: SourceFile, model: Defined | None = None) -> Iterator[F
         yield known or Function(_without(source, function) if function in source.tree.body else function)
 
 
-def _owned(source: SourceFile, methods: Mapping[str, ast.FunctionDef], model: Defined | None) -> set[str]:
-    """Return the attributes of an object that its constructor makes as instances of a class."""
-    init = methods.get(MADE)
-    sets = [one for one in ast.walk(init) if isinstance(one, ast.Assign)] if init is not None and model else []
-    calls = [(one.targets, one.value.func) for one in sets if isinstance(one.value, ast.Call)]
-    made = (targets for targets, func in calls if resolve(source, dotted(func) or "") == model)
-    return {of_self(target) for targets in made for target in targets} - {""}
+def asking_of(methods: Mapping[str, ast.FunctionDef], owned: Set[str]) -> frozenset[str]:
+    """Return attributes that are the model, and the methods without a loop that call it: themselves, or in others.
+
+    Args:
+        owned: the attributes; without any nothing asks.
+    """
+    found = frozenset(owned)
+    for _ in range(_MOST if owned else 0):
+        found |= {name for name, one in methods.items() if not _loops(one) and asks(one, found)}
+    return found
 
 
-def _asks(method: ast.FunctionDef, owned: Set[str]) -> bool:
-    """Return whether a method calls one of the attributes."""
-    return any(isinstance(node, ast.Call) and of_self(node.func) in owned for node in ast.walk(method))
+def asks(node: ast.AST, asking: Set[str]) -> bool:
+    """Return whether code calls one of these attributes or methods."""
+    return any(of_self(one.func) in asking for one in calls_in(node))
 
 
 def _given(method: ast.FunctionDef, owned: Set[str]) -> ast.FunctionDef:
