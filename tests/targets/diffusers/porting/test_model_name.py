@@ -28,6 +28,9 @@ BOTH = "self.down_blocks, self.up_blocks = nn.ModuleList([nn.Conv{n}d(4, 4, 1)])
     ("width", "self.proj = nn.Linear(width, width)", 3, "Transformer2D"),  # tokens of pictures, for all that is known
     ("mel_dim", "self.proj = nn.Linear(mel_dim, mel_dim)", 3, "Transformer1D"),
     ("mel_dim, img_size", "self.proj = nn.Linear(mel_dim, mel_dim)", 3, "Transformer2D"),
+    ("audio_dim", "self.proj = nn.Conv3d(4, 4, 1)", 0, "Transformer3D"),
+    ("audio_dim", "self.proj, self.line = nn.Conv3d(4, 4, 1), nn.Conv1d(4, 4, 1)", 0, "Transformer3D"),
+    ("width", "self.proj, self.flat = nn.Conv3d(4, 4, 1), nn.Conv2d(4, 4, 1)", 0, "Transformer2D"),
     ("width", BOTH.format(n=2), 0, "UNet2D"),
     ("width", BOTH.format(n=1), 3, "UNet1D"),
     ("width", BOTH.format(n=2).replace("up_blocks", "upsample_by"), 4, "UNet2D"),

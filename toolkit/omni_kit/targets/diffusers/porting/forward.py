@@ -38,8 +38,10 @@ _IS_PROMPT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cross|encoder
 """Names that optional texts have; other conditions, `cond` or `emb`, may be of any kind, and are optional as such."""
 _OPTIONAL = "y"
 """Name of an optional prompt in a model that is made with the width of its embedding."""
-_IS_MASK = re.compile(r"^(?!.*(video|image|img|audio|frame|present|masked)).*mask")
-"""Names of masks of tokens, which those of pictures and masked pictures are not."""
+_IS_MASK = re.compile(
+    r"^(?!.*(video|image|img|audio|frame|present|masked|(^|_)(ref|target|person|human|face|lips?|region|spatial)s?_)).*mask"
+)
+"""Names of masks of tokens, which those of pictures, of what is seen in them, and masked pictures are not."""
 _IS_NO_TEXT = re.compile(
     r"(self_cond|mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)"
 )

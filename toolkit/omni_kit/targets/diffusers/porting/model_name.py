@@ -14,6 +14,7 @@ _UP = re.compile(r"^(up\w*|\w+_up|output_blocks|dec|decoders?(_blocks)?)$")
 _LINES = re.compile(r"(^|_)(mels?|audio|wav\w*|spec|f0|pitch|motion|joints?|traj\w*|actions?|horizon|speakers?)(_|$)")
 _PICTURES = re.compile(r"img|image|height|pixel|video")
 _PICTURE = 2  # axes, where nothing says how many
+_VOLUME = 3
 _OTHERS = 2  # axes of latents: the batch, and channels
 
 
@@ -32,7 +33,8 @@ def model_name(reference: Reference, prefix: str, axes: int = 0) -> str:
     elif said is not None:
         along = int(said[1])
     else:
-        along = 1 if _is_line(reference) else convolved if shown == 1 else max(convolved, _PICTURE)
+        volume = _VOLUME if is_volume(reference) else _PICTURE
+        along = 1 if is_line(reference) else convolved if shown == 1 else max(convolved, volume)
     return f"{prefix}{'UNet' if _is_unet(reference) else 'Transformer'}{min(along, 3)}DModel"
 
 
@@ -70,10 +72,18 @@ def _is_unet(reference: Reference) -> bool:
     return any(map(_DOWN.match, own)) and any(map(_UP.match, own)) and bool(_convolutions(reference))
 
 
-def _is_line(reference: Reference) -> bool:
-    """Return whether arguments are about sounds, motions or plans, and none is about pictures."""
+def is_line(reference: Reference) -> bool:
+    """Return whether arguments are about sounds, motions or plans, and none is about pictures; a model that convolves
+    along three axes has videos or volumes, whatever sounds it receives with them.
+    """
     names = [*reference.arguments, *reference.forward]
-    return any(map(_LINES.search, names)) and not any(map(_PICTURES.search, names))
+    lines = any(map(_LINES.search, names)) and not any(map(_PICTURES.search, names))
+    return lines and not is_volume(reference)
+
+
+def is_volume(reference: Reference) -> bool:
+    """Return whether a model convolves along three axes, and at most what it receives with latents along one."""
+    return _convolutions(reference) - {1} == {_VOLUME}
 
 
 def _convolutions(reference: Reference) -> set[int]:

@@ -63,6 +63,8 @@ _UNKNOWN_GUIDED = "they guide, and no argument of the model is known to be a pro
 _OTHERWISE = "was not run, or steps as no scheduler of diffusers does"
 _EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
 _EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
+SIGMAS, CHANNELS = "compare the scheduler's sigmas", "set the number of channels"
+"""Beginnings of to-dos."""
 _NOT_THEIRS = ("from omni_kit.", "from types ")
 _AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 
@@ -166,6 +168,7 @@ class PipelineFacts:
         usual: settings where a caller states none: those of the authors' sampling, as far as it states them.
         decoding: how the authors decode latents, where that was read.
         decodes: they decode them at all, or nothing says that they do not.
+        line: latents are sounds or another line, however many axes they have.
     """
 
     channels: str
@@ -205,6 +208,7 @@ class PipelineFacts:
     usual: UsualSampling = _USUAL
     decoding: Decoding | None = None
     decodes: bool = True
+    line: bool = False
 
     @property
     def prompts(self) -> bool:
@@ -214,12 +218,12 @@ class PipelineFacts:
     @property
     def pictures(self) -> bool:
         """Return whether latents are those of pictures, for all that forward says."""
-        return self.axes == _PICTURE
+        return self.axes == _PICTURE and not self.line
 
     @property
     def film(self) -> bool:
         """Return whether latents are those of videos: channels before frames, rows and columns."""
-        return self.filmed and self.axes == _FILM and self.by_class is None
+        return self.filmed and self.axes == _FILM and self.by_class is None and not self.line
 
     @property
     def made(self) -> str:
@@ -298,8 +302,19 @@ class PipelineFacts:
             return f"The authors' code makes {made} for the transformer: write the denoising steps here."
         return ""
 
+    @property
+    def placeholder(self) -> bool:
+        """Return whether the scheduler stands for one that the authors' code does not show."""
+        found = self.sampling.schedule if self.sampling is not None else None
+        shown = bool(self.stepping.reason) or (found is not None and self.sigmas is not None)
+        return not shown and (bool(self.raises) or found is None or found.shift is None)
+
     def decision(self) -> Decision:
         """Return the decision on the scheduler, with its reason."""
+        if self.placeholder:
+            name = "FlowMatchEulerDiscreteScheduler"
+            reason = f"{name} is a placeholder: the pipeline raises until its denoising steps are written"
+            return Decision("scheduler", "none yet", reason, "")
         if self.stepping.reason:
             copied = f"a copy of {self.stepping.copied.name}" if self.stepping.copied is not None else ""
             choice = copied or self.stepping.name or "a new class"
@@ -308,9 +323,7 @@ class PipelineFacts:
         if found is not None and self.sigmas is not None:
             reason = f"it uses the sigmas that it receives: those of {found.function}, which is copied"
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
-        if self.raises or found is None or found.shift is None:  # without a reason or a shift, pipelines raise
-            reason = "a placeholder: the pipeline raises until its denoising steps are written"
-            return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, "")
+        assert found is not None
         reason = f"the numbers of {found.function} are those of shift={found.shift:g}"
         return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
 
@@ -609,7 +622,7 @@ def _todo(
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
-        todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
+        todo.append(f"{SIGMAS} with the authors' schedule ({sampling.where})")
     if not channels:
-        todo.append("set the number of channels of latents or pixels: no transformer argument names it")
+        todo.append(f"{CHANNELS} of latents or pixels: no transformer argument names it")
     return todo

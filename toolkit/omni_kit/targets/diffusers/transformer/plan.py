@@ -36,6 +36,7 @@ from omni_kit.targets.diffusers.transformer.pipeline import (
     text_length,
     text_width,
 )
+from omni_kit.targets.diffusers.transformer.raising import not_prompts, with_evidence
 from omni_kit.targets.protocol import TODO_KEY, Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.provenance import ALONE
 from omni_kit.upstream.diffusers.classes import find_class
@@ -115,9 +116,11 @@ class _Planner:
     request: Request
     found: FoundToy | None = None
     planned: Mapping[str, Any] = field(default_factory=dict)  # values of a toy, before one was found
-    pictures: frozenset[str] = frozenset()  # arguments that a run shows to be no prompt
+    pictures: frozenset[str] = frozenset()  # arguments that are known to be no prompt
 
     def plan(self) -> IntegrationPlan:
+        if others := self._not_prompts(self.pipeline):
+            return replace(self, pictures=self.pictures | others).plan()
         return IntegrationPlan(
             base=self.base,
             files=tuple(self.files()),
@@ -134,11 +137,16 @@ class _Planner:
 
     def _without_steps(self, why: str) -> "_Planner":
         """Return the planner for a pipeline that raises where its steps belong, with the reason in a to-do."""
+        facts = self.pipeline.without_steps(f"what was made of them is not valid ({why})")
+        if others := self._not_prompts(facts):
+            return replace(self, pictures=self.pictures | others)._without_steps(why)
         other = replace(self)
-        vars(other).update(
-            port=self.port, pipeline=self.pipeline.without_steps(f"what was made of them is not valid ({why})")
-        )
+        vars(other).update(port=self.port, pipeline=with_evidence(self.reference, facts, self.port.forward.names))
         return other
+
+    def _not_prompts(self, facts: PipelineFacts) -> frozenset[str]:
+        """Return the arguments that a pipeline with these facts takes for prompts without evidence."""
+        return not_prompts(self.reference, facts, self.port.forward.names) - self.pictures
 
     def confirmed(self) -> "_Planner":
         """Return the planner with the toy that the authors' class was found to take."""
@@ -162,7 +170,9 @@ class _Planner:
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         if found.why and found.why != NO_TORCH and not facts.raises:
             facts = facts.without_steps(f"{_NOT_RUN} ({found.why.splitlines()[0]})")
-        facts = facts.comparing(found.shapes)
+        if others := self._not_prompts(facts):
+            return replace(self, pictures=self.pictures | others)._with(found)
+        facts = with_evidence(self.reference, facts.comparing(found.shapes), self.port.forward.names)
         other = replace(self, found=found, planned=self._toy_values[0])
         named = bool(self.request.class_name) or not axes
         ported = self.port if named else self.port.called(model_name(self.reference, self.prefix, axes))
@@ -255,7 +265,7 @@ class _Planner:
     def pipeline(self) -> PipelineFacts:
         facts = pipeline_facts(self.reference, self.port)
         axes = len(self._recorded.get(SHAPES, {}).get(facts.latents_argument, ()))
-        return facts.with_axes(axes) if axes else facts
+        return with_evidence(self.reference, facts.with_axes(axes) if axes else facts, self.port.forward.names)
 
     @cached_property
     def base(self) -> str:
@@ -414,7 +424,8 @@ class _Planner:
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
             "latents_shape": tuple(self.toy.get(LATENTS) or self.toy[SHAPES][self.pipeline.latents_argument]),
             "text_shape": tuple(self.toy[SHAPES].get(self._text_argument, ())), "text_argument": self._text_argument,
-            "raises": self.pipeline.raises, "attends": bool(self.port.attention.processors),
+            "raises": self.pipeline.raises, "placeholder": self.pipeline.placeholder,
+            "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
@@ -459,6 +470,8 @@ class _Planner:
     @property
     def _draws(self) -> bool:
         """Return whether a scheduler of diffusers, or a copied one, draws noise in its steps, with a generator."""
+        if self.pipeline.placeholder:
+            return False
         copied, cls = self.pipeline.stepping.copied, find_class(self.library, self.pipeline.stepping.name)
         node = copied.node if copied is not None else cls.node if cls is not None else None
         inherited = cls.method("step") if cls is not None and copied is None else None
@@ -480,7 +493,7 @@ class _Planner:
         """Return whether a scheduler that is there is given levels; and whether one scales what the model receives."""
         made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
         told = self.pipeline.stepping.copied is not None and self.pipeline.sigmas is not None
-        by_levels = made is None and (told or not installed.counted)
+        by_levels = made is None and (told or not installed.counted) and not self.pipeline.placeholder
         more = "".join(f", {name}={value!r}" for name, value in self.pipeline.stepping.told.items())
         scales = made.scales if made is not None else installed.scales
         return {"by_levels": by_levels, "scales": scales, "told": more}
@@ -657,9 +670,7 @@ class _Planner:
         for package, place in foreign(self.reference).items():
             if package in importable():
                 continue
-            left = f"import {package}" in found.text or f"from {package}" in found.text
-            why = "a to-do for its import" if left else "diffusers models depend only on torch"
-            yield Decision(package, "kept for now" if left else "written out", why, place)
+            yield Decision(package, *_kept(package, found.text), place)
         yield self.pipeline.decision()
 
     def _license(self) -> Decision:
@@ -701,3 +712,16 @@ class _Planner:
         commands.append(["verify", str(place)])
         own = [] if self.in_tree else [shlex.join(["python", "-m", "pytest", str(place / "tests")])]
         return (*(shlex.join(["omni-kit", *command]) for command in commands), *own)
+
+
+def _kept(package: str, text: str) -> tuple[str, str]:
+    """Return whether the model's file imports a package, and the reason."""
+    imports = re.findall(rf"^( *)(?:import|from) {re.escape(package)}\b", text, re.MULTILINE)
+    if "" in imports:
+        return "kept for now", "a to-do for its import"
+    if imports:
+        return (
+            "kept where it is optional",
+            "the file loads without it: an `if`, a `try` or a function imports it",
+        )
+    return "written out", "diffusers models depend only on torch"
